@@ -21,7 +21,7 @@ WITH_SPHINX := $(SITE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo test test-real test-clients test-lowest comparison bench test-bench structure soak hostile mutants test-all lint docs test-quick servers field-labels dist try-dist clean
+.PHONY: help env demo test test-real test-clients test-lowest comparison bench test-bench structure soak hostile mutants test-all lint docs test-quick test-oldest servers field-labels dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -60,6 +60,7 @@ PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 WAITING := --numprocesses=$(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))') --dist=worksteal
 # What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
 TOUCHING_KOPF := plugin cache/formats cli
+SCANNING := $(addprefix tests/,core/test_scanner.py core/protocol/test_splitter.py core/protocol/test_unreadable_cost.py cache/test_unreadable.py)
 # Each process has a real API server of its own, and waits more than it works; the tests of a file share it.
 SERVERS := --numprocesses=3 --dist=loadfile
 # What pytest is told to look into (`testpaths`), it does not leave out by the name alone.
@@ -124,6 +125,13 @@ test-all: test  ## Run the default suite on every CPython >= 3.11 of this machin
 
 test-quick: $(INSTALLED)
 	$(PY) -m pytest $(or $(ARGS),$(WAITING) $(call LEAVING,$(ONCE)))
+
+# CPython before 3.11.5 matches some patterns otherwise. It takes the packages of another 3.11: it may have no pip.
+test-oldest: $(INSTALLED)  ## Run the tests of the scanner on each CPython 3.11.0 to 3.11.4 of this machine.
+	@for python in $$(type -ap python3 python3.11 | xargs -n1 readlink -f | sort -u); do \
+		$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 11, 5))' 2>/dev/null || continue; \
+		[ -d .venv/3.11 ] || $(MAKE) --no-print-directory env PYTHON=$$python || exit 1; \
+		$$python --version; PYTHONPATH=.:.venv/3.11/lib/python3.11/site-packages $$python -m pytest $(or $(ARGS),$(SCANNING)) || exit 1; done
 
 servers: $(INSTALLED)  ## Build the real API server into your cache folder, unless it is there; KUBERNETES=1.33 builds an older one.
 	$(PY) -m tests.apiserver.build

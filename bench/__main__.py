@@ -1,8 +1,7 @@
-"""Our cache beside its peers, in one run, on the same objects of one real API server: `python -m bench
+"""Compare our cache with its peers, in one run, on the same objects of one real API server: `python -m bench
 --quick`.
 
-No figure stands alone: what is to be read off are the ratios, since the figures are those of one machine at
-one moment.
+Compare ratios, not figures: figures belong to one machine at one moment.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ from tests.apiserver.server import ApiServer
 
 SEED = 1
 BURST = 1_000
-"""So many pods change in a burst."""
+"""The number of pods that change in a burst."""
 QUICK_OBJECTS, OBJECTS, MILLION = "2000", "1000,20000,100000", "1000,10000,100000,1000000"
 SECONDS, MEGABYTES = 180, 8_000
-"""What a peer may take."""
+"""The limits of a peer."""
 MORE_SECONDS, MORE_MEGABYTES = 1_800, 16_000
-"""The same, of a million objects."""
+"""The limits with a million objects."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -120,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def positive(kind: type[int | float]) -> Callable[[str], float]:
-    """Return what reads a number above 0."""
+    """Return a reader of numbers above 0."""
 
     def number(text: str) -> float:
         with suppress(ValueError):
@@ -138,7 +137,7 @@ def program(text: str) -> Path:
 
 
 def writable(text: str) -> Path:
-    """Read where to write to, once all has been measured."""
+    """Return the path to write to at the end."""
     file = Path(text)
     if (
         not file.parent.is_dir()
@@ -150,7 +149,7 @@ def writable(text: str) -> Path:
 
 
 def counts(text: str) -> list[int]:
-    """Read numbers of objects: a label's value must be there, and so must each namespace.
+    """Read numbers of objects: at least one for each label value and namespace.
 
     >>> counts('20_000,1000')
     [1000, 20000]
@@ -168,7 +167,7 @@ def counts(text: str) -> list[int]:
 
 
 class Bench:
-    """One run: a server, its objects, and one peer after the other."""
+    """One run: a server, its objects, and the peers one after the other."""
 
     def __init__(
         self,
@@ -199,7 +198,7 @@ class Bench:
         return middle(self._results)
 
     def run(self, who: Mapping[int, Sequence[Peer]]) -> None:
-        """Measure those with so many objects, the fewest first."""
+        """Measure the peers with these numbers of objects, the smallest first."""
         peers = list(dict.fromkeys(peer for some in who.values() for peer in some))
         commands = self._commands(peers)
         self._to_do = self._options.repeats * sum(
@@ -215,7 +214,7 @@ class Bench:
             with Progress("writing pods", objects - there, file=sys.stderr, clock=time.monotonic) as progress:
                 there = fill(self._server, islice(all_pods, objects - there), begin=there, step=progress.step)
             self._say(f"{objects:,} pods are served, {time.monotonic() - began:.0f} s later")
-            # What the first change of a pod does to its size, it has done before anybody looks.
+            # The first change of a pod changes its size, so it happens before the measurement.
             self._rounds.write_all(range(min(plan.changes + 1, objects)), self._rounds.next())
             for _ in range(self._options.repeats):
                 for peer in some:
@@ -235,8 +234,8 @@ class Bench:
         )
 
     def hold(self, peers: Sequence[Peer], sizes: Sequence[int]) -> None:
-        """Have them hold and read so many objects of a synthetic server: a real one would need more than they
-        do.
+        """Let the peers store and read objects of a synthetic server: a real one would need more memory than
+        they do.
         """
         commands = self._commands(peers)
         self._to_do = len(sizes) * len(commands)
@@ -256,13 +255,11 @@ class Bench:
                     self._add(held, name, each, objects=objects, plan=plan, kubeconfig=kubeconfig)
 
     def _stream(self, peers: Sequence[Peer], commands: Mapping[str, Sequence[str]], plan: Plan) -> None:
-        """Add to the results with the fewest objects how fast each takes in changes, and how late its event
-        loop wakes meanwhile.
-        """
+        """Add the burst and the lateness of the event loop to the results with the fewest objects."""
         answers, made = discovery(self._server), pods(BURST, seed=SEED)
         first = {result.peer: result for result in reversed(self._results)}
         for peer in peers:
-            if (result := first.get(peer.name)) is None:  # It has left itself out.
+            if (result := first.get(peer.name)) is None:  # The peer was left out.
                 continue
             began = time.monotonic()
             with Synthetic(made, rounds=plan.rounds, answers=answers) as synthetic:
@@ -326,7 +323,7 @@ class Bench:
         )
 
     def _keep(self) -> None:
-        """Write what there is: it is not lost with a run that is ended."""
+        """Write the results so far, so that an interrupted run does not lose them."""
         if self._options.json is not None:
             self._options.json.write_text(
                 json.dumps(
@@ -342,7 +339,7 @@ class Bench:
 
 
 def about() -> dict[str, Any]:
-    """Say where and when this is measured."""
+    """Describe the machine and the time."""
     return {
         "seed": SEED,
         "processors": os.cpu_count(),
@@ -400,7 +397,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{head}\n", flush=True)
     with tempfile.TemporaryDirectory() as folder, ApiServer() as server:
         bench = Bench(server, options, Path(folder), about=where, say=say)
-        with suppress(KeyboardInterrupt):  # What has been measured by then is told.
+        with suppress(KeyboardInterrupt):  # Report what has been measured so far.
             if options.million:
                 bench.hold(peers, sizes)
             elif options.objects or options.quick:
@@ -434,7 +431,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    # Whoever ends it by a signal, such as timeout(1), is told what there is as well, and no peer stays
+    # A signal, such as that of timeout(1), also ends in a report, and no peer stays
     # behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     main()

@@ -1,8 +1,8 @@
-"""What the hot paths allocate and call for each operation: the same each time, so that it can be kept and
-compared. Needs no clock.
+"""Count the allocations and calls of each operation of the hot paths. The counts are the same each time, so
+they can be compared. No clock is used.
 
-`python -m bench.allocations` prints it; with `--write`, it becomes what tests/test_allocations.py holds the
-code to.
+`python -m bench.allocations` prints them; with `--write`, they become the limits of
+tests/test_allocations.py.
 """
 
 from __future__ import annotations
@@ -28,21 +28,19 @@ from tests.cache.world import PODS, World, pod
 
 KEPT = Path(__file__).with_name("allocations.json")
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
-"""What is called and allocated is that of one version of Python."""
+"""Calls and allocations depend on the version of Python."""
 
 COUNT = 200
-"""So many objects there are, and so often is each thing done."""
+"""The number of objects, and of repetitions of each operation."""
 
 Figures: TypeAlias = Mapping[str, float]
 Work: TypeAlias = Callable[[int], Any]
-"""One operation of many, by its number; what it returns is kept until all are done."""
+"""One operation of many, by its number. Its result stays until all operations are done."""
 
 
 def figures(work: Work) -> Figures:
-    """Measure the operation: how many blocks and bytes its results take, how many bytes it takes at most
-    while it runs, and its calls.
-    """
-    for number in range(COUNT):  # What is made once has been made by then.
+    """Measure an operation: the blocks and bytes of its results, its peak of memory, and its calls."""
+    for number in range(COUNT):  # Everything that is created only once exists by now.
         work(number)
     gc.collect()
     gc.disable()
@@ -100,7 +98,7 @@ def _calls(work: Work) -> float:
 
 
 def works() -> Mapping[str, Work]:
-    """Return the hot paths: what is done for an object that comes, and for one that is read."""
+    """Return the hot paths: the storing of an object, and reads."""
     bodies = list(Data(seed=1).pods(COUNT))
     for number, body in enumerate(bodies):
         body["metadata"]["resourceVersion"] = str(number + 1)
@@ -139,9 +137,7 @@ def works() -> Mapping[str, Work]:
 
 
 def indexed() -> Cache:
-    """Return a cache of so many objects that it has an index of their label, each value of which 40 of them
-    have.
-    """
+    """Return a cache of objects with an index of their label. Each value has 40 objects."""
     world = World()
     feed = world.declare(Selector())
     feed.hold(*(pod(f"pod-{number}", app=f"app-{number % 50}") for number in range(2_000)))

@@ -1,7 +1,7 @@
-"""Builds the peers that are not Python, on first use, into the user's cache folder: one folder for each set
-of sources.
+"""Build the peers that are not written in Python, on first use, into the user's cache folder: one folder for
+each set of sources.
 
-Must download no toolchain: a peer without one is left out, by name and with the reason.
+It downloads no toolchain: a peer without one is left out, by name and with the reason.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ SOURCES = Path(__file__).parent / "peers"
 
 
 class LeftOut(Exception):
-    """A peer that cannot be had here, and why."""
+    """A peer that is not available here, with the reason."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a folder of sources becomes one file."""
+    """The build of one folder of sources into one file."""
 
     folder: str
     tool: str
     """The command that builds it."""
     command: tuple[str, ...]
-    """Its arguments; `{target}` is where what is built goes."""
+    """Its arguments; `{target}` is the folder of the result."""
     product: str
-    """The file, in that folder."""
+    """The resulting file in that folder."""
     env: Mapping[str, str]
 
 
@@ -90,19 +90,21 @@ def built(recipe: Recipe, *, say: Callable[[str], None], environ: Mapping[str, s
                 f"{recipe.tool} could not build it: {_reason(done.stderr + done.stdout) or done.returncode}"
             )
         folder.mkdir(exist_ok=True)
-        partial.joinpath(recipe.product).replace(product)  # What it was built by takes much more room.
+        partial.joinpath(recipe.product).replace(
+            product
+        )  # The files of the build take much more room than its result.
         shutil.rmtree(partial)
     return product
 
 
 def _reason(said: str) -> str:
-    """Return the line that says what is wrong: tools write of their help after it."""
+    """Return the line with the error: tools write their help after it."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
 
 
 def key_of(sources: Path, recipe: Recipe) -> str:
-    """Name a build by what it is made of."""
+    """Name a build by a hash of its inputs."""
     digest = hashlib.sha256(repr(recipe).encode())
     for path in sorted(path for path in sources.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(sources)}\n".encode() + path.read_bytes())

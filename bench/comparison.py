@@ -1,13 +1,14 @@
-"""Who holds what after which fault, beside each other: `python -m bench.comparison` plays all, and writes
+"""Compare what contenders hold after each fault: `python -m bench.comparison` plays all faults, and writes
 docs/comparison.md.
 
-Needs the environment with other clients (`make test-clients`). It measures what is held, no speed.
+It needs the environment with other clients (`make test-clients`). It does not measure speed.
 """
 
 from __future__ import annotations
 
 import argparse
 import platform
+import re
 import sys
 import tempfile
 import traceback
@@ -28,6 +29,24 @@ DOCUMENT = Path(__file__).parent.parent / "docs" / "comparison.md"
 CONTENTS = "<!-- begin: contents, by python -m bench.comparison -->"
 OUTCOMES = "<!-- begin: outcomes, by python -m bench.comparison -->"
 END = "<!-- end -->"
+SUMMARY = {
+    CONTENTS: {
+        "equal to the server": "equal",
+        "different, a minute or two later": "stale.*",
+        "the process ended": "the process ended",
+        "the fault cannot happen": "never asks so",
+    },
+    OUTCOMES: {
+        "right": "right",
+        "right, after the process ended and was restarted": "restarted: right",
+        "wrong": "(restarted: )?wrong.*|.*before the fault",
+        "the process ended, and again after its restart": "the process ended, and again.*",
+        "no result: Kopf received nothing and called no handler": "(restarted: )?not called",
+        "no result: the fault cannot happen": "never asks so",
+    },
+}
+"""The rows of the summary: the pattern of the results that a row counts, for each table."""
+
 AT_ONCE = 4
 BOOKMARKS = 1.0
 """Seconds between two bookmarks: a minute on real servers."""
@@ -36,7 +55,7 @@ S = TypeVar("S", bound=Staging)
 
 
 def play_contents(row: Row, contender: Contender, *, log: bool = False) -> str:
-    """Play a row to a contender, and compare what it holds."""
+    """Play a row to a contender, and compare its contents."""
     with _staged(Staging, contender, patience=row.patience, log=log) as stage:
         try:
             seen = row.script(stage)
@@ -50,7 +69,7 @@ def play_contents(row: Row, contender: Contender, *, log: bool = False) -> str:
 
 
 def play_outcome(row: Row | Repeated, contender: Contender, *, log: bool = False) -> str:
-    """Play a row to an operator with a contender, and compare what its handler wrote last."""
+    """Play a row to an operator with a contender, and compare the last result of its handler."""
     if isinstance(row, Repeated):
         with _staged(Operation, contender, patience=60, log=log) as stage:
             return play_repeated(stage, row)
@@ -72,7 +91,7 @@ def _staged(staging: type[S], contender: Contender, *, patience: float, log: boo
 
 @dataclass(frozen=True)
 class Cell:
-    """One result of a table: where it stands, and what is played for it."""
+    """One cell of a table: its place, and the play that fills it."""
 
     begin: str
     """The mark of the table in the document."""
@@ -139,6 +158,40 @@ def written(document: str, begin: str, made: str) -> str:
     return f"{before}{begin}\n\n{made}\n{END}{after}"
 
 
+def columns(document: str, begin: str) -> list[list[str]]:
+    """Return the results of each contender for the faults; not those of reads and of repeated changes."""
+    faults = {row.words for row in ROWS if not row.is_read}
+    results = shown(document, begin)
+    return [
+        [cell for (words, name), cell in results.items() if name == each.name and words in faults]
+        for each in CONTENDERS
+    ]
+
+
+def summarize(document: str) -> str:
+    """Return the document with the counts of its tables, and the repeated changes, in the rows of its
+    summary.
+    """
+    rows: dict[str, list[str]] = {}
+    for begin, patterns in SUMMARY.items():
+        results = columns(document, begin)
+        for words, pattern in patterns.items():
+            rows[words] = [
+                str(sum(bool(re.fullmatch(pattern, each)) for each in column)) for column in results
+            ]
+    repeated = shown(document, OUTCOMES)
+    for row in REPEATED:
+        rows[row.words] = [repeated.get((row.words, each.name), "") for each in CONTENDERS]
+    lines = document.splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        if line.startswith("## Contents"):
+            break
+        words = line.strip("| \n").partition(" | ")[0]
+        if line.startswith("|") and words in rows:
+            lines[at] = f"| {' | '.join([words, *rows[words]])} |\n"
+    return "".join(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.comparison")
     parser.add_argument("--only", default="", help="rows whose words have this; the document stays as it is")
@@ -173,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made = f"{versions()}\n\n{table(rows, seen)}"
         print(made)
         if not options.only:
-            DOCUMENT.write_text(written(DOCUMENT.read_text(), begin, made))
+            DOCUMENT.write_text(summarize(written(DOCUMENT.read_text(), begin, made)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The objects that every peer reads: pods as busy clusters have them, made from a seed, and how well they
-compress.
+"""Generate the objects that every peer reads: pods like those of busy clusters, from a seed. Measure how well
+they compress.
 
-Must never depend on anything but its arguments: runs on two machines are about the same bytes.
+The objects depend on the arguments only, so runs on two machines use the same bytes.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ APPS = tuple(f"app-{number:02}" for number in range(50))
 APP = "app"
 """A label with few values."""
 INSTANCE = "instance"
-"""A label whose every value is there once."""
+"""A label with a different value on each object."""
 ROUND = "bench.example.com/round"
-"""An annotation that is changed while peers watch; as long before as afterwards."""
+"""An annotation that changes while peers watch; its length stays the same."""
 SAMPLED = 500
-DICTIONARY = 32_768  # Bytes: the longest that zlib looks back.
+DICTIONARY = 32_768  # Bytes: the window of zlib.
 
 
 class Data:
-    """Pods, Secrets and ConfigMaps; the same seed makes the same ones, and fewer are the first of more.
+    """Pods, Secrets and ConfigMaps. The same seed gives the same ones; a smaller number gives the first of
+    them.
 
     >>> [pod["metadata"]["namespace"] for pod in Data(seed=1).pods(2)]
     ['bench-00', 'bench-01']
@@ -80,7 +81,7 @@ class Data:
             yield pod
 
     def secrets(self, count: int) -> Iterator[Obj]:
-        """Make certificates with their keys: values that no compression makes smaller than their bytes."""
+        """Make certificates with their keys: values that no compression can reduce."""
         rng = self._random("secrets")
         for number in range(count):
             data = {
@@ -116,7 +117,7 @@ def namespace_of(number: int) -> str:
 
 
 def app_of(number: int) -> str:
-    """Return the app of a pod: each has as many as any other, in all namespaces."""
+    """Return the app of a pod. All apps have the same number of pods, in all namespaces."""
     return APPS[number // len(NAMESPACES) % len(APPS)]
 
 
@@ -134,16 +135,14 @@ def encoded(obj: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Compression:
-    """How well objects compress: the more alike they are, the more a cache that packs them would gain by
-    it.
-    """
+    """The compressibility of objects: the gain of a cache that packs them."""
 
     size: float
     """Bytes of an object, on average."""
     alone: float
-    """How many times smaller it is packed alone."""
+    """The ratio when packed alone."""
     together: float
-    """How many times smaller it is packed with a dictionary of other objects."""
+    """The ratio when packed with a dictionary of other objects."""
 
     def __str__(self) -> str:
         return (
@@ -153,9 +152,7 @@ class Compression:
 
 
 def compression(objects: Iterable[bytes]) -> Compression:
-    """Pack each of these objects: alone, and with those of the others before that a dictionary has room
-    for.
-    """
+    """Pack each object alone, and with a dictionary of the objects before it."""
     found = list(objects)
     dictionary = b""
     size = alone = together = 0
@@ -169,7 +166,7 @@ def compression(objects: Iterable[bytes]) -> Compression:
 
 
 def described(data: Data, count: int) -> str:
-    """Say how well each kind compresses, by its first objects."""
+    """Describe the compressibility of each kind, by its first objects."""
     pods = list(data.pods(count))
     kinds: Sequence[tuple[str, Iterable[Obj]]] = (
         ("pods", pods),
@@ -184,7 +181,7 @@ def described(data: Data, count: int) -> str:
 
 
 def _networks(rng: random.Random) -> str:
-    """Make what a network plugin notes of a pod."""
+    """Make the annotations of a network plugin."""
     return json.dumps(
         [
             {
@@ -253,7 +250,7 @@ def _managed(manager: str, fields: Obj, metadata: Obj) -> Obj:
 
 
 def _fields(value: Any) -> Obj:
-    """Return which fields there are, as the server notes them."""
+    """Return the fields, in the notation of managedFields."""
     if isinstance(value, dict):
         return {f"f:{name}": _fields(below) for name, below in value.items()}
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):

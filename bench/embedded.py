@@ -1,8 +1,7 @@
-"""The embedded API server beside the real one: objects created, listed and watched, and the memory that it
-takes.
+"""Compare the embedded API server with the real one: creating, listing and watching objects, and memory.
 
-`python -m bench.embedded` measures both in one run, with the same clients and objects, and prints a table. It
-judges nothing: what is to be read off is the ratio, since the times are those of one machine at one moment.
+`python -m bench.embedded` measures both in one run, with the same clients and objects, and prints a table.
+Compare ratios: the times belong to one machine at one moment.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ EVENT = b'{"type":"MODIFIED"'
 
 @dataclass
 class Server:
-    """One of the two, and what was measured of it."""
+    """One of the two servers, and its measurements."""
 
     name: str
     url: str
@@ -75,7 +74,7 @@ class Server:
 
     @property
     def memory(self) -> float:
-        """What all of its processes hold, in MB."""
+        """Return the memory of all its processes, in MB."""
         return sum(_resident(pid) for pid in self.pids)
 
 
@@ -97,9 +96,10 @@ def embedded() -> Iterator[Server]:
             "--kubeconfig",
             str(folder / "kubeconfig"),
         ]
+        # The command is a constant of this file.
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603
             assert process.stdout is not None
-            process.stdout.readline()  # It says so when it is ready.
+            process.stdout.readline()  # The server prints a line when it is ready.
             config = yaml.safe_load((folder / "kubeconfig").read_text())
             cluster = config["clusters"][0]["cluster"]
             ca_file = folder / "ca.pem"
@@ -119,7 +119,7 @@ def real() -> Iterator[Server]:
         yield Server("real", server.url, server.token, server.ca_file, pids)
 
 
-# ---- What clients do.
+# ---- Clients.
 
 
 def request(
@@ -143,9 +143,7 @@ def request(
 def in_parallel(
     server: Server, work: Sequence[tuple[str, str, bytes]], *, content_type: str = "application/json"
 ) -> float:
-    """Send these requests by several clients, each with a connection that it keeps; return the seconds that
-    it takes.
-    """
+    """Send these requests by several clients, each with its own connection; return the seconds."""
     connections = [server.connect() for _ in range(CLIENTS)]
     for connection in connections:
         connection.connect()
@@ -161,7 +159,7 @@ def in_parallel(
                 if item is None:
                     return
                 request(connection, server, *item, content_type=content_type)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # The failure is raised in the thread that waits.  # noqa: BLE001
             failures.append(error)
 
     threads = [threading.Thread(target=send, args=[connection]) for connection in connections]
@@ -188,7 +186,7 @@ def median_of(call: Callable[[], object]) -> float:
 
 
 def listed(server: Server, *, limit: int = 0, encoding: str = "identity") -> int:
-    """List all pods, in pages if there is a limit, without reading them; return how many bytes came."""
+    """List all pods, in pages if there is a limit, without parsing them; return the bytes."""
     connection = server.connect()
     query: dict[str, object] = {"limit": limit} if limit else {}
     size = 0
@@ -208,7 +206,7 @@ def listed(server: Server, *, limit: int = 0, encoding: str = "identity") -> int
 
 
 class Watches:
-    """Open watches, read by one thread, which counts events and looks at nothing."""
+    """Open watches, read by one thread that only counts events."""
 
     def __init__(self, server: Server, queries: Sequence[Mapping[str, object]]) -> None:
         self.events = [0] * len(queries)
@@ -229,7 +227,7 @@ class Watches:
         self._rest[index] = head.partition(b"\r\n\r\n")[2]
 
     def until(self, wanted: int) -> None:
-        """Read until so many events have come on all of them together."""
+        """Read until this number of events has arrived on all of them together."""
         poller = select.epoll()
         by_number = {sock.fileno(): sock for sock in self._sockets}
         for number in by_number:
@@ -257,7 +255,7 @@ class Watches:
             sock.close()
 
 
-# ---- What is measured.
+# ---- Measurements.
 
 
 def measure(server: Server, pods: Sequence[Mapping[str, Any]], changes: int) -> None:
@@ -301,7 +299,7 @@ def measure(server: Server, pods: Sequence[Mapping[str, Any]], changes: int) -> 
 def watched(
     server: Server, pods: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, object]], wanted: int
 ) -> float:
-    """Change pods, and return how long it takes until every watch has got what is for it."""
+    """Change pods, and return the seconds until every watch has received its events."""
     watches = Watches(server, queries)
     number = next(_NUMBERS)
     work = [

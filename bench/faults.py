@@ -1,7 +1,7 @@
-"""The fault scripts of the comparison: each does the same to whoever holds the pods of a cluster.
+"""The fault scripts of the comparison. Each does the same to every contender.
 
-A script says what goes wrong, and what happens in the cluster meanwhile. After it one more pod is created, so
-that only who has got over the fault can hold what is right.
+A script describes the fault and the changes of the cluster meanwhile. After it one more pod is created, so
+that only a contender that has recovered can hold the right contents.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from kopf_selectcache.testing.faults import (
 
 @dataclass(frozen=True)
 class Row:
-    """A fault, and what comes of it."""
+    """A fault and its consequence."""
 
     numbers: str
-    """Of the list of faults in docs/protocol.md."""
+    """The numbers in the list of faults in docs/protocol.md."""
     words: str
     script: Callable[[Staging], str | None]
-    """Returns what there is to see, or nothing: then it is whether the contender holds what is right."""
+    """Returns the text to show; empty if the contents of the contender are compared."""
     patience: float = 60.0
     noticed_late: bool = False
-    """Whether no watch tells of it, so that a handler can be right only when it is called after the cache has
-    found out."""
+    """True if no watch delivers the fault, so that a handler can be right only after the cache has found it.
+    """
     is_read: bool = False
-    """Whether it is about a read alone: there is no outcome of a handler to compare."""
+    """True if the row is about a read: there is no outcome of a handler to compare."""
 
 
 REVOKED = 15.0
@@ -124,7 +124,7 @@ def _synced(stage: Staging) -> None:
 
 
 def _in_the_stream(fault: Fault) -> Callable[[Staging], None]:
-    """Make a script: the fault meets the watch that is open, and with it the deletion of a pod."""
+    """Make a script: the fault affects the open watch, and with it the deletion of a pod."""
 
     def script(stage: Staging) -> None:
         _synced(stage)

@@ -1,7 +1,7 @@
-"""Puts the objects into the cluster, once for all peers: straight into etcd, as JSON, which the API server
-reads as well as its own.
+"""Write the objects into the cluster, once for all peers: directly into etcd, as JSON, which the API server
+accepts.
 
-Must begin with an API server that has none of them, and end with one that serves all of them.
+It begins with an API server without the objects, and ends with one that serves all of them.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ ASK: Mapping[str, Any] = {
     "kind": "ConfigMap",
     "metadata": {"name": "ask", "labels": {"bench": "ask"}},
 }
-"""The object that the handlers of Kopf's operators are called for."""
+"""The object that calls the handlers of Kopf's operators."""
 AT_ONCE = 100
-"""So many objects one transaction of etcd takes at most, unless it is told otherwise: 128."""
+"""The default limit of etcd for the objects of one transaction: 128."""
 LONGEST = 700_000
-"""So many bytes go into one transaction: 1.5 MB is the most, and they grow by a third on the way."""
+"""The bytes of one transaction: at most 1.5 MB, and they grow by a third on the way."""
 
 
 def prepare(server: ApiServer) -> None:
-    """Make the namespaces, and what handlers are called for."""
+    """Create the namespaces, and the objects of the handlers."""
     for namespace in NAMESPACES:
         server.request("POST", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
     server.request("POST", "/api/v1/namespaces/default/configmaps", body=ASK)
 
 
 def fill(server: ApiServer, pods: Iterable[bytes], *, begin: int = 0, step: Callable[[int], None]) -> int:
-    """Write these pods, the first of which has the number `begin`; return how many there are then."""
+    """Write these pods, the first of which has the number `begin`; return the new total."""
     address = urlsplit(
         next(
             option.partition("=")[2]
@@ -48,7 +48,7 @@ def fill(server: ApiServer, pods: Iterable[bytes], *, begin: int = 0, step: Call
     )
     connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
     number = begin
-    # While etcd writes some, the next ones are made, which takes longer.
+    # While etcd writes a part, the next one is generated, which takes longer.
     with ThreadPoolExecutor(1) as writer, closing(connection):
         writing: Future[None] | None = None
         for batch in batches(pods):
@@ -81,7 +81,7 @@ def served(server: ApiServer) -> int:
 
 
 def batches(objects: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Yield all of them, as many at a time as a transaction takes."""
+    """Yield all of them in the sizes of a transaction."""
     batch: list[bytes] = []
     size = 0
     for one in objects:

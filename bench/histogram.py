@@ -1,6 +1,4 @@
-"""How late event loops wake, as histograms in text: with changes that a cache takes in, beside without.
-Measures nothing.
-"""
+"""Show the lateness of event loops as histograms in text, with and without changes. It measures nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ WIDTH = 30
 
 
 def histograms(results: Sequence[Result], *, markdown: bool = False) -> str:
-    """Show how late the loop of each peer woke that has one."""
+    """Show the lateness of the loop of each peer that has one."""
     fence = "```" if markdown else ""
     return "\n\n".join(
         "how late the event loop woke,"
@@ -24,7 +22,7 @@ def histograms(results: Sequence[Result], *, markdown: bool = False) -> str:
 
 
 def histogram(counts: Mapping[str, Sequence[int]]) -> str:
-    """Show parts of a whole as bars, one beside the other; nothing below the last that has any.
+    """Show parts of a whole as bars, side by side; nothing below the last that has any.
 
     >>> print(histogram({'idle': [9, 1, 0], 'busy': [5, 3, 2]}))
                   idle                                        busy

@@ -1,8 +1,8 @@
-"""Pods by the million for the synthetic server, made as they are asked for: as alike and as unlike as those
-of `data`, and soon made.
+"""Generate millions of pods for the synthetic server, on demand, as different from each other as those of
+`data`.
 
 A thousand pods are templates. Each pod is one of them, with its own name, instance, uid, owners, hashes and
-ids. Must take less time than whoever reads them, and no memory but the templates'.
+ids. Generating is faster than any reader, and needs no memory except the templates.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import overload
 from bench.data import APPS, NAMESPACES, Data, Obj, encoded, instance_of, name_of
 
 TEMPLATES = len(NAMESPACES) * len(APPS)
-"""After so many pods, namespaces and apps begin anew."""
+"""The period of pods, namespaces and apps."""
 POOL = 1 << 20
-STRIDE = 7_919  # No two pods that are near each other have much of the pool in common.
+STRIDE = 7_919  # Nearby pods have little of the pool in common.
 
 
 class Many(Sequence[bytes]):
-    """So many pods, each made whenever it is asked for; the same seed makes the same ones."""
+    """A sequence of pods, generated on access. The same seed gives the same pods."""
 
     def __init__(self, count: int, *, seed: int, version: str) -> None:
         self._count = count
@@ -29,7 +29,7 @@ class Many(Sequence[bytes]):
             _Template(pod, number, version)
             for number, pod in enumerate(Data(seed=seed).pods(min(count, TEMPLATES)))
         ]
-        # It is to be the same each time.
+        # The pool is seeded, so that it is the same each time.
         self._pool = random.Random(f"{seed} many").randbytes(POOL // 2).hex().encode()  # noqa: S311
 
     def __len__(self) -> int:
@@ -51,12 +51,12 @@ class Many(Sequence[bytes]):
 
 
 class _Template:
-    """What stays of a pod, and the places of what is another one's own."""
+    """The constant parts of a pod, and the positions of its own values."""
 
     def __init__(self, pod: Obj, number: int, version: str) -> None:
         name, instance = name_of(number).encode(), instance_of(number).encode()
         pod["metadata"]["resourceVersion"] = version
-        # The version is found so that it is not taken for hexadecimal digits.
+        # The version is searched so that it is not mistaken for hexadecimal digits.
         self._parts = re.split(
             rb'(%s|%s|"resourceVersion":"\d+"|[0-9a-f]{9,})' % (name, instance), encoded(pod)
         )
@@ -69,7 +69,7 @@ class _Template:
             if self._parts[place] not in (name, instance) and not self._parts[place].startswith(b'"')
         ]
         self.digits = sum(length for _, length in self._hashes)
-        """So many hexadecimal digits a pod takes."""
+        """The number of hexadecimal digits of a pod."""
 
     def made(self, number: int, digits: bytes) -> bytes:
         parts = self._parts.copy()

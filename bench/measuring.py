@@ -1,7 +1,6 @@
-"""Measures one peer, beside a cluster that has the objects: what it takes to hold them, to read them, and to
-follow them.
+"""Measure one peer on a cluster with the objects: the cost to store, read and follow them.
 
-Must do the same to every peer, in the same order.
+Every peer is measured in the same way and order.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from tests.apiserver.server import ApiServer
 
 WRITERS = 8
 SENTINEL = 0
-"""The number of the pod that is written last: what came before it has come as well."""
+"""The number of the pod that is written last. After it, all earlier writes have arrived."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is done to each peer."""
+    """The amount of work for each peer."""
 
     gets: int
     lists: int
@@ -36,11 +35,11 @@ class Plan:
     writes: int
     relist: bool
     rounds: int
-    """So often each pod changes in a burst."""
+    """The number of changes of each pod in a burst."""
     reading: float
-    """Seconds that reads of one sort may take: of slow ones, there are fewer."""
+    """The seconds for reads of one form: slow ones are repeated less often."""
     late: float
-    """Seconds in which it is looked how late an event loop wakes, with changes and without."""
+    """The seconds in which the lateness of the event loop is measured, with changes and without."""
 
     @classmethod
     def of(cls, *, quick: bool) -> Plan:
@@ -55,17 +54,17 @@ class Plan:
 
 @dataclass
 class Result:
-    """What was measured of one peer with so many objects."""
+    """The measurements of one peer with one number of objects."""
 
     peer: str
     objects: int
     figures: dict[str, float] = field(default_factory=dict)
     over: str | None = None
-    """Why it did not finish."""
+    """The reason why it did not finish."""
     late: dict[str, list[int]] = field(default_factory=dict)
-    """How many wakes of its event loop were how late, without changes and with them: see `asking`."""
+    """The lateness of wakes of its event loop, without changes and with them: see `asking`."""
     spent: dict[str, float] = field(default_factory=dict)
-    """Seconds that it took to measure, by what was measured."""
+    """The seconds of each measurement."""
 
     @contextmanager
     def spending(self, what: str) -> Iterator[None]:
@@ -77,8 +76,8 @@ class Result:
 
 
 def middle(results: Iterable[Result]) -> list[Result]:
-    """Return one result for each peer and number of objects: the median of each figure; a peer that once did
-    not finish, did not.
+    """Return one result for each peer and number of objects: the median of each figure. A peer that failed to
+    finish once did not finish.
     """
     found: dict[tuple[str, int], list[Result]] = {}
     for result in results:
@@ -113,13 +112,13 @@ READS = (
     ("indexed", "view"),
 )
 FEW_READS = tuple((do, form) for do, form in READS if do in ("get", "label"))
-"""Those that are measured of a million objects as well."""
+"""The peers that are measured with a million objects as well."""
 TICK = 0.002
-"""So often, in seconds, an event loop is woken to see how late that is."""
+"""The seconds between two wakes of the event loop."""
 PACE = 2_000
-"""So many changes a second come meanwhile."""
+"""The number of changes per second meanwhile."""
 SETTLED = 2.0
-"""Seconds after a sync in which a loop is still busy with the start."""
+"""Seconds after a sync in which the loop is still busy with the start."""
 
 
 def read_name(do: str, form: str) -> str:
@@ -127,7 +126,7 @@ def read_name(do: str, form: str) -> str:
 
 
 class Rounds:
-    """Writes to pods, each with another value than before, so that a peer that follows can be seen to."""
+    """Write to pods, each time another value, so that a peer can be checked."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -138,7 +137,7 @@ class Rounds:
         return round_of(self._round)
 
     def write(self, number: int, value: str) -> float:
-        """Change this pod; return when the server had said that it did."""
+        """Change this pod; return the time of the server's answer."""
         self._server.request(
             "PATCH",
             f"/api/v1/namespaces/{namespace_of(number)}/pods/{name_of(number)}",
@@ -147,7 +146,7 @@ class Rounds:
         return time.time()
 
     def expire(self) -> None:
-        """Make all versions so far too old, so that whoever follows must list anew."""
+        """Expire all versions so far, so that every client must list again."""
         self._server.expire()
 
     def write_all(self, numbers: Sequence[int], value: str) -> None:
@@ -167,7 +166,7 @@ def measured(
     kubeconfig: Path,
     log: Path,
 ) -> Result:
-    """Measure all of it."""
+    """Measure everything."""
     result = Result(name, objects)
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
@@ -188,7 +187,7 @@ def measured(
 def held(
     name: str, command: Sequence[str], *, objects: int, plan: Plan, cap: Cap, kubeconfig: Path, log: Path
 ) -> Result:
-    """Measure what it takes to hold them, and to read them; they do not change."""
+    """Measure the cost to store and read them; they do not change."""
     result = Result(name, objects)
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
@@ -202,7 +201,7 @@ def held(
 
 
 def _hold(peer: Running, result: Result) -> int:
-    """Let it sync; return how large it was before."""
+    """Sync the peer; return its size before."""
     peer.answer()
     figures, objects = result.figures, result.objects
     empty = peer.usage()
@@ -210,7 +209,7 @@ def _hold(peer: Running, result: Result) -> int:
     figures["empty"] = empty.resident
     answer = peer.ask(do="sync")
     synced = peer.usage()
-    if received := peer.received():  # Of one that keeps no connection open, it is not known.
+    if received := peer.received():  # Unknown for a peer that keeps no connection open.
         figures["received"] = received
     if answer["objects"] != objects:
         raise Over(f"it holds {answer['objects']:,} objects of {objects:,}")
@@ -242,7 +241,7 @@ def _asked(objects: int) -> Mapping[str, Any]:
 
 
 def _follow(peer: Running, figures: dict[str, float], *, objects: int, rounds: Rounds, plan: Plan) -> None:
-    # What it still did of the start is no cost of an event.
+    # The rest of the start is no cost of an event.
     peer.ask(do="until", **_awaited(rounds, every=0.05))
     before, value = peer.usage(), rounds.next()
     numbers = [1 + number % (objects - 1) for number in range(plan.changes)]
@@ -276,8 +275,8 @@ def _relist(peer: Running, figures: dict[str, float], *, empty: int, rounds: Rou
 def burst(
     result: Result, command: Sequence[str], synthetic: Synthetic, *, cap: Cap, kubeconfig: Path, log: Path
 ) -> None:
-    """Let the peer take in changes as fast as it can, and add how many a second it does, by the clock and of
-    its CPU.
+    """Let the peer receive changes as fast as it can; add their number per second, by the clock and of its
+    CPU.
     """
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
@@ -303,9 +302,7 @@ def late(
     kubeconfig: Path,
     log: Path,
 ) -> None:
-    """See how late its event loop wakes while nothing changes, and while changes come at a pace; add what the
-    latter adds.
-    """
+    """Measure the lateness of its event loop with and without changes; add the difference."""
     figures = result.figures
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
@@ -330,7 +327,7 @@ def late(
 
 
 def _the_last(synthetic: Synthetic) -> Mapping[str, Any]:
-    """Return how to wait for the last change that it sends."""
+    """Return a wait for the last change that it sends."""
     number = len(synthetic.pods) - 1
     return {
         "keys": [(namespace_of(number), name_of(number))],
@@ -340,7 +337,7 @@ def _the_last(synthetic: Synthetic) -> Mapping[str, Any]:
 
 
 def _awaited(rounds: Rounds, *, every: float) -> Mapping[str, Any]:
-    """Write the sentinel, and return how to wait for it."""
+    """Write the sentinel, and return a wait for it."""
     value = rounds.next()
     rounds.write(SENTINEL, value)
     return _sentinel(value, every=every)

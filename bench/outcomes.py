@@ -31,7 +31,7 @@ RIGHT = "right"
 WRONG = "wrong"
 NOT_CALLED = "not called"
 RESTARTED = "restarted"
-"""Before what comes of an operator that ended and was started again."""
+"""The prefix of the outcome of an operator that ended and was restarted."""
 
 REPEATS = 10
 SOON = 0.02
@@ -100,13 +100,13 @@ class Operation(Staging):
             raise Over(f"{seen}, before the fault")
 
     def follows(self) -> None:
-        """Wait until the cache holds what is right."""
+        """Wait until the contents of the cache are right."""
         super().verdict()
 
     def outcome(self, *, firm: float = FIRM, patience: float | None = None, expected: str = "") -> str:
-        """Look until the last result is right and stays so, or patience is over; say how it differs.
+        """Wait until the last result is right and stays right, or the time is over; return the difference.
 
-        If it is wrong, and the handler was never called for the expected pod, Kopf itself was not told of
+        If it is wrong, and the handler was never called for the expected pod, Kopf itself has not received
         that pod.
         """
         begun, since = time.monotonic(), None
@@ -129,7 +129,7 @@ class Operation(Staging):
         return f"{RESTARTED}: {seen}" if self._restarted else seen
 
     def _restart(self) -> bool:
-        """Start the operator again, unless that was done before."""
+        """Restart the operator, once."""
         if self._restarted:
             return False
         self._restarted = True
@@ -145,7 +145,7 @@ def _both(stream: Callable[[Asked], bool], where: Callable[[Asked], bool] | None
 
 
 def play_fault(stage: Operation, row: Row) -> str:
-    """Play a row, create one more pod, and say whether the last result is right."""
+    """Play a row, create one more pod, and return whether the last result is right."""
     try:
         row.script(stage)
         if row.noticed_late:
@@ -156,12 +156,12 @@ def play_fault(stage: Operation, row: Row) -> str:
         return str(over)
 
 
-# ---- All watches end at once, again and again.
+# ---- Repeated ends of all watches.
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """What happens to the cluster in each of the rounds, and how many last results are wrong."""
+    """The changes of the cluster in each round, and the number of wrong last results."""
 
     words: str
     happens: Callable[[Operation, int], None]

@@ -1,5 +1,5 @@
-"""A picture of memory and sync against the number of objects, both logarithmic: as shapes, and those as SVG.
-Measures nothing.
+"""A picture of memory and sync time against the number of objects, both logarithmic: as shapes, and as SVG.
+It measures nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Points: TypeAlias = Sequence[Point]
 @dataclass(frozen=True)
 class Text:
     at: Point
-    """Where its line of letters stands: its begin, middle or end, as the anchor says."""
+    """The position of the text: its start, middle or end, by the anchor."""
     words: str
     anchor: Literal["start", "middle", "end"] = "start"
     bold: bool = False
@@ -52,7 +52,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Line:
-    """A line through some points. With one point or none, there is nothing to be seen."""
+    """A line through some points. With fewer than two points nothing is visible."""
 
     points: Points
     colour: str
@@ -64,7 +64,7 @@ class Dot:
     at: Point
     colour: str
     title: str = ""
-    """What it stands for."""
+    """The meaning of the line."""
     radius: float = 3.5
 
 
@@ -73,7 +73,7 @@ Shape: TypeAlias = Text | Line | Dot
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn, in pixels, the later above the earlier."""
+    """The shapes in pixels; later ones are above earlier ones."""
 
     width: int
     height: int
@@ -81,7 +81,7 @@ class Drawing:
 
 
 def drawing(results: Sequence[Result]) -> Drawing:
-    """Return the picture. A peer has a point for each number of objects that it came to hold."""
+    """Return the picture. A peer has a point for each number of objects that it has stored."""
     names = list(dict.fromkeys(result.peer for result in results))
     colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
     shapes: list[Shape] = []
@@ -137,6 +137,7 @@ def _element(shape: Shape) -> str:
         case Text((x, y), words, anchor, bold):
             return (
                 f'<text x="{x:.1f}" y="{y:.1f}"'
+                # The attributes of one element are in one line.
                 f' text-anchor="{anchor}"{" font-weight=" + repr("bold") if bold else ""}>{escape(words)}</text>'  # noqa: E501
             )
         case Line(points, colour, width):
@@ -152,7 +153,7 @@ def _element(shape: Shape) -> str:
 
 
 class _Scale:
-    """Whole powers of ten around all values, onto pixels."""
+    """Whole powers of ten around all values, mapped to pixels."""
 
     def __init__(self, values: Sequence[float], begin: float, end: float) -> None:
         self._low, self._high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))

@@ -1,5 +1,5 @@
-"""Draws a picture as PNG, by Pillow, which is imported only where one is wanted. Must say so where there is
-no Pillow.
+"""Draw a picture as PNG with Pillow, which is imported only when needed. Without Pillow, the reason is
+reported.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from io import BytesIO
 from bench.picture import FONT, Dot, Drawing, Line, Point, Text
 
 SCALE = 2
-"""So many pixels for one of the drawing: screens have as many."""
+"""The pixels of one unit of the drawing: screens have that density."""
 FINER = 2
-"""So much finer it is drawn than it is kept, so that edges become smooth."""
+"""The factor of oversampling, so that edges are smooth."""
 ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 
 
 def missing() -> str | None:
-    """Return why there can be no PNG here, and what to do; None if there can."""
+    """Return why no PNG can be drawn here, with the remedy; None if it can."""
     if importlib.util.find_spec("PIL") is not None:
         return None
     return "a picture in PNG takes Pillow, which is not installed: pip install 'kopf_selectcache[bench]'"
 
 
 def png(drawn: Drawing) -> bytes:
-    from PIL import Image, ImageDraw, ImageFont  # Runs without a picture need none of it.  # noqa: PLC0415
+    from PIL import Image, ImageDraw, ImageFont  # Runs without a picture do not need Pillow.  # noqa: PLC0415
 
     times = SCALE * FINER
     image = Image.new("RGB", (drawn.width * times, drawn.height * times), "white")

@@ -1,4 +1,4 @@
-"""Which peers there are, and the command that starts each. Must start none."""
+"""The peers, and the command that starts each. It starts none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OURS = "cache"
 RAW = "cache-raw"
 METADATA = "cache-metadata"
 AGAIN = "cache, again"
-"""Ours once more, after all others: how far the two are apart is how noisy the run was."""
+"""Our cache again, after all others: the difference between the two shows the noise of the run."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,17 @@ class Peer:
     arguments: tuple[str, ...]
     words: str
     most: int = 20_000
-    """So many objects it is measured with at most, unless it is asked for by name, and so is the number."""
+    """The most objects that it is measured with, unless it and the number are given explicitly."""
     own: int | None = None
-    """So many objects it is measured with in a round of its own, where the others have more than it can
-    do."""
+    """The number of objects of an extra round, if the other rounds have more than it can store."""
     whole: bool = True
-    """Whether it takes whole objects, which is all that the synthetic server has."""
+    """True if it takes whole objects. The synthetic server has only these."""
     relists: int = 1_000
-    """So many objects at most it is made to list anew: with many, the API server takes long to come back. 0
-    if it never lists anew."""
+    """The most objects of a relist: with many, the API server takes long to come back. 0 if it never lists
+    again.
+    """
     loops: bool = False
-    """Whether it shares an event loop with an operator, and it is looked how late that wakes."""
+    """True if it shares an event loop with an operator; the lateness of the loop is measured."""
 
 
 PEERS = (
@@ -98,15 +98,15 @@ PEERS = (
     ),
 )
 QUICK = ("controller-runtime", "informer")
-"""With ours, they are what `--quick` measures."""
+"""`--quick` measures these and ours."""
 
 
 class Unknown(Exception):
-    """There is no such peer; the message names those that there are."""
+    """There is no such peer. The message has the names."""
 
 
 def chosen(names: str | None, *, quick: bool) -> tuple[Peer, ...]:
-    """Return the peers of these names, `a,b`; ours is always the first of them."""
+    """Return the peers of these names, `a,b`; ours is always the first."""
     wanted = (
         set(QUICK)
         if quick and names is None
@@ -125,11 +125,11 @@ def chosen(names: str | None, *, quick: bool) -> tuple[Peer, ...]:
 
 
 def rounds(peers: Sequence[Peer], sizes: Sequence[int]) -> dict[int, tuple[Peer, ...]]:
-    """Return who is measured with how many objects, where nobody has asked for other numbers.
+    """Return the peers for each number of objects, by default.
 
     >>> {size: [peer.name for peer in found] for size, found in rounds(chosen('index,plain', quick=False), [1000, 20000, 100000]).items()}
     {1000: ['cache', 'index', 'plain'], 4000: ['cache', 'index'], 20000: ['cache', 'plain'], 100000: ['cache']}
-    """  # noqa: E501
+    """  # The example has a long line.  # noqa: E501
     found = {size: tuple(peer for peer in peers if size <= peer.most) for size in sizes}
     for own in {peer.own for peer in peers if peer.own is not None and peer.own < max(sizes)} - found.keys():
         found[own] = tuple(peer for peer in peers if peer.name == OURS or peer.own == own)
@@ -137,7 +137,7 @@ def rounds(peers: Sequence[Peer], sizes: Sequence[int]) -> dict[int, tuple[Peer,
 
 
 def command(peer: Peer, *, clients: Path | None, say: Callable[[str], None]) -> Sequence[str]:
-    """Return the command that starts this peer, built if it must be; raise LeftOut."""
+    """Return the command that starts this peer, built if necessary; raise LeftOut."""
     if peer.made_of == "python":
         return [sys.executable, *peer.arguments]
     if peer.made_of == "clients":

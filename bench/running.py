@@ -1,7 +1,6 @@
-"""One peer as a process, with a cap on its time and memory: what it is told, what it answers, and what it
-takes.
+"""One peer as a process, with caps on its time and memory: its orders, its answers and its resources.
 
-A peer that goes beyond a cap is ended: that it did not finish is a result, which `Over` tells.
+A peer that exceeds a cap is ended. Not finishing is a result, reported by `Over`.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from typing import Any, Self
 
 from bench.wire import received
 
-LOOK = 0.1  # Seconds between two looks at the memory of a peer that is at work.
-REPEATED = 400  # Characters of what a peer said last.
+LOOK = 0.1  # Seconds between two checks of the memory of a busy peer.
+REPEATED = 400  # The last characters of its output.
 RESET_PEAK = "5"  # See proc_pid_clear_refs(5).
 
 
 class Over(Exception):
-    """The peer did not finish, and why."""
+    """The peer did not finish; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +37,18 @@ class Cap:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process has taken until now."""
+    """The resources that a process has used so far."""
 
     cpu: float
     """Seconds."""
     resident: int
     """Bytes."""
     peak: int
-    """Bytes: the most that was resident since `Running.forget_peak`."""
+    """Bytes: the peak of resident memory since `Running.forget_peak`."""
 
 
 class Running:
-    """A process that speaks as `bench.peers.asking` has it; use it in a `with` statement."""
+    """A process that speaks the protocol of `bench.peers.asking`; use it in a `with` statement."""
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str], cap: Cap, log: Path) -> None:
         self._cap = cap
@@ -74,16 +73,14 @@ class Running:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process.poll() is None:
-            os.killpg(
-                self._process.pid, signal.SIGKILL
-            )  # There is nothing that it would have to put in order.
+            os.killpg(self._process.pid, signal.SIGKILL)  # It has nothing to clean up.
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
 
     def ask(self, **order: Any) -> dict[str, Any]:
-        """Tell it what to do, and wait for its answer."""
+        """Send an order, and wait for its answer."""
         self.tell(**order)
         return self.answer()
 
@@ -116,12 +113,12 @@ class Running:
     def usage(self) -> Usage:
         pid = self._process.pid
         status = Path(f"/proc/{pid}/status").read_text()
-        # The clock of a process's CPU time, as clock_getcpuclockid(3) makes its number: /proc would tell
+        # The CPU clock of another process; its number is made as by clock_getcpuclockid(3). /proc has only
         # ticks of 10 ms.
         return Usage(time.clock_gettime((~pid << 3) | 2), _bytes(status, "VmRSS"), _bytes(status, "VmHWM"))
 
     def received(self) -> int:
-        """Return how many bytes came over its connections."""
+        """Return the bytes received over its connections."""
         return received(self._process.pid)
 
     def forget_peak(self) -> None:
@@ -129,7 +126,7 @@ class Running:
         Path(f"/proc/{self._process.pid}/clear_refs").write_text(RESET_PEAK)
 
     def _said(self) -> str:
-        """Return the end of what it has written besides."""
+        """Return the end of its other output."""
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return (lines[-1] if lines else f"exit code {self._process.wait()}")[-REPEATED:]
 

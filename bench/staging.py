@@ -1,7 +1,7 @@
-"""One contender and one embedded cluster: what a fault script does to them, and what the contender holds in
-the end.
+"""One contender and one embedded cluster: the effects of a fault script on them, and the contents of the
+contender at the end.
 
-Must judge by comparing alone: what the server lists with the label is right.
+The judgement is a comparison: the server's list with the label is right.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from bench.contenders.asking import LABEL, NAMESPACE, OPTIONS, Held, identity
 from kopf_selectcache.testing import EmbeddedCluster, Fault, Planned
 
 BETWEEN = 0.2
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 FIRM = 2.0
-"""For so many seconds a contender must hold what is right: it may be about to lose it."""
+"""The seconds for which a contender must stay right: it may be about to change."""
 
 STORM = 2.0
-"""So many requests a second, for as long as it is looked, are told."""
+"""The rate of requests per second, over the whole check, that is reported."""
 
 ANSWER = 10.0
-"""So long a contender may take to answer."""
+"""The seconds that a contender may take to answer."""
 
 ENOUGH = 15.0
-"""A contender that holds what is right, and has not met a fault for so many seconds, will not meet it."""
+"""A contender that is right, and has not met a fault for this number of seconds, will not meet it."""
 
 EQUAL = "equal"
 ENDED = "the process ended"
@@ -49,7 +49,7 @@ ALL: Sequence[Mapping[str, Sequence[str]]] = ({"apiGroups": ("*",), "resources":
 
 @dataclass(frozen=True)
 class Contender:
-    """One of those that are compared."""
+    """One of the compared caches."""
 
     name: str
     command: Sequence[str]
@@ -57,7 +57,7 @@ class Contender:
     """The command of an operator with the same cache, and with the handler that merges siblings."""
     options: Mapping[str, Any]
     shares_watch: bool = False
-    """Whether the cache is filled by the watch that Kopf's handlers are called from."""
+    """True if Kopf's own watch, which calls the handlers, fills the cache."""
 
 
 _KOPF = ("-m", "kopf", "run", "--standalone", "-n", NAMESPACE, "-m")
@@ -74,7 +74,7 @@ CONTENDERS = (
 
 
 class Over(Exception):
-    """The script ends here: there is no more to see than these words say."""
+    """The script ends here: this text is the result."""
 
 
 def pod(name: str, *, app: str = "web") -> dict[str, Any]:
@@ -87,7 +87,7 @@ def pod(name: str, *, app: str = "web") -> dict[str, Any]:
 
 
 class Staging:
-    """A cluster with pods, and a contender that is to hold some of them."""
+    """A cluster with pods, and a contender that should hold some of them."""
 
     def __init__(
         self, cluster: EmbeddedCluster, contender: Contender, folder: Path, *, patience: float
@@ -102,7 +102,7 @@ class Staging:
         self._trust = ssl.create_default_context(cafile=str(cluster.ca_file))
         self.log_file = folder / "log"
         cluster.namespace(NAMESPACE)
-        # As in most clusters, the first by name is not the first by version.
+        # As in most clusters, the order of names differs from the order of versions.
         self.create(*(f"web-{number}" for number in range(5, 0, -1)))
         cluster.create(
             pod("db-1", app="db"),
@@ -111,7 +111,7 @@ class Staging:
         self._token = ""
         self.rotate()
 
-    # ---- What scripts do.
+    # ---- Functions for scripts.
 
     def fault(self, fault: Fault, verb: str = "watch", **match: Any) -> Planned:
         """Plan a fault for the contender's requests for pods."""
@@ -122,7 +122,7 @@ class Staging:
         planned.release()
 
     def inject(self, fault: Fault) -> Planned:
-        """Let it happen to the contender's watch that is open."""
+        """Let the fault affect the open watch of the contender."""
         return self.cluster.inject(fault, "pods", user=ACCOUNT)
 
     def start(self, *, page: int = 0, stream: bool = False) -> None:
@@ -130,7 +130,7 @@ class Staging:
 
     def _run(self, command: Sequence[str], told: Mapping[str, Any]) -> None:
         with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(  # It is one of ours.  # noqa: S603
+            self._process = subprocess.Popen(  # The command is one of CONTENDERS.  # noqa: S603
                 [sys.executable, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -158,7 +158,7 @@ class Staging:
         self.cluster.patch(pod(name), {"metadata": {"labels": {"app": app}}})
 
     def rotate(self) -> None:
-        """Give the contender another token, where it reads the first, and take that back."""
+        """Give the contender another token where it reads the first, and revoke the first."""
         old, self._token = self._token, self.cluster.user(ACCOUNT, ALL)
         self.cluster.kubeconfig(self._folder / "kubeconfig", token=self._token, namespace=NAMESPACE)
         (self._folder / "ca.crt").write_bytes(self.cluster.ca_file.read_bytes())
@@ -167,13 +167,13 @@ class Staging:
             self.cluster.revoke(old)
 
     def agrees(self) -> None:
-        """Wait until the contender holds what is right; if it never does, that is what there is to see."""
+        """Wait until the contender is right; otherwise the difference is the result."""
         if (seen := self.verdict(firm=0)) != EQUAL:
             raise Over(f"{seen}, before the fault")
 
     def met(self, planned: Planned, times: int = 1) -> None:
-        """Wait until the fault has happened; if it does not, and all is well, it cannot happen to this
-        contender.
+        """Wait until the fault has happened. If it does not happen, and the contender is right, it cannot
+        happen to this contender.
         """
         soon, end = time.monotonic() + ENOUGH, time.monotonic() + self.patience
         while len(planned.hits) < times and not self.ended:
@@ -195,11 +195,11 @@ class Staging:
         answer = self._ask(name)
         return f"raises `{answer['raised']}`" if "raised" in answer else str(answer["read"])
 
-    # ---- What comes of it.
+    # ---- Results.
 
     def verdict(self, *, firm: float = FIRM) -> str:
-        """Look until the contender holds what is right and keeps it, has ended, or patience has; say what it
-        holds.
+        """Wait until the contender is right and stays right, has ended, or the time is over; describe its
+        contents.
         """
         begun, asked = time.monotonic(), self._requests()
         since: float | None = None
@@ -216,7 +216,7 @@ class Staging:
             time.sleep(BETWEEN)
 
     def difference(self) -> str:
-        """Say how what is held differs from what is right."""
+        """Describe how the contents differ from the right ones."""
         try:
             answer = self._ask("held")
         except TimeoutError:
@@ -243,17 +243,17 @@ class Staging:
 
     def _listed(self, selector: str) -> Held:
         query = urlencode({"labelSelector": selector})
-        request = Request(  # It is our own server.  # noqa: S310
+        request = Request(  # The server is our own.  # noqa: S310
             f"{self.cluster.url}/api/v1/namespaces/{NAMESPACE}/pods?{query}",
             headers={"Authorization": f"Bearer {self.cluster.token}"},
         )
-        with urlopen(request, context=self._trust, timeout=60) as answer:  # As above.  # noqa: S310
+        with urlopen(request, context=self._trust, timeout=60) as answer:  # The server is our own.  # noqa: S310
             return {
                 item["metadata"]["name"]: identity(item["metadata"]) for item in json.load(answer)["items"]
             }
 
     def _ask(self, word: str) -> dict[str, Any]:
-        """Ask, and wait for the answer for a while; those to earlier questions are left out."""
+        """Ask, and wait for the answer for a while; answers to earlier questions are skipped."""
         process = self._process
         assert process is not None, "it is started first"
         assert process.stdin is not None, "it is a pipe"
@@ -300,7 +300,7 @@ class Staging:
 
 
 def compared(held: Held, *, right: Held, there: Held) -> str:
-    """Say how what is held differs from what the server lists, of which there is more outside of the
+    """Describe how the contents differ from the list of the server, which has more objects outside of the
     filter.
     """
     lacks = right.keys() - held.keys()

@@ -1,8 +1,8 @@
-"""A server that streams changes of pods as fast as they are read, or at a pace: how many a peer can take in,
-where no real server keeps up.
+"""A server that streams changes of pods as fast as they are read, or at a pace. It measures how many a peer
+can receive, which no real server can saturate.
 
-It knows lists and watches of all pods, what clients ask before them, and nothing else. Must not be what
-limits a peer.
+It supports lists and watches of all pods, and the requests that clients send before them. It must not be the
+bottleneck.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from bench.filling import ASK
 from tests.apiserver.client import ApiError, Client
 
 CHUNK = 1 << 20
-SEEN_TO_END = 0.05  # Seconds: how long it takes at most to see that it is to end.
+SEEN_TO_END = 0.05  # Seconds: the longest delay until it notices its end.
 VERSION = "9000000000"
-"""The version of all pods: as long as each that follows."""
+"""The version of all pods: as long as all later ones."""
 AT = b'"resourceVersion":"%d"'
 PODS, CONFIGMAPS = "/api/v1/pods", "/api/v1/configmaps"
 
 
 def discovery(server: Client) -> dict[str, bytes]:
-    """Return what a real server says of the kinds that it has, by path."""
+    """Return a real server's discovery of its kinds, by path."""
     found: dict[str, Any] = {
         path: server.request("GET", path) for path in ("/version", "/api", "/apis", "/api/v1")
     }
@@ -41,7 +41,7 @@ def discovery(server: Client) -> dict[str, bytes]:
             path = f"/apis/{version['groupVersion']}"
             try:
                 found[path] = server.request("GET", path)
-            except ApiError:  # It is listed and not served; clients know how to live with that.
+            except ApiError:  # It is listed and not served; clients accept that.
                 continue
     return {path: encoded(answer) for path, answer in found.items()}
 
@@ -56,7 +56,7 @@ def pods(count: int, *, seed: int) -> list[bytes]:
 
 
 def changes(pods: Sequence[bytes], rounds: int) -> Iterator[bytes]:
-    """Yield a change of every pod in each round, each of a newer version, as lines of a watch."""
+    """Yield a change of every pod in each round, each with a newer version, as lines of a watch."""
     version, before = int(VERSION), f'"{ROUND}":"{round_of(0)}"'.encode()
     for number in range(1, rounds + 1):
         after = f'"{ROUND}":"{round_of(number)}"'.encode()
@@ -70,8 +70,7 @@ def changes(pods: Sequence[bytes], rounds: int) -> Iterator[bytes]:
 class Synthetic:
     """The server, in threads of this process; use it in a `with` statement.
 
-    Each of its pods changes in so many rounds: at a pace, so many a second, or as fast as the changes are
-    read.
+    Each of its pods changes in each round: at a pace, per second, or as fast as the changes are read.
     """
 
     def __init__(
@@ -82,13 +81,13 @@ class Synthetic:
         self.answers = answers
         self.stopped, self._begin = threading.Event(), threading.Event()
         self._pace = pace
-        # Made before anybody is measured, as the machine has few processors; at a pace there is time for it.
+        # Generated before the measurement, as the machine has few processors; at a pace there is time for it.
         self._events = b"" if pace is not None else b"".join(changes(pods, rounds))
         self._server = _Server(("127.0.0.1", 0), self)
 
     @property
     def last(self) -> str:
-        """The value that the annotation of every pod has in the end."""
+        """The last value of the annotation of every pod."""
         return round_of(self.rounds)
 
     @property
@@ -96,11 +95,11 @@ class Synthetic:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def begin(self) -> None:
-        """Let the changes come."""
+        """Start the changes."""
         self._begin.set()
 
     def events(self) -> Iterator[bytes]:
-        """Yield what a watch of the pods sends, as soon as it may."""
+        """Yield the lines of a watch of the pods, once it is started."""
         self._begin.wait()
         if self._pace is not None:
             yield from takewhile(
@@ -150,7 +149,7 @@ def paced(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[bytes]:
-    """Yield so many a second: each when it is due, or at once where that is over."""
+    """Yield a number of lines per second: each when it is due, or at once if it is late."""
     began = clock()
     for number, line in enumerate(lines):
         if (early := began + number / pace - clock()) > 0:
@@ -167,12 +166,12 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keep quiet: a peer that is ended in the middle of an answer is what is to be expected."""
+        """Log nothing: a peer that is ended in the middle of a response is expected."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # What is due is sent.
+    disable_nagle_algorithm = True  # Lines that are due are sent.
     server: _Server
 
     def do_GET(self) -> None:
@@ -180,9 +179,11 @@ class _Handler(BaseHTTPRequestHandler):
         path, query = address.path.rstrip("/"), parse_qs(address.query)
         if path in self.server.synthetic.answers:
             self._answer(self.server.synthetic.answers[path])
-        elif "Upgrade" in self.headers:  # A WebSocket: who asks for one first takes a plain stream instead.
+        elif (
+            "Upgrade" in self.headers
+        ):  # A WebSocket: clients that ask for one first fall back to a plain stream.
             self._answer(b"", 503)
-        elif "sendInitialEvents" in query:  # Clients know servers that cannot, and list instead.
+        elif "sendInitialEvents" in query:  # Clients know servers without it, and list instead.
             self._answer(
                 b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"sendInitialEvents:'
                 b' Forbidden"}',
@@ -196,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
 
     def _list(self, path: str, *, limit: int, begin: int) -> None:
-        """Answer so many objects from there on, or all of them."""
+        """Answer this number of objects from this position, or all of them."""
         objects: Sequence[bytes] = {PODS: self.server.synthetic.pods, CONFIGMAPS: [ASK_BYTES]}.get(path, ())
         kind = {PODS: b"PodList", CONFIGMAPS: b"ConfigMapList"}.get(path, b"List")
         end = begin + limit if limit else len(objects)
@@ -227,8 +228,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:  # Its name is given.  # noqa: A002
-        """Keep quiet."""
+    def log_message(self, format: str, *args: object) -> None:  # The name is given by the base class.  # noqa: A002
+        """Log nothing."""
 
 
 ASK_BYTES = encoded(

@@ -1,6 +1,4 @@
-"""Figures of peers beside each other, as ratios to ours: one table, in text or in Markdown. Measures
-nothing.
-"""
+"""A table of the figures of peers, as ratios to ours, in text or in Markdown. It measures nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ class Measure:
     key: str
     words: str
     scale: float = 1.0
-    """What the figure is multiplied with to be shown."""
+    """The factor of the displayed figure."""
 
 
 GROUPS: Mapping[str, Sequence[Measure]] = {
@@ -56,7 +54,7 @@ DID_NOT_FINISH = "did not finish"
 
 
 def ratio(figure: float, ours: float) -> float | None:
-    """Return how many times ours it is; None where that says nothing."""
+    """Return the ratio to ours; None if it has no meaning."""
     return figure / ours if ours > 0 and figure >= 0 else None
 
 
@@ -84,8 +82,8 @@ def number(value: float) -> str:
 
 
 def tables(results: Sequence[Result], *, markdown: bool = False) -> str:
-    """Return one table for each number of objects, in groups of measures; what did not finish is told
-    below.
+    """Return one table for each number of objects, in groups of measures. Peers that did not finish are
+    listed below.
     """
     parts = []
     for objects in sorted({result.objects for result in results}):

@@ -1,5 +1,5 @@
-"""What our cache is to be, as ratios to its peers in the same run, and how each figure grows with the number
-of objects. Measures nothing.
+"""The targets of our cache, as ratios to its peers in the same run, and the growth of each figure with the
+number of objects. It measures nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bench.table import aligned, number, piped
 
 @dataclass(frozen=True)
 class Target:
-    """A figure of ours that is to be no more than so many times another one."""
+    """A figure of ours with an upper bound relative to a figure of a peer."""
 
     words: str
     key: str
@@ -23,12 +23,12 @@ class Target:
     limit: float
     ours: str = OURS
     their_key: str = ""
-    """Where it is another figure than the same of the peer."""
+    """Set if the peer's figure is another one than ours."""
     fewest: int = 0
-    """Judged of so many objects and more."""
+    """Judged from this number of objects on."""
 
     def ratio(self, results: Iterable[Result]) -> float | None:
-        """Return how many times theirs ours is; None if one of them was not measured."""
+        """Return the ratio of ours to theirs; None if one of them was not measured."""
         figures = {result.peer: result.figures for result in results}
         one, other = (
             figures.get(self.ours, {}).get(self.key),
@@ -70,7 +70,7 @@ TARGETS = (
 
 @dataclass(frozen=True)
 class Bound:
-    """A figure of ours that is to be no more than this, whatever others need: somebody waits for it."""
+    """A figure of ours with an absolute upper bound, because somebody waits for it."""
 
     words: str
     key: str
@@ -89,12 +89,12 @@ GROWING = (
     ("get", "get"),
     ("label", "list by label"),
 )
-"""Figures that depend on the number of objects; a list by label returns as many times more."""
+"""Figures that depend on the number of objects; a list by label returns more in proportion."""
 
 
 def judged(results: Sequence[Result], *, markdown: bool = False) -> str:
-    """Say of each target whether it is met, for each number of objects; nothing of a target that was not
-    measured.
+    """Report whether each target is met, for each number of objects. Targets that were not measured are left
+    out.
     """
     sizes = sorted({result.objects for result in results})
     rows = [["ours, at most", "of", "allowed", *(f"{objects:,} pods" for objects in sizes)]]
@@ -143,8 +143,8 @@ def verdict(figure: float | None, limit: float, unit: str) -> str:
 
 
 def growth(results: Sequence[Result], *, markdown: bool = False) -> str:
-    """Say how each figure grows: 0 is flat, 1 linear; and how much memory one more object takes. Nothing for
-    one number of objects.
+    """Report the growth of each figure: 0 is flat, 1 linear; and the memory of one more object. Empty for one
+    number of objects.
     """
     rows = [["with the number of objects", *(words for _, words in GROWING), "bytes of one more"]]
     for peer in dict.fromkeys(result.peer for result in results):

@@ -1,7 +1,7 @@
-"""How many bytes a process has received over its open TCP connections, as the kernel counts them. Must slow
-nobody down.
+"""Count the bytes that a process has received over its open TCP connections, from the kernel. It slows nobody
+down.
 
-What connections had received that are closed by now is not counted: peers keep theirs.
+Connections that are closed by now are not counted: peers keep theirs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-# See sock_diag(7), netlink(7) and linux/inet_diag.h; the places in tcp_info are those of linux/tcp.h.
+# See sock_diag(7), netlink(7) and linux/inet_diag.h; the offsets in tcp_info are those of linux/tcp.h.
 NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, DONE, ERROR = 4, 20, 0x301, 3, 2
 INFO = 2
 ALL_STATES = 0xFFFFFFFF

@@ -54,9 +54,14 @@ def within(match: re.Match[str], page: Path) -> str:
 
 
 def read(app: Sphinx, name: str, source: list[str]) -> None:
-    """Make each page one of the site; in the repository its links lead out of this folder as well."""
+    """Turn a page into one of the site: drop links that lead out of this folder.
+
+    Decisions are not in the sidebar, which has an entry for their list.
+    """
     page = Path(app.env.doc2path(name))
-    source[0] = NAMED.sub("", LINK.sub(lambda match: within(match, page), source[0]))
+    is_decision = page.parent.name == "decisions" and page.name != "README.md"
+    front = "---\norphan: true\n---\n\n" if is_decision else ""
+    source[0] = front + NAMED.sub("", LINK.sub(lambda match: within(match, page), source[0]))
 
 
 def code_apart(_: Sphinx, __: str, ___: str, ____: object, _____: object, lines: list[str]) -> None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from .cli import check, rbac, serve
+from .cli import check, completion, rbac, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('kopf_selectcache')}")
     commands = parser.add_subparsers(metavar="COMMAND")
-    for command in (check, rbac, serve):
+    for command in (check, rbac, serve, completion):
         added = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         command.add_arguments(added)
         added.set_defaults(run=command.run)

@@ -161,7 +161,7 @@ class Cluster:
         query: Mapping[str, str],
         *,
         accept: str = "",
-        most: int | None = None,  # noqa: ARG002
+        most: int | None = None,
     ) -> bytes:  # As transports are called.
         assert accept is not None
         code, body = await self.answer(path, query)

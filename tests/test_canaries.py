@@ -64,7 +64,7 @@ def feed(value):
 def held():
     secret = {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'a', 'namespace': 'shop'}}
     return base64.b64decode(FakeCache([secret], {'secrets': ''}).get('secrets', 'a', 'shop')['data']['canary']).decode()
-"""  # noqa: E501
+"""  # The test has long lines.  # noqa: E501
 
 
 def test_a_test_that_leaks_fails_and_one_that_does_not_passes(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Three ways to hold the pods of a cluster that a label selects, each a process that is asked what it holds.
+"""Three ways to hold the pods of a cluster that a label selects. Each is a process that answers with its
+contents.
 
-Each is written as its own documentation shows it. All they share is how they are asked: see `asking`.
+Each is written as in its own documentation. They share only the protocol of `asking`.
 """

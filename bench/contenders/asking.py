@@ -1,7 +1,7 @@
-"""How a contender is asked: a number and a word a line on its standard input, answers in JSON on its standard
+"""The protocol of contenders: a number and a word per line on standard input, answers in JSON on standard
 output.
 
-Must not look at what is answered.
+It does not look at the answers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Held: TypeAlias = dict[str, list[str]]
 
 
 def options() -> Mapping[str, Any]:
-    """Return what the row asks for: `page` (how many objects a page has, 0 for all) and `stream` (initial
+    """Return the options of the row: `page` (the objects of a page, 0 for all) and `stream` (initial
     streams).
     """
     told: dict[str, Any] = json.loads(os.environ[OPTIONS])
@@ -30,12 +30,12 @@ def options() -> Mapping[str, Any]:
 
 
 def answer(held: Callable[[], Held], read: Callable[[str], str]) -> None:
-    """Answer in a thread of its own until the input ends, and the process with it; whoever is told twice to
-    begin has begun.
+    """Answer in a thread of its own until the input ends, and then end the process. A second call does
+    nothing.
     """
     if any(thread.name == __name__ for thread in threading.enumerate()):
         return
-    out, sys.stdout = sys.stdout, sys.stderr  # Whatever else is printed is no answer.
+    out, sys.stdout = sys.stdout, sys.stderr  # Other output is not an answer.
 
     def answered(line: str) -> dict[str, Any]:
         try:
@@ -47,7 +47,7 @@ def answer(held: Callable[[], Held], read: Callable[[str], str]) -> None:
         for line in sys.stdin:
             number, _, word = line.strip().partition(" ")
             print(json.dumps({"number": int(number), **answered(word)}), file=out, flush=True)
-        os._exit(0)  # Nobody asks any more.
+        os._exit(0)  # The reader has gone.
 
     threading.Thread(target=run, name=__name__, daemon=True).start()
 

@@ -28,7 +28,7 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 @kopf.on.event("configmaps")
 @selectcache.with_cache(kinds=[])
 async def asked(cache: selectcache.Cache, **_: Any) -> None:
-    """Begin to answer: a handler is the only place where there is a cache."""
+    """Begin to answer. Only a handler has a cache."""
 
     def held() -> Held:
         return {pod["metadata"]["name"]: identity(pod["metadata"]) for pod in cache.held("pods")}

@@ -1,6 +1,6 @@
 """The official Python client's informer, in a process of its own: `python -m bench.contenders.informer`.
 
-It logs in as pods do, with a token that is read anew every minute.
+It logs in as pods do, with a token that is read again every minute.
 """
 
 from __future__ import annotations

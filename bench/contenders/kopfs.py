@@ -1,4 +1,4 @@
-"""What the two operators under Kopf have in common: their login, and Kopf's own delays, made shorter."""
+"""The common parts of the two operators under Kopf: their login, and Kopf's own delays, made shorter."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 import kopf
 
 IDLE = 3.0
-"""After how many seconds of silence a watch counts as dead: 70 unless told otherwise. Bookmarks come once a
-second here."""
+"""The seconds of silence after which a watch counts as dead: 70 by default. Here a bookmark comes each
+second.
+"""
 
 
 @kopf.on.login()
 def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-    """Read the kubeconfig, and read it again when it is not accepted any more."""
+    """Read the kubeconfig, and read it again when the server refuses it."""
     return kopf.login_with_kubeconfig(**kwargs)
 
 

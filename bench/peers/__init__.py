@@ -1,5 +1,4 @@
-"""The caches that are measured beside each other, each a process of its own that is told what to do: see
-`asking`.
+"""The caches that are measured. Each is a process of its own that receives orders: see `asking`.
 
-Each is written as its own documentation shows it.
+Each is written as in its own documentation.
 """

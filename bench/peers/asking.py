@@ -1,23 +1,22 @@
-"""How a peer is told what to do: an order a line on its standard input, an answer a line on its standard
-output, both JSON.
+"""The protocol of peers: an order per line on standard input, an answer per line on standard output, in JSON.
 
-The first line that it writes says that all is loaded and nothing is synced yet; or that it is `left out`
-here, and why. Then it obeys:
+The first line of a peer reports that everything is loaded and nothing is synced yet; or that it is `left out`
+here, with the reason. Then it obeys:
 
-- `sync`: hold all pods. Answers how many `seconds` that took, and how many `objects` there are.
-- `collect`: free what can be freed.
-- `get`, `namespace`, `label`, `indexed`: read so many `times` (a slow peer may stop after so many `seconds`),
-  in this `form` (`""`, what a plain read returns; `view`, not to be changed; `typed`, some members as a class
-  has them; `keys`; `kept`, plain, and all of them there at once). Each object of a list is made, whether the
-  list makes them or whoever goes through it. Answers `p50` and `p99` in microseconds, and how many `objects`
-  a read gave.
-- `until`: wait until a pod has an annotation, looking so `every` second. Answers `at` which time of the
-  clock.
-- `late`: on its event loop, if it has one, wake every `every` seconds, for so many `seconds`. Answers `p50`,
-  `p99` and `max` of how late that was, in milliseconds, and `counts`, how many wakes were no later than each
+- `sync`: store all pods. Answers the `seconds` that it took, and the number of `objects`.
+- `collect`: free memory.
+- `get`, `namespace`, `label`, `indexed`: read, repeated `times` times (a slow peer may stop after `seconds`),
+  in this `form` (`""`, the result of a plain read; `view`, read-only; `typed`, some members, as a class
+  declares them; `keys`; `kept`, plain, and all of them in memory at once). Each object of a list is made, by
+  the list or by iterating over it. Answers `p50` and `p99` in microseconds, and the number of `objects`
+  of a read.
+- `until`: wait until a pod has an annotation, checking `every` that many seconds. Answers the time of the
+  clock, `at`.
+- `late`: wake on its event loop, if it has one, `every` that many seconds, for `seconds`. Answers `p50`,
+  `p99` and `max` of the lateness, in milliseconds, and `counts`, the number of wakes no later than each
   of `BOUNDS`, and later than the one before.
 
-Must not look at what it reads, and adds to a read no more than a call.
+It does not look at the results, and adds no more than a call to a read.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ Answer: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
 Read: TypeAlias = Callable[[int], Any]
-"""One read of many: which of them, and what it returned. What is returned has a length, or is one object."""
+"""One read of many: its number and its result. The result has a length, or is one object."""
 
 LEFT_OUT = "left out"
 FEWEST = 5
-"""So many reads are timed, however long they take."""
+"""The most reads that are timed."""
 BOUNDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
-"""Milliseconds: where the bars of a histogram end, but for the last, which has no end."""
+"""Milliseconds: the upper bounds of the bars of a histogram, except the last."""
 
 
 class Peer(Protocol):
@@ -54,13 +53,13 @@ class Peer(Protocol):
     def count(self) -> int: ...
 
     def read(self, order: Order) -> Read | None:
-        """Return what reads so; None if it has no such read."""
+        """Return a read of this form; None if the peer has none."""
 
     def annotation(self, key: Key, name: str) -> str | None: ...
 
 
 class Answers:
-    """Where answers go. Whatever else is printed is none."""
+    """The stream of answers. Other output is redirected."""
 
     def __init__(self) -> None:
         self._out: TextIO = sys.stdout
@@ -77,7 +76,7 @@ def serve(
     clock: Callable[[], float] = time.perf_counter,
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> None:
-    """Obey until the input ends, and the process with it."""
+    """Obey orders until the input ends, and then end the process."""
     answers.tell({"ready": True})
     for line in sys.stdin:
         order = json.loads(line)
@@ -134,8 +133,8 @@ def timed(read: Read, times: int, *, seconds: float, clock: Callable[[], float])
 
 
 async def late(*, every: float, seconds: float) -> list[float]:
-    """Return how late each wake was, in seconds. All that were due while the loop was busy were late, and not
-    the first alone.
+    """Return the lateness of each wake in seconds. Every wake that was due while the loop was busy is late,
+    not only the first.
     """
     loop = asyncio.get_running_loop()
     found: list[float] = []
@@ -152,7 +151,7 @@ async def late(*, every: float, seconds: float) -> list[float]:
 
 
 def lateness(values: Sequence[float]) -> Answer:
-    """Count what was that late, given in seconds.
+    """Count the lateness of wakes, given in seconds.
 
     >>> lateness([0.0001, 0.0002, 0.0011, 0.7])
     {'p50': 1.1, 'p99': 700.0, 'max': 700.0, 'counts': [2, 1, 0, 0, 0, 0, 0, 0, 0, 1]}

@@ -1,6 +1,6 @@
-"""An operator with a cache of kopf_selectcache that holds all pods: `python -m bench.peers.cache [mode]`.
+"""An operator with a cache of kopf_selectcache of all pods: `python -m bench.peers.cache [mode]`.
 
-Synced is when the first handler runs that was waiting for the cache.
+It is synced when the first handler runs that waited for the cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Spec(msgspec.Struct):
-    nodeName: str | None = None  # Kubernetes names it so.  # noqa: N815
+    nodeName: str | None = None  # The name in Kubernetes.  # noqa: N815
 
 
 class _Status(msgspec.Struct):
@@ -33,7 +33,7 @@ class _Status(msgspec.Struct):
 
 
 class Pod(msgspec.Struct):
-    """What an operator that is after a few members of each pod would write."""
+    """The struct of an operator that needs a few members of each pod."""
 
     metadata: _Metadata
     spec: _Spec
@@ -45,7 +45,7 @@ MODES: Mapping[str, Mapping[str, Any]] = {
     "raw": {"storage": "raw"},
     "metadata": {"keep": ["metadata"]},
 }
-"""How the pods are kept: arguments of `Cached`."""
+"""How pods are stored: arguments of `Cached`."""
 FORMS: Mapping[str, Mapping[str, Any]] = {
     "": {},
     "kept": {},
@@ -78,13 +78,13 @@ class Cached:
     def _read(self, order: Order) -> Callable[[int], Any] | None:
         if (form := self._forms.get(order["form"])) is None:
             return None
-        cache: Any = self._cache  # What is returned depends on the form.
+        cache: Any = self._cache  # The result depends on the form.
         match order["do"]:
             case "get" if order["form"] not in ("keys", "kept"):
                 return _gets(cache, [(within, name) for within, name in order["keys"]], form.get("as_"))
             case "namespace":
                 return lambda _: cache.held("pods", namespace=order["namespace"], **form)
-            case "label" | "indexed":  # There is no other read for what is indexed.
+            case "label" | "indexed":  # An indexed value has no other read.
                 name, value = order["label"]
                 return lambda _: cache.held("pods", label={name: value}, **form)
         return None
@@ -98,8 +98,8 @@ class Cached:
 
 
 def _gets(cache: selectcache.Cache, keys: Sequence[Key], as_: Any) -> Callable[[int], Any]:
-    """Return what reads one after the other, as handlers write it: of a read of a microsecond, the way there
-    is a part.
+    """Return a function that reads one after the other, as handlers do: the overhead of the call is a part of
+    a read of a microsecond.
     """
     get, count = cache.get, len(keys)
 
@@ -115,9 +115,7 @@ def _gets(cache: selectcache.Cache, keys: Sequence[Key], as_: Any) -> Callable[[
 
 
 def gone_through(objects: Iterable[Any]) -> Any:
-    """Have every object made, and drop each before the next, as a loop over them does. In a list, they have
-    been made.
-    """
+    """Make every object, and drop each before the next, as a loop does. A list has them already."""
     if not isinstance(objects, list):
         deque(objects, maxlen=0)
     return objects
@@ -139,7 +137,7 @@ def main(mode: str = "default") -> None:
     async def ready(cache: selectcache.Cache, **_: Any) -> None:
         synced.done(cache)
 
-    # Of metadata alone, there is no such pod.
+    # A projection to metadata has no such pod.
     run(
         registry,
         Cached(

@@ -1,6 +1,4 @@
-"""Reads of what a peer of Python holds one by one: by its key, or by looking at all. What is handed out is
-what is held.
-"""
+"""Read the contents of a Python peer one by one: by key, or by a scan. The results are shared objects."""
 
 from __future__ import annotations
 

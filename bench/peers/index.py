@@ -1,6 +1,7 @@
-"""An operator with Kopf's own index of all pods: `python -m bench.peers.index`. It hands out what it holds.
+"""An operator with Kopf's own index of all pods: `python -m bench.peers.index`. Its results are shared
+objects.
 
-Synced is when the first handler runs, which Kopf lets wait for the index.
+It is synced when the first handler runs, which Kopf delays until the index is complete.
 """
 
 from __future__ import annotations

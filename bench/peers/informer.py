@@ -1,4 +1,4 @@
-"""The official Python client's informer: `python -m bench.peers.informer`. It hands out what it holds."""
+"""The official Python client's informer: `python -m bench.peers.informer`. Its results are shared objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class Informer:
         self._cache = self._informer.cache
 
     def sync(self) -> None:
-        listed = threading.Event()  # It does not say when it is synced; the first is added once all are held.
+        listed = (
+            threading.Event()
+        )  # It does not report when it is synced. The first pod is added after all are stored.
         self._informer.add_event_handler("ADDED", lambda _: listed.set())
         self._informer.start()
         listed.wait()

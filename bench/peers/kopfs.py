@@ -1,5 +1,5 @@
-"""What peers that are Kopf operators have in common: they begin when they are told, and answer in a thread of
-their own.
+"""The common parts of peers that are Kopf operators: they start on an order, and answer in a thread of their
+own.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _T = TypeVar("_T")
 
 
 class Synced(Generic[_T]):
-    """What a handler hands over, as soon as Kopf calls it."""
+    """The values that a handler passes on, as soon as Kopf calls it."""
 
     def __init__(self) -> None:
         self._begin: Future[None] = Future()
         self._found: Future[_T] = Future()
 
     async def told(self) -> None:
-        """Wait until the order comes: until then nothing of the cluster is read."""
+        """Wait until the order arrives. Nothing of the cluster is read before."""
         await asyncio.wrap_future(self._begin)
 
     def done(self, found: _T) -> None:
@@ -32,7 +32,7 @@ class Synced(Generic[_T]):
             self._found.set_result(found)
 
     def wait(self) -> _T:
-        """Begin, and wait for the handler."""
+        """Start, and wait for the handler."""
         self._begin.set_result(None)
         return self._found.result()
 

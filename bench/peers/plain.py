@@ -1,6 +1,6 @@
-"""A list of all pods once, in a dict, kept up to date by one watch: `python -m bench.peers.plain`.
+"""A list of all pods once, in a dict, updated by one watch: `python -m bench.peers.plain`.
 
-What an operator does that has no cache: it knows no faults, and hands out what it holds.
+An operator without a cache does this. It handles no faults, and its results are shared objects.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Watches over the jobs of runs: says why one failed, and notices when a run has been retried. Asks the
-server nothing.
-"""
+"""Observe the jobs of runs: log why a job failed, and whether its run was retried. It sends no request."""
 
 import kopf
 
@@ -22,7 +20,7 @@ def observe(cache: selectcache.Cache, name, namespace, labels, status, type, log
     if type == "DELETED" or not status.get("failed"):
         return
     run = labels[RUN]
-    # Complete, since whatever has this label is inside the filter: no pod of the run is overlooked.
+    # Complete: all objects with this label are inside the filter.
     for pod in cache.list("pods", namespace=namespace, label={RUN: run, "job-name": name}):
         for container in pod["status"].get("containerStatuses", []):
             if ended := container.get("state", {}).get("terminated"):

@@ -1,4 +1,4 @@
-"""Keeps a Secret with a certificate for each Certificate, under the name that the user chose."""
+"""Create a Secret with a certificate for each Certificate, under the name that the user chose."""
 
 import aiohttp
 import kopf
@@ -22,15 +22,15 @@ def configure(settings: kopf.OperatorSettings, memo, **_):
     select = selectcache.settings_of(settings).selectors
     select["v1/secrets"] = selectcache.Cached(
         MANAGED, drop=["data"]
-    )  # Which there are: no private key is held.
-    memo.authority = trustme.CA()  # To throw away: a real one outlives the operator.
+    )  # Their existence is enough: no private key is stored.
+    memo.authority = trustme.CA()  # For this example only: a real one outlives the operator.
 
 
 @kopf.on.create("example.com", "v1", "certificates")
 @kopf.on.update("example.com", "v1", "certificates")
 @selectcache.with_cache
 async def issue(cache: selectcache.Cache, spec, namespace, patch, memo, **_):
-    # Ours, or somebody else's, or none: the cache knows ours, and the server is asked only about the others.
+    # The cache has our own Secrets. The server is asked about others only.
     secret = await cache.fetch("secrets", spec["secretName"], namespace, default=None)
     if secret is None:
         await create(memo.cluster, namespace, secret_for(spec, memo.authority))
@@ -56,7 +56,7 @@ def secret_for(spec, authority):
 
 
 async def create(cluster: kopf.ConnectionInfo, namespace, secret):
-    # If somebody was faster, the server says 409, and Kopf calls the handler again: then the secret is there.
+    # If somebody was faster, the server answers 409 and Kopf calls the handler again, which finds the Secret.
     async with (
         aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=cluster.as_ssl_context()), headers=cluster.as_http_headers()

@@ -1,4 +1,4 @@
-"""Runs on each node: holds its own Node and its own Volumes, however big the cluster is."""
+"""Run on each node, and cache its own Node and its own Volumes only."""
 
 import os
 
@@ -15,7 +15,7 @@ def configure(settings: kopf.OperatorSettings, **_):
     select = selectcache.settings_of(settings).selectors
     select["v1/nodes"] = selectcache.Selector(names=[NODE])
     select["example.com/v1/volumes"] = mine
-    # Kopf watches for its handlers what they are about, beside the cache: let it be no more than that.
+    # Kopf has its own watch for the handlers. These lines narrow it to the filter of the cache.
     settings.watching.label_selectors["example.com", "v1", "volumes"] = str(mine.label)
     settings.watching.field_selectors["example.com", "v1", "volumes"] = str(mine.field)
 

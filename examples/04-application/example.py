@@ -1,4 +1,4 @@
-"""An application with pods and a ConfigMap of its own: shows in its status how many of the pods are ready."""
+"""Write the number of ready pods into the status of each Application."""
 
 import kopf
 

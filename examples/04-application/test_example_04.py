@@ -1,5 +1,4 @@
-"""How to test an operator: a handler alone, in milliseconds, and the whole operator against a cluster, in a
-second.
+"""Test an operator: a handler alone, in milliseconds, and the whole operator on a cluster, in a second.
 
 The fixtures come with the package (`pip install '.[testing]'` in a clone of its repository); no cluster is
 needed.
@@ -53,7 +52,7 @@ def test_a_handler_counts_the_pods_that_it_can_see(operator):
             pod("shop-2", uid="1", ready=False, **{operator["OURS"]: "shop"}),
             pod(
                 "shop-3", uid="1", ready=True
-            ),  # Without the label the filter hides it, here as in production.
+            ),  # It lacks the label, so the filter hides it, as in production.
         ],
         settings,
     )

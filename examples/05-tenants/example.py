@@ -1,6 +1,4 @@
-"""Serves several tenants: holds what each has marked for it, in the tenant's own namespace and way, and
-nothing else.
-"""
+"""Serve several tenants, with a cache of the ConfigMaps that each has marked in its own namespace."""
 
 import kopf
 

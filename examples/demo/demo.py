@@ -1,5 +1,4 @@
-"""The demo: an embedded cluster with some thousand objects, an operator with two small caches, and what its
-reads say.
+"""The demo: an embedded cluster with thousands of objects, an operator with two small caches, and its reads.
 
 It needs no cluster and no network, ends by itself in less than a minute, and leaves nothing behind. See
 README.md. This file takes the arguments, and sees that it ends in order whenever it is told to; story.py has
@@ -41,15 +40,15 @@ def main():
     arguments = read_arguments()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        from story import tell  # It takes a second, in which Ctrl-C may come.  # noqa: PLC0415
+        from story import tell  # The import takes a second; Ctrl-C must work meanwhile.  # noqa: PLC0415
 
         tell(arguments)
     except KeyboardInterrupt:
-        print("\nEnded.", flush=True)  # It is what a demo is for.  # noqa: T201
+        print("\nEnded.", flush=True)  # A demo prints.  # noqa: T201
 
 
 if __name__ == "__main__":
     try:
         main()
-    except BrokenPipeError:  # As with `| head`. There is nobody left to tell.
+    except BrokenPipeError:  # The reader has closed the pipe, as `| head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The demo's operator: `kopf run` of examples/01 in a process of its own, which must not outlive the demo."""
+"""The operator of the demo: `kopf run` of examples/01 in a process of its own, which ends with the demo."""
 
 import os
 import queue
@@ -13,11 +13,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 OPERATOR = HERE.parent / "01-job-observer" / "example.py"
 STEP = "demo.example.com/step"
-PATIENCE = 60  # Seconds to wait for what the operator does next: it is there to end what hangs.
+PATIENCE = 60  # Seconds to wait for the next output of the operator.
 
 
 class Operator:
-    """`kopf run` of examples/01, with handlers beside it that answer questions."""
+    """`kopf run` of examples/01, with additional handlers that answer questions."""
 
     def __init__(self, cluster, folder):
         self._cluster = cluster
@@ -25,7 +25,7 @@ class Operator:
         self._lines = queue.Queue()
         self._log = deque(maxlen=40)
         kubeconfig = cluster.kubeconfig(folder / "kubeconfig")
-        self.process = subprocess.Popen(  # The command is ours.  # noqa: S603
+        self.process = subprocess.Popen(  # The command is a constant.  # noqa: S603
             [
                 sys.executable,
                 "-m",
@@ -67,7 +67,7 @@ class Operator:
         self._lines.put(None)
 
     def wait(self, verb, resource, *, times=1, where):
-        """Wait until it has asked the server for this."""
+        """Wait until the operator has sent this request."""
         for _ in range(PATIENCE):
             try:
                 self._cluster.requests.wait(verb, resource, times=times, where=where, timeout=1)
@@ -79,7 +79,7 @@ class Operator:
         self._give_up()
 
     def ask(self, step, **data):
-        """Have a step shown by a handler, and yield its lines."""
+        """Let a handler run a step, and yield its lines."""
         self._asked += 1
         self._cluster.create(
             {
@@ -94,7 +94,7 @@ class Operator:
                 yield line.removeprefix("demo: ")
 
     def until(self, text):
-        """Return the next line of the log in which this is said."""
+        """Return the next line of the log that has this text."""
         while text not in (line := self.line()):
             pass
         return line
@@ -110,7 +110,7 @@ class Operator:
         return line
 
     def memory(self):
-        """Return how many bytes the process has in memory; None where the system does not tell."""
+        """Return the bytes of memory of the process; None if the system does not report them."""
         try:
             status = Path(f"/proc/{self.process.pid}/status").read_text()
         except OSError:
@@ -127,7 +127,7 @@ class Operator:
 
 @contextmanager
 def held_back():
-    """Let Ctrl-C wait for the end of this: what is begun in here must be known to whoever ends it."""
+    """Delay Ctrl-C until the end of this block, so that the cleanup knows a process that starts here."""
     came = []
     before = {
         number: signal.signal(number, lambda *_: came.append(True))

@@ -1,6 +1,6 @@
-"""Handlers that the demo loads beside examples/01: they read its cache, and print what each read gives.
+"""Handlers that the demo loads beside examples/01. They read its cache, and print the results.
 
-Only the public API is used: what is shown here, any handler can do.
+They use the public API only.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ def configure(settings: kopf.OperatorSettings, **_):
     memory["collector"] = selectcache.collector(settings)
     selectcache.settings_of(
         settings
-    ).page_limit = 25  # For the demo to have a sync to show; leave it alone in yours.
+    ).page_limit = 25  # Small pages, so that the demo can show a sync. Keep the default in your operators.
 
 
 @kopf.on.event("configmaps", labels={STEP: kopf.PRESENT})
@@ -28,8 +28,8 @@ def configure(settings: kopf.OperatorSettings, **_):
 async def show(cache: selectcache.Cache, type, labels, body, **_):
     if type != "DELETED":
         for line in [line async for line in SHOWN[labels[STEP]](cache, **body["data"])]:
-            print(f"demo: {line}", flush=True)  # The demo is at the other end.  # noqa: T201
-        print("demo: .", flush=True)  # As above.  # noqa: T201
+            print(f"demo: {line}", flush=True)  # The demo reads the output.  # noqa: T201
+        print("demo: .", flush=True)  # The demo reads the output.  # noqa: T201
 
 
 async def held(cache, **_):
@@ -70,7 +70,7 @@ async def left(cache, namespace, pod, **_):
         except selectcache.OutsideFilter as error:
             yield f"   -> OutsideFilter: {error}"
             return
-        await asyncio.sleep(0.05)  # The news is on its way.
+        await asyncio.sleep(0.05)  # The event has not arrived yet.
 
 
 SHOWN = {"held": held, "reads": reads, "outside": outside, "left": left}

@@ -1,6 +1,4 @@
-"""What the demo shows, step by step: a cluster is filled, an operator's caches are, and handlers of it
-read.
-"""
+"""The steps of the demo: it fills a cluster, the caches of an operator fill, and handlers read them."""
 
 import json
 import math
@@ -20,12 +18,12 @@ from kopf_selectcache.testing.sample_objects import Population
 
 RUN = "example.com/run-id"  # The label by which examples/01 selects.
 NAMESPACES = [f"team-{letter}" for letter in "abcdefgh"]
-PAGE = 25  # As in showing.py: so small, that there is a sync to be watched.
+PAGE = 25  # The page limit of showing.py: small, so that the sync is visible.
 KUBECONFIG = Path("demo.kubeconfig")
 
 
 def say(text=""):
-    print(text, flush=True)  # It is what a demo is for.  # noqa: T201
+    print(text, flush=True)  # A demo prints.  # noqa: T201
 
 
 def title(number, text):
@@ -34,7 +32,7 @@ def title(number, text):
 
 
 def fill(cluster, pods, runs):
-    """Create what other teams have in the cluster, and the runs that the operator is about; return them."""
+    """Create objects of other teams, and the runs of the operator; return them."""
     population = Population(seed=1, namespaces=NAMESPACES)
     for namespace in NAMESPACES:
         cluster.namespace(namespace)
@@ -73,7 +71,7 @@ def size(objects):
 
 
 def show(cluster, operator, others, mine):
-    """Let the operator's handlers read, and change the cluster under them."""
+    """Let the handlers of the operator read while the cluster changes."""
     job = next(obj for obj in mine if obj["kind"] == "Job")
     namespace, run = job["metadata"]["namespace"], job["metadata"]["labels"][RUN]
     pods = [obj for obj in mine if obj["kind"] == "Pod" and obj["metadata"]["labels"][RUN] == run]
@@ -119,7 +117,7 @@ def show(cluster, operator, others, mine):
 
 def from_here(path):
     """Return how a path is written in this folder, in a shell."""
-    # A link, as that of an environment, must stay one.
+    # pathlib would resolve links, such as those of an environment.
     path, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109
     return shlex.quote(os.path.relpath(path, here) if path.startswith(f"{here}{os.sep}") else path)
 
@@ -156,7 +154,7 @@ def kubeconfig_of(cluster):
     finally:
         if (
             KUBECONFIG.exists() and KUBECONFIG.read_bytes() == ours
-        ):  # Another demo may have written its own since.
+        ):  # Another demo may have written its own file since.
             KUBECONFIG.unlink()
 
 

@@ -19,7 +19,8 @@ from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
-from kopf_selectcache.selectors.signatures import near, taught
+from kopf_selectcache.selectors.signatures import taught
+from kopf_selectcache.selectors.suggestions import near
 
 from .formats.lazy_list import Objects
 from .formats.views import BodyView

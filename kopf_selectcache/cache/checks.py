@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from inspect import isawaitable, iscoroutinefunction
 from keyword import iskeyword
+from types import NoneType
 from typing import NamedTuple, TypeAlias
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotKept, NotSynced, ReadError, StateError
@@ -26,11 +27,11 @@ from kopf_selectcache.core.store.record import Record, Unreadable
 from kopf_selectcache.informer._readiness import Part
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.selectors.client_classes import class_for, stands_for
+from kopf_selectcache.selectors.client_classes import stands_for
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, checked_key, key_of
 from kopf_selectcache.selectors.selector import Selector, Verdict
-from kopf_selectcache.selectors.signatures import near
-from kopf_selectcache.selectors.suggestions import unlikely_where, wrong_path, wrong_value
+from kopf_selectcache.selectors.suggestions import near
+from kopf_selectcache.settings.retention import PATHS, wrong_path
 from kopf_selectcache.settings.retention import indexes as declared_indexes
 
 from .errors import (
@@ -243,9 +244,11 @@ def checked_many(
             many.bare(), "sort_by", sort_by, "a path such as 'metadata.creationTimestamp', or a function"
         )
     for path, value in (where or {}).items():
-        if wrong := wrong_path(path, many.resource.kind) or wrong_value(path, value, many.resource.kind):
-            raise ReadError(
-                f"{many.bare()}: where={{{_path(path)}: ...}} leads nowhere: {wrong[0]}", remedy=wrong[1]
+        if wrong := wrong_path(path):
+            raise ReadError(f"{many.bare()}: where={{{_path(path)}: ...}} {wrong}", remedy=PATHS)
+        if not isinstance(value, (str, int, float, list, Mapping, NoneType)):
+            raise mistyped(
+                many.bare(), f"where={{{_path(path)}: ...}}", value, "a value of JSON to compare with"
             )
     if isinstance(sort_by, (str, tuple)):
         _refuse_order(many, sort_by)
@@ -302,7 +305,7 @@ def must_suit(asked: One | Many, form: Form | None, projection: Projection, runt
     if form is None or form.of_client is None:
         return
     if not stands_for(form.of_client, asked.resource):
-        raise unfit(asked, form.of_client.__name__, class_for(form.of_client, asked.resource))
+        raise unfit(asked, form.of_client.__name__)
     if projection.partial:
         raise not_whole(asked, form.of_client.__name__, projection, line_of(runtime, asked.kind))
 
@@ -314,8 +317,8 @@ def _refuse_order(many: Many, path: Path) -> None:
             f"{many.bare()}: sort_by={_path(path)} is no path: there is no descending order",
             remedy=f"Write sort_by={_path(path[1:])}, and turn the answer round: [...][::-1]",
         )
-    if wrong := wrong_path(path, many.resource.kind):
-        raise ReadError(f"{many.bare()}: sort_by={_path(path)} sorts nothing: {wrong[0]}", remedy=wrong[1])
+    if wrong := wrong_path(path):
+        raise ReadError(f"{many.bare()}: sort_by={_path(path)} {wrong}", remedy=PATHS)
 
 
 def _path(path: Path) -> str:
@@ -403,20 +406,7 @@ def satisfies(predicate: Callable[[Obj], object], obj: Obj, call: str) -> bool:
 
 
 def match_of(many: Many, where: Where | None, view: View, index: Mapping[str, object] | None = None) -> Match:
-    """Return what an object must be like to be a part of the answer. What can hardly be meant is logged,
-    once.
-    """
-    said = {**view.comparisons.slips(many.request, many.resource.kind)}
-    said |= {
-        str(path): advice for path, value in (where or {}).items() if (advice := unlikely_where(path, value))
-    }
-    for what, advice in said.items():
-        if view.comparisons.untold(what):
-            _logger.warning(
-                "A read, %(read)s: %(advice)s.",
-                {"read": many.bare(), "advice": advice},
-                extra={"resource": str(many.resource), "filter": clipped(view.filter)},
-            )
+    """Return the predicate of a read of several objects."""
     try:
         indexes = (
             tuple(each for each in view.indexes.values() if each.path is not None)

@@ -27,7 +27,7 @@ from kopf_selectcache.core.store.record import Unreadable as UnreadableRecord
 from kopf_selectcache.selectors.kind_keys import as_given
 from kopf_selectcache.selectors.names import is_name
 from kopf_selectcache.selectors.selector import AnyOf, Selector, Verdict
-from kopf_selectcache.selectors.signatures import near
+from kopf_selectcache.selectors.suggestions import near
 
 from .request import Many, One
 
@@ -342,13 +342,13 @@ def not_whole(asked: One | Many, form: str, projection: Projection, line: str | 
     )
 
 
-def unfit(asked: One | Many, form: str, right: str | None) -> ReadError:
-    """Say that objects of this kind are no objects of the class, and of which they are."""
+def unfit(asked: One | Many, form: str) -> ReadError:
+    """Say that objects of this kind are no objects of the class."""
     resource = asked.resource
     return ReadError(
         f"{asked.bare()}: {resource} are {resource.kind.kind} objects of {resource.api_version}, and none of"
         f" them is a {form}",
-        remedy=f"Write as_={right}" if right is not None else "Give the class of this kind and version",
+        remedy="Give the class of this kind and version",
     )
 
 

@@ -14,7 +14,6 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.selectors.selector import AnyOf, Selector, Verdict
-from kopf_selectcache.selectors.suggestions import fields_as_labels
 
 from .matcher import Match
 
@@ -28,23 +27,6 @@ class Comparisons:
         self.covers = lru_cache(remembered)(_covers)
         self.excludes = lru_cache(remembered)(_excludes)
         self.matches = lru_cache(remembered)(_matches)
-        self.slips = lru_cache(remembered)(fields_as_labels)
-        self._remembered = remembered
-        self._told: set[str] = set()
-
-    def untold(self, what: str) -> bool:
-        """Whether the log was not told of this yet: a label that looks like a field, a path that leads
-        nowhere.
-
-        What is told of may have the name of an object in it, and those never end: of very many, all are
-        forgotten.
-        """
-        if what in self._told:
-            return False
-        if len(self._told) >= self._remembered:
-            self._told.clear()
-        self._told.add(what)
-        return True
 
 
 def _covers(declared: Selector | AnyOf, request: Selector, kind: Kind | None) -> Verdict:

@@ -21,7 +21,7 @@ OWN = "selfsubject"
 """So begin the resources by which everybody may ask about themselves."""
 
 NOWHERE = "there-is-no-such-namespace"
-"""What is granted here is granted everywhere."""
+"""A right in this namespace is one in all namespaces."""
 
 
 class _Status(msgspec.Struct):

@@ -63,7 +63,7 @@ def _constant(node: ast.expr) -> Key | None:
 
 
 def posts_events(tree: ast.AST) -> bool:
-    """Whether events are posted about objects: by `kopf.info(...)` and the like.
+    """Return True if events are posted about objects: by `kopf.info(...)` and the like.
 
     >>> [posts_events(ast.parse(text)) for text in ("kopf.info(body, reason='Made', message='It is there.')", "logger.info('It is there.')")]
     [True, False]

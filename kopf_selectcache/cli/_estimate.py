@@ -29,19 +29,19 @@ PATIENCE = 120.0
 """The seconds that the pauses between the pages of one list may take together."""
 
 WEIGHED = 100
-"""So many objects are weighed at a time: of the first page, and ever more seldom of later ones."""
+"""The number of objects that are weighed at a time: of the first page, and ever more seldom of later ones."""
 
 
 @dataclass(frozen=True)
 class Amount:
-    """How many objects there are, and about how many bytes they take in a cache."""
+    """A number of objects, and about how many bytes they take in a cache."""
 
     objects: int = 0
     weighed: int = 0
     weight: int = 0
     """Of those that were weighed, in bytes of JSON."""
     beside: int = 0
-    """How many bytes of values are kept beside those: of indexes, and of fields that were dropped."""
+    """The bytes of values that are kept beside those: of indexes, and of dropped fields."""
 
     @property
     def bytes(self) -> int:

@@ -65,7 +65,7 @@ def _yaml(obj: dict[str, Any], rights: list[Right]) -> str:
 
 
 class NoRights(ValueError):
-    """What manifests grant cannot be told."""
+    """The manifests do not tell which rights they grant."""
 
 
 def granted_by(objects: Iterable[Any], account: str | None) -> tuple[list[Right], list[str]]:

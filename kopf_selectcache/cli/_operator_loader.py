@@ -60,7 +60,7 @@ class Loaded:
     """Those that Kopf would watch for its handlers; None for all, and where there are patterns, which may
     mean any."""
     everywhere: bool
-    """Whether it watches all namespaces."""
+    """True if it watches all namespaces."""
     transport: KopfTransport
     """Requests with the operator's own login; before `log_in`, they wait for it."""
     log_in: Callable[[], Awaitable[None]]

@@ -4,19 +4,19 @@ short work.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
 
+from ._terminal import USUAL_WIDTH, width_of
+
 SOON = 1.0  # Seconds: what is done by then needs no bar.
 REDRAWN, TOLD = 0.1, 5.0  # Seconds between two looks of the bar: in a terminal, and where each is a line.
 WIDTH = 30
-USUAL = 80  # Columns.
 
 
 class Progress:
-    """How much is done of something that is counted."""
+    """The progress of counted work."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Progress:
         self._told = 0
 
     def step(self, count: int = 1) -> None:
-        """So much more is done."""
+        """Add to the work that is done."""
         self._done += count
         if self._clock() >= self._next:
             self._next = self._clock() + (REDRAWN if self._file.isatty() else TOLD)
@@ -70,7 +70,9 @@ class Progress:
         part = min(self._done / self._total, 1.0) if self._total else 1.0
         text = f"{self._word} {part:4.0%}, {self._done:,} of {self._total:,}"
         if self._file.isatty():
-            columns = _columns(self._file) - 1  # In the last one, some terminals begin a new line.
+            columns = (
+                width_of(self._file) or USUAL_WIDTH
+            ) - 1  # In the last one, some terminals begin a new line.
             width = min(WIDTH, columns - len(text) - len("[] "))
             filled = round(width * part)
             bar = f"[{'#' * filled}{'.' * (width - filled)}] " if width > 0 else ""
@@ -78,11 +80,3 @@ class Progress:
         else:
             self._file.write(f"{text}\n")
         self._file.flush()
-
-
-def _columns(file: TextIO) -> int:
-    """Return how wide the terminal is. One that does not tell is taken for a usual one."""
-    try:
-        return os.get_terminal_size(file.fileno()).columns or USUAL
-    except OSError:
-        return USUAL

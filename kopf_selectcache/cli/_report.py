@@ -1,4 +1,4 @@
-"""What a check has found, and how it is shown: as text, JSON or YAML. Asks nobody."""
+"""The result of a check, as text, JSON or YAML. Asks nobody."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Section:
-    """What is declared of one kind."""
+    """The result for one kind."""
 
     kind: str
     filter: str
@@ -57,19 +57,19 @@ class Section:
     """Of which some may be missing."""
     missing: tuple[Right, ...] = ()
     hints: tuple[str, ...] = ()
-    """What is not wrong, and may not be meant."""
+    """Findings that are no errors, and may be unintended."""
     problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
 class Report:
-    """What there is to say of an operator."""
+    """The result for an operator."""
 
     sections: tuple[Section, ...]
     others: tuple[Problem, ...] = ()
     """Problems that are no cache's."""
     unknown: tuple[str, ...] = ()
-    """What could not be found out."""
+    """Questions without an answer."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -79,13 +79,17 @@ class Report:
 # ---- For people.
 
 WIDEST = 60
-"""So much of a filter is shown; all of it is in the other formats."""
+"""The most characters of a filter that the text shows; the other formats have all of it."""
+LEAST = 20
+"""The fewest, however narrow the terminal is."""
 
 
-def _text(report: Report, *, wide: bool = False) -> str:
-    rows: list[tuple[str, ...]] = [("KIND", "FILTER", "OBJECTS", "BYTES", "RIGHTS")]
-    rows += [_row(section, widest=None if wide else WIDEST) for section in report.sections]
-    lines = _table(rows)
+def _text(report: Report, width: int | None, *, wide: bool = False) -> str:
+    """Return the report as lines. With a width, filters are cut so that a row fits in it, if it can."""
+    lines = _table(_rows(report, None if wide else WIDEST))
+    if not wide and width is not None and (excess := max(map(len, lines)) - width) > 0:
+        shown = min(WIDEST, max(len(section.filter) for section in report.sections))
+        lines = _table(_rows(report, max(LEAST, shown - excess)))
     told: list[str] = []
     for line, section in zip(lines[1:], report.sections, strict=True):
         told.append(line)
@@ -98,6 +102,11 @@ def _text(report: Report, *, wide: bool = False) -> str:
     told += [f"! {problem}." for problem in report.others]
     told += [f"* {each}" for each in report.unknown]
     return "\n".join([lines[0], *told, "", _summary(report)])
+
+
+def _rows(report: Report, widest: int | None) -> list[tuple[str, ...]]:
+    head = ("KIND", "FILTER", "OBJECTS", "BYTES", "RIGHTS")
+    return [head, *(_row(section, widest=widest) for section in report.sections)]
 
 
 def _row(section: Section, *, widest: int | None) -> tuple[str, ...]:
@@ -196,9 +205,10 @@ PLAIN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "json": lambda plain: json.dumps(plain, indent=2),
     "yaml": lambda plain: yaml.safe_dump(dict(plain), sort_keys=False).rstrip(),
 }
-FORMATS: Mapping[str, Callable[[Report], str]] = {
+FORMATS: Mapping[str, Callable[[Report, int | None], str]] = {
     "text": _text,
-    "wide": lambda report: _text(report, wide=True),
-    "json": lambda report: PLAIN["json"](_plain(report)),
-    "yaml": lambda report: PLAIN["yaml"](_plain(report)),
+    "wide": lambda report, width: _text(report, width, wide=True),
+    "json": lambda report, _: PLAIN["json"](_plain(report)),
+    "yaml": lambda report, _: PLAIN["yaml"](_plain(report)),
 }
+"""Makes the text of a report for a terminal of this many columns, or for a pipe."""

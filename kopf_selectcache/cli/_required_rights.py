@@ -28,7 +28,7 @@ SCANNING = "An operator with settings.scanning.disabled = True does without what
 
 
 class Needs:
-    """What one operator needs."""
+    """The rights that one operator needs."""
 
     def __init__(self, operator: Loaded) -> None:
         self._operator = operator
@@ -37,9 +37,9 @@ class Needs:
         # As bytes: the first lines of a file may say how it is encoded.
         self._code = [(file.name, ast.parse(file.read_bytes())) for file in operator.sources]
         self.notes: list[str] = [UNSEEN]
-        """What there is to say of any operator like this."""
+        """Notes that hold for any operator like this one."""
         self.unknown: list[str] = []
-        """What could not be found out, and was left out or assumed."""
+        """Rights that are unknown, and were left out or assumed."""
 
     async def all(self, fetched: Sequence[str] = ()) -> list[Right]:
         """Return what all of it takes; raise Unloadable."""

@@ -1,5 +1,5 @@
-"""What some of a kind's objects tell of all: how they would be stored, and what is never there. Asks nobody,
-and shows nothing of them.
+"""Estimates from some objects of a kind how all would be stored, and which declared paths have no value.
+Shows nothing of them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.selection.kinds import Key, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.informer.memory import expected, lessened
+from kopf_selectcache.informer.memory import expected
 from kopf_selectcache.plugin.narrowing import advice_on
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.selectors.selector import Branches
@@ -32,6 +32,7 @@ from ._progress import Progress
 from ._report import FORMATS, PLAIN, Problem, Report, Result, Section
 from ._required_rights import Needs
 from ._sampling import Samples
+from ._terminal import width_of, write
 from .rights import Right, merged, of_cache
 
 NAME = "check"
@@ -64,11 +65,15 @@ def run(arguments: argparse.Namespace) -> int:
     except Unloadable as error:
         if arguments.output in PLAIN:  # Whoever parses the answer needs one.
             sys.stdout.write(f"{PLAIN[arguments.output]({'error': str(error)})}\n")
-        sys.stderr.write(f"{error}\n")
+        write(sys.stderr, f"{error}\n")
         return error.code
     except KeyboardInterrupt:
         return INTERRUPTED
-    sys.stdout.write(f"{FORMATS[arguments.output](report)}\n")
+    text = f"{FORMATS[arguments.output](report, width_of(sys.stdout))}\n"
+    if arguments.output in PLAIN:
+        sys.stdout.write(text)
+    else:
+        write(sys.stdout, text)
     return PROBLEM if report.problems else 0
 
 
@@ -178,11 +183,11 @@ class Check:
         self.expected = expected(held.objects, held.bytes, held.values, leaves=leaves)
         allowed = (bytes_in(limit) or 0) if limit is not None else None
         if allowed is not None and self.expected > allowed:
-            less = lessened(self._declared, held.objects, allowed, packed=storage != "raw")
             self._problem(
                 f"{resource}: {held.objects:,} objects would take about {written(self.expected)} of memory,"
                 f" and max_bytes={limit!r} is allowed",
-                f"{less}; or allow more: max_bytes={written(1.5 * self.expected)!r}",
+                f"Select or keep less in {self._declared}; or allow more:"
+                f" max_bytes={written(1.5 * self.expected)!r}",
             )
 
     def _problem(self, what: str, remedy: str) -> None:

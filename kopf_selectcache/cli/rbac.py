@@ -17,6 +17,7 @@ from ._access_review import Reviewer
 from ._manifests import NoRights, as_name, granted_by, manifests
 from ._operator_loader import INTERRUPTED, PROBLEM, Loaded, Unloadable
 from ._required_rights import Needs
+from ._terminal import write
 from .rights import Right, beyond, lacking, merged
 
 NAME = "rbac"
@@ -61,11 +62,14 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         output, code = asyncio.run(answered(arguments))
     except Unloadable as error:
-        sys.stderr.write(f"{error}\n")
+        write(sys.stderr, f"{error}\n")
         return error.code
     except KeyboardInterrupt:
         return INTERRUPTED
-    sys.stdout.write(f"{output}\n")
+    if arguments.check is None:  # Manifests are for other programs.
+        sys.stdout.write(f"{output}\n")
+    else:
+        write(sys.stdout, f"{output}\n")
     return code
 
 
@@ -94,7 +98,7 @@ async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
 
 def _tell(notes: Iterable[str]) -> None:
     """Say beside the answer what it does not say."""
-    sys.stderr.write("".join(f"{note}\n" for note in notes))
+    write(sys.stderr, "".join(f"{note}\n" for note in notes))
 
 
 def _read(file: Path, account: str | None) -> tuple[list[Right], list[str]]:

@@ -43,7 +43,7 @@ class Right:
 
     @property
     def role(self) -> str:
-        """What such a right is added to."""
+        """The kind of role that such a right is added to."""
         return f"a Role in {self.namespace}" if self.namespace else "a ClusterRole"
 
     def rule(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Right:
         )
 
     def gives(self, other: Right) -> bool:
-        """Whether who has this right has the other one."""
+        """Return True if who has this right has the other one."""
         return (
             self.namespace in (None, other.namespace)
             and ("*" in self.verbs or other.verbs <= self.verbs)
@@ -72,7 +72,7 @@ class Right:
         )
 
     def is_of(self, other: Right) -> bool:
-        """Whether it is about the same resource, and about some of the same objects."""
+        """Return True if it is about the same resource, and about some of the same objects."""
         return (
             self.group in ("*", other.group)
             and self.resource in ("*", other.resource)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote, urlencode, urlsplit
 
 from ._progress import Progress
+from ._terminal import write
 
 PROBE_TIMEOUT = 5.0
 """Seconds that the server of an existing kubeconfig has to answer. It runs on this machine."""
@@ -132,7 +133,7 @@ async def serve(
                 return 0
             written = cluster.kubeconfig(kubeconfig).read_bytes()
             try:
-                output.write(_told(cluster.url, kubeconfig, len(objects)))
+                write(output, _greeting(cluster.url, kubeconfig, len(objects)))
                 output.flush()
                 if verbose:
                     cluster.requests.subscribe(lambda asked: _print(asked, output))
@@ -172,7 +173,7 @@ def _size(file: Path) -> int:
     return file.stat().st_size
 
 
-def _told(url: str, kubeconfig: Path, count: int) -> str:
+def _greeting(url: str, kubeconfig: Path, count: int) -> str:
     file = shlex.quote(str(kubeconfig))
     return (
         f"An API server with {count:,} loaded object{'' if count == 1 else 's'} listens on {url}\n"
@@ -188,7 +189,7 @@ def _print(asked: Asked, output: TextIO) -> None:
     }  # Tokens are long, and mean nothing to people.
     written = f"?{urlencode(query, safe='=,!()/:')}" if query else ""
     with suppress(OSError):  # Nobody reads it any more, which is no trouble of who asks.
-        output.write(f"{asked.method} {quote(asked.path, safe='/:')}{written} {asked.code}\n")
+        write(output, f"{asked.method} {quote(asked.path, safe='/:')}{written} {asked.code}\n")
         output.flush()
 
 
@@ -202,7 +203,7 @@ def _remove(kubeconfig: Path, written: bytes) -> None:
 
 
 def _is_ours(kubeconfig: Path) -> bool:
-    """Whether the file was written by an earlier server, which can be replaced."""
+    """Return True if the file was written by an earlier server, which can be replaced."""
     from kopf_selectcache.testing.cluster import NAME as CONTEXT  # noqa: PLC0415
 
     try:
@@ -235,5 +236,5 @@ def _running_server(kubeconfig: Path) -> str | None:
 
 
 def _failed(message: str) -> int:
-    sys.stderr.write(f"{NAME}: {message}\n")
+    write(sys.stderr, f"{NAME}: {message}\n")
     return 1

@@ -1,9 +1,9 @@
-"""Refused credentials: how often they are tried, and when Kopf logs in to replace them.
+"""Refused credentials: the number of tries, and the rate at which Kopf logs in to replace them.
 
-Kopf remembers the credentials that are handed back to it with `Vault.invalidate`, and takes no equal ones
-again: one 401 for a static token would end the operator. Here they are dropped as Kopf drops expired ones,
-which it takes again. Credentials that cannot be used, or with which no safe connection can be made, are
-refused as well: equal ones may name a file that has the certificate of a new authority.
+Kopf remembers credentials that were invalidated with `Vault.invalidate`, and rejects equal ones: one 401 for
+a static token would end the operator. This module drops them as Kopf drops expired ones, so that Kopf accepts
+equal ones again. Credentials that cannot be used, or with which no safe connection can be made, count as
+refused: equal ones may name a file that now has the certificate of a new authority.
 """
 
 from __future__ import annotations
@@ -17,37 +17,34 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.core.protocol.backoff import SLOW
 
 TRIES = 3
-"""How often a request is sent with the same credentials before they are dropped. A server may refuse once by
-mistake."""
+"""Number of requests with the same credentials before they are dropped: a server may refuse one by mistake.
+"""
 
 SOONEST, LATEST = 60.0, 600.0
-"""Seconds between two logins that replace equal credentials, at first and at most; different ones are
-replaced after SLOW seconds.
+"""Seconds between two logins that replace equal credentials: the first interval, and the longest. Different
+credentials are replaced after SLOW seconds.
 
-A login closes the sessions and streams of Kopf itself, which opens new ones.
+A login closes Kopf's own sessions and streams; Kopf opens new ones.
 """
 
 TRUSTED = 3600.0
-"""Seconds for which an accepted request shows that credentials are valid. Servers end a watch within an hour:
-then it is asked for again."""
+"""Seconds for which an accepted request proves that credentials are valid. Servers end a watch within an
+hour, so each kind sends a new request in that time."""
 
 
 @dataclass
 class _Dropped:
-    """The last credentials of a login handler that were dropped, and how servers answered to the next ones of
-    it since then.
-    """
+    """The last dropped credentials of a login handler, and the answers to its next ones since then."""
 
     info: _kopf.KubeContext
     at: float
     interval: float
     accepted_at: float = -inf
-    accepted: dict[str, bool] = field(
-        default_factory=dict
-    )  # By kind: whether it accepted any; it may refuse them later.
+    accepted: dict[str, bool] = field(default_factory=dict)
+    """True for each kind that accepted a request, false for each that only refused them."""
 
     def interval_of(self, info: _kopf.KubeContext) -> float:
-        """Return the seconds until these credentials may be dropped."""
+        """Return the seconds after the last drop until these credentials may be dropped."""
         return self.interval if info == self.info else SLOW
 
 
@@ -60,10 +57,10 @@ class Logins:
         self._vault = vault
         self._clock = clock
         self._dropped: dict[_kopf.VaultKey, _Dropped] = {}  # One for each login handler.
-        self._next: float | None = None  # When to log in although no login gave credentials; None if one did.
+        self._next: float | None = None  # Time of the next login if no login gave credentials; else None.
 
     def tries(self, key: _kopf.VaultKey, info: _kopf.KubeContext, kind: str) -> int:
-        """Return how often to send a request: once if equal credentials are known to be refused, for all
+        """Return the number of tries of a request: one if equal credentials are known to be refused, for all
         kinds or for this one.
         """
         if (dropped := self._dropped.get(key)) is None:
@@ -76,8 +73,8 @@ class Logins:
         return dropped is not None and self._clock() < dropped.at + dropped.interval_of(info)
 
     def _is_of_kind(self, key: _kopf.VaultKey, info: _kopf.KubeContext, kind: str) -> bool:
-        """Return whether a 401 says more about the kind: since equal credentials were dropped, others accept
-        them, and this one never did.
+        """Return True if a 401 is rather a fault of this kind: since equal credentials were dropped, other
+        kinds have accepted them, and this one never has.
         """
         dropped = self._dropped.get(key)
         return (
@@ -88,11 +85,11 @@ class Logins:
         )
 
     async def drop(self, key: _kopf.VaultKey, info: _kopf.KubeContext, kind: str | None = None) -> None:
-        """Drop these credentials, after a 401 for this kind or another failure; if there are no others, have
+        """Drop these credentials after a 401 for this kind or another failure. If there are no others, have
         Kopf log in.
 
-        It may be too early for a login: then the only credentials stay. If this request is cancelled, the
-        login goes on.
+        If it is too early for a login, the only credentials stay. The login continues if this request is
+        cancelled.
         """
         if not _kopf.has_credentials(self._vault, key, info):
             return  # Another request has dropped them.
@@ -103,16 +100,12 @@ class Logins:
         if not stay:
             self._note(key, info)
         if not await _kopf.remove_credentials(self._vault, key, info) and not stay:
-            kept = copy(
-                info
-                # Kopf compares by identity: it does not take a late refusal of the dropped ones for one of
-                # these.
-            )
-            await _kopf.log_in_again(self._vault, key, info, kept)
-            self._dropped[
-                key
-            ].at = self._clock()  # The pause begins after the login, which may take longer than the pause.
-            await _kopf.remove_credentials(self._vault, key, kept)  # If another login handler has given some.
+            # A copy, because Kopf compares by identity: a late refusal of the dropped ones does not hit it.
+            spare = copy(info)
+            await _kopf.log_in_again(self._vault, key, info, spare)
+            # The pause begins after the login, which may take longer than the pause.
+            self._dropped[key].at = self._clock()
+            await _kopf.remove_credentials(self._vault, key, spare)  # If another login handler gave some.
 
     def _note(self, key: _kopf.VaultKey, info: _kopf.KubeContext) -> None:
         before, now, interval = self._dropped.get(key), self._clock(), SOONEST
@@ -121,12 +114,12 @@ class Logins:
         self._dropped[key] = _Dropped(info, now, interval)
 
     def fail(self) -> None:
-        """Note that no login gives credentials: Kopf tries none by itself from now on."""
+        """Note that no login gives credentials. Kopf tries no other login by itself from then on."""
         if self._next is None:
             self._next = self._clock() + SLOW
 
     async def renew(self) -> None:
-        """If no login gave credentials, log in again, at most once in SLOW seconds."""
+        """Log in again if no login gave credentials, at most once in SLOW seconds."""
         if self._next is not None and (now := self._clock()) >= self._next:
             self._next = now + SLOW
             await _kopf.log_in_if_empty(self._vault)

@@ -1,4 +1,4 @@
-"""What a key means in this cluster: asks the server which resources it serves. Finds the resource; reads no
+"""Discovery: finds the resource of a kind in this cluster by the server's lists of resources. Reads no
 objects.
 """
 
@@ -16,13 +16,13 @@ from kopf_selectcache.core.selection.resource import Resource
 from .transport import UNAUTHORIZED, Refused
 
 LONGEST = 253
-"""No name of a group, version, kind or resource has more characters."""
+"""Limit of the name of a group, version, kind or resource, in characters."""
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class Server(Protocol):
-    """What is asked: a transport, or what paces one."""
+    """The requests of the discovery: a transport, or a paced one."""
 
     async def get(self, path: str, query: Mapping[str, str], /) -> bytes:
         """Return the answer; raise Refused or Unreachable."""
@@ -33,7 +33,7 @@ class NotServed(Exception):
 
 
 async def resolve(server: Server, key: Key) -> Resource:
-    """Ask the server for the resource that a key means; raise NotServed, Refused, Unreachable or Garbled."""
+    """Ask the server for the resource of a key. Raise NotServed, Refused, Unreachable or Garbled."""
     group, version, name = parse_key(key)
     known = find(key)
     if group is None and known is not None:
@@ -49,8 +49,7 @@ async def resolve(server: Server, key: Key) -> Resource:
             try:
                 listed = await _get(server, f"{prefix}/{served}")
             except Refused as refused:
-                # Behind some groups are servers of their own, which may be down: the kind may be in another
-                # group.
+                # Some groups have servers of their own, which may be down: the kind may be in another group.
                 broken = broken or refused
                 continue
             for resource in _mappings(listed.get("resources")):
@@ -63,7 +62,7 @@ async def resolve(server: Server, key: Key) -> Resource:
 
 
 async def _groups(server: Server, group: str | None) -> list[tuple[str, list[str]]]:
-    """List the API groups, or the one that is asked for, each with its versions, the preferred one first."""
+    """List the API groups, or the given one, each with its versions, the preferred one first."""
     core = [("/api", ["v1"])] if group in (None, "") else []
     if group == "":
         return core
@@ -95,8 +94,8 @@ async def _resource(server: Server, prefix: str, version: str, listed: Mapping[s
         crd = await _get(server, f"{CRDS}/{plural}.{group}")
     except Refused as refused:
         if refused.refusal.code == UNAUTHORIZED:
-            raise  # It says nothing of the definition.
-        # Not allowed to look, or served by an aggregated server: its fields are the server's secret.
+            raise  # A 401 is no answer about the definition.
+        # Reading definitions is forbidden, or an aggregated server serves the kind: its fields are unknown.
         unknown = Kind.unknown(group, kind, plural, namespaced=namespaced, names=_names(listed))
         return Resource(unknown, version, fields_known=False)
     custom = Kind.custom(crd, version)
@@ -108,7 +107,7 @@ async def _resource(server: Server, prefix: str, version: str, listed: Mapping[s
 
 
 def _names(resource: Mapping[str, Any]) -> set[str]:
-    """Return what a resource may be called; nothing calls a subresource such as `pods/status`."""
+    """Return the names of a resource; none for a subresource such as `pods/status`."""
     plural, kind = _text(resource, "name"), _text(resource, "kind")
     if not plural or not kind or "/" in plural:
         return set()
@@ -133,9 +132,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _text(mapping: Mapping[str, Any], key: str) -> str:
-    """Return a name; nothing if it is none that Kubernetes allows: it becomes a part of paths and of
-    messages.
-    """
+    """Return a name, or an empty text if Kubernetes does not allow it: names get into paths and messages."""
     value = mapping.get(key)
     return (
         value

@@ -1,9 +1,9 @@
-"""Requests to the server for what the cache does not hold: joined, paced, paged. Remembers no answer; words
-no errors.
+"""Requests to the server for objects that the cache does not hold: joined, paced and paged. Caches no
+answers.
 
-Who asks for the same as somebody else shares the answer, if the request has not been sent yet: one that is
-under way may have been answered before the asker's own last write, and would say that what was just created
-is not there. So of identical requests at most one is under way and one waits, however many ask.
+Identical requests share one answer if it has not been sent yet. A request under way is not shared: the server
+may have answered it before the caller's last write, and the answer would lack a new object. So of identical
+requests at most one is under way and one waits, whatever the number of callers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], str, int | None]
 _T = TypeVar("_T")
 
 EXPIRED = 410
-"""What the server answers to a continue token that it has forgotten."""
+"""Status of a list whose continue token has expired."""
 
 
 class Pace:
-    """At most so many requests a second on average; after a quiet second, as many at once.
+    """Rate limit: `per_second` requests on average; after a quiet second, that many at once.
 
     >>> pace = Pace(2.0)
     >>> for _ in range(4):
@@ -42,31 +42,30 @@ class Pace:
     def __init__(self, per_second: float) -> None:
         self._interval = 1.0 / per_second
         self._burst = max(1.0, self._interval)
-        self._due = float("-inf")  # When all that was let through so far has been paid for.
+        self._due = float("-inf")  # The time at which the requests so far are paid for.
 
     def delay(self, *, now: float) -> float:
-        """Say how long it is until the next request may be sent."""
+        """Return the seconds until the next request may be sent."""
         return max(0.0, max(self._due, now) + self._interval - now - self._burst)
 
     def take(self, *, now: float) -> None:
-        """Let a request through."""
+        """Count a request."""
         self._due = max(self._due, now) + self._interval
 
 
 class Shared(Generic[_T]):
-    """Work that several may wait for. It is given up when none of them does any more."""
+    """Work that several callers wait for. It is cancelled when none of them waits any more."""
 
     def __init__(self, work: Coroutine[Any, Any, _T]) -> None:
         self._task = asyncio.create_task(_outcome(work))
         self._waiting = 0
 
     async def result(self) -> _T:
-        """Wait for it; raise what it raises."""
+        """Wait for the result, and return or raise it."""
         self._waiting += 1
         try:
-            await asyncio.wait(
-                [self._task]
-            )  # If this caller is cancelled, the work is not: others wait for it.
+            # If this caller is cancelled, the work is not: others wait for it.
+            await asyncio.wait([self._task])
             outcome = self._task.result()
         finally:
             self._waiting -= 1
@@ -78,21 +77,21 @@ class Shared(Generic[_T]):
 
     @property
     def given_up(self) -> bool:
-        """Whether nobody waits for it, who has begun to."""
+        """True if no caller waits."""
         return not self._waiting
 
     async def over(self) -> None:
-        """Wait until it is done, or given up."""
+        """Wait until the work is done or cancelled."""
         await asyncio.wait([self._task])
 
 
 async def _outcome(work: Coroutine[Any, Any, _T]) -> tuple[_T] | Exception:
-    """Return an error rather than raise it: the task may outlive who waits, and Kopf ends with the errors of
-    what is left.
+    """Return an error instead of raising it: the task may outlive its callers, and Kopf ends with the errors
+    of tasks that are left over.
     """
     try:
         return (await work,)
-    except Exception as error:  # Whoever waits raises it.  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001  # Each caller raises it.
         return error
 
 
@@ -118,8 +117,8 @@ class Fetches:
         self._sent: dict[_Key, Shared[bytes]] = {}
 
     async def get(self, path: str, query: Query, *, accept: str = JSON, most: int | None = None) -> bytes:
-        """Return the answer of the server, given to a request that is sent after this call; raise Refused,
-        Unreachable or TooLarge.
+        """Return the server's answer to a request that is sent after this call. Raise Refused, Unreachable or
+        TooLarge.
         """
         key = path, tuple(sorted(query.items())), accept, most
         request = self._unsent.get(key)
@@ -151,7 +150,7 @@ class Fetches:
         patience: float,
         enough: int | None = None,
     ) -> list[Record]:
-        """Return all objects, page by page, or at least `enough` of them, if there are."""
+        """Return all objects, page by page, or at least `enough` of them if there are that many."""
         records: list[Record] = []
         paging, in_pages = Paging(query, page_limit=page_limit, patience=patience), True
         while not paging.is_complete and (enough is None or len(records) < enough):
@@ -162,8 +161,8 @@ class Fetches:
             except Refused as refused:
                 if refused.refusal.code != EXPIRED or not paging.token or not in_pages:
                     raise
-                # The pages would be of two states. In one piece a list cannot expire, unless the server cuts
-                # it up anyway.
+                # The pages would show two states. A list in one piece cannot expire, unless the server cuts
+                # it anyway.
                 records, paging, in_pages = [], Paging(query, page_limit=None, patience=patience), False
                 continue
             paging.turn(page)
@@ -175,7 +174,7 @@ class Fetches:
         try:
             if (before := self._sent.get(key)) is not None:
                 await before.over()
-            async with self._turn:  # Who gives up in the queue has taken nobody's time.
+            async with self._turn:  # A caller that gives up in the queue takes no turn.
                 if delay := self._pace.delay(now=self._clock()):
                     await self._sleep(delay)
                 self._pace.take(now=self._clock())
@@ -193,9 +192,7 @@ class Fetches:
 
 
 async def unhurried(reader: Reader, data: bytes, *, first: int = 0) -> Page | Refusal:
-    """Read the answer to a list, and let everybody else on the loop go on after each slice of it; raise
-    Garbled.
-    """
+    """Decode the answer to a list in slices; other tasks run after each slice. Raise Garbled."""
     answer = None
     for answer in reader.slices(data, first=first):
         if answer is None:

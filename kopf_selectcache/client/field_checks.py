@@ -25,7 +25,7 @@ from .transport import Refused, Transport
 
 
 class Judgement(Enum):
-    """What is true of the object."""
+    """The result for one object."""
 
     OUTSIDE = auto()
     """The selector does not select it: the server ignores the selector, or part of it."""

@@ -1,5 +1,5 @@
-"""Objects without what is in them: names, uids, versions, labels. An aggregated server need not know how to
-send less.
+"""Requests for metadata only (PartialObjectMetadata). An aggregated server may not support them, and answers
+with whole objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kopf_selectcache.core.store.record import Record
 from .transport import JSON, Refused, Transport, ask_in_size
 
 ONE = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
-"""What to accept in answer to a request for one object."""
+"""The header Accept of a request for one object."""
 
 _PAGE = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 
@@ -25,7 +25,7 @@ _READER = Reader("meta.k8s.io/v1", "PartialObjectMetadata")
 
 
 def metadata_of(resource: Resource, answer: bytes) -> Record:
-    """Read the answer to a request for one object; raise Garbled."""
+    """Decode the answer to a request for one object. Raise Garbled."""
     try:
         return _READER.record(answer, kindless=False)
     except Garbled:

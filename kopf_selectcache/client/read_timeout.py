@@ -1,6 +1,4 @@
-"""Idle timeout of a stream: the time since its last sign of life. The caller decides which pieces are signs
-of life.
-"""
+"""Idle timeout of a stream: the time since its last sign of life. The caller decides which pieces count."""
 
 from __future__ import annotations
 
@@ -12,10 +10,10 @@ _T = TypeVar("_T")
 
 
 class Patience:
-    """Waits for the pieces of a stream, and raises TimeoutError if the last sign of life was too long ago.
+    """Waits for the pieces of a stream. Raises TimeoutError if the last sign of life is too long ago.
 
     One timer serves all pieces: an `asyncio.timeout` per piece takes a tenth of the CPU of a busy watch. When
-    the timer is due, it compares the clock with the deadline of the piece that is awaited.
+    the timer fires, it compares the clock with the deadline of the awaited piece.
     """
 
     def __init__(self) -> None:
@@ -23,14 +21,13 @@ class Patience:
         self._since = 0.0  # The last sign of life.
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._over = False  # Whether who waits has been cancelled, since it takes too long.
+        self._over = False  # True if the timer has cancelled the waiting task.
 
     async def next(self, pieces: AsyncIterator[_T], *, within: float, alive: bool = True) -> _T | None:
-        """Return the next piece, None at the end; raise TimeoutError this many seconds after the last sign of
-        life.
+        """Return the next piece, or None at the end. Raise TimeoutError `within` seconds after the last sign
+        of life.
 
-        `alive` says that the call itself is one: the stream was just opened, or its last piece meant
-        something.
+        With `alive`, the call itself is a sign of life: the stream was just opened, or its last piece counts.
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "it is awaited"
@@ -39,7 +36,7 @@ class Patience:
             self._since = now
         self._due = self._since + within
         if self._due <= now:
-            raise TimeoutError  # Pieces that are ready at once give the timer no chance.
+            raise TimeoutError  # The timer cannot fire between pieces that are ready at once.
         if self._timer is None or self._timer.when() > self._due:
             self._set(loop)
         cancelled = task.cancelling()  # By others.
@@ -54,16 +51,14 @@ class Patience:
             self._waiting = None
 
     async def all(self, pieces: AsyncIterator[_T], *, within: float) -> AsyncGenerator[_T, None]:
-        """Yield all pieces of a stream that must end within this many seconds; raise TimeoutError if it does
-        not.
-        """
+        """Yield all pieces of a stream. Raise TimeoutError if it does not end within this many seconds."""
         piece = await self.next(pieces, within=within)
         while piece is not None:
             yield piece
             piece = await self.next(pieces, within=within, alive=False)
 
     def end(self) -> None:
-        """Nothing is waited for any more."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

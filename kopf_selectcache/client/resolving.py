@@ -1,9 +1,8 @@
-"""What keys mean in this cluster, for reads of kinds that no cache has: asked for once, however many want to
-know.
+"""Resources of kinds that no cache has, for reads: resolved once, and shared by concurrent callers.
 
-Discovery asks the server many questions for one key, so those are requests as others are: joined and paced.
-What was found is remembered for as long as the operator runs; that nothing was, for a few seconds, since it
-may be installed.
+Discovery sends many requests for one key, so they are joined and paced like others. A resource is remembered
+as long as the operator runs. A kind that is not served is remembered for a few seconds, since it may be
+installed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .discovery import NotServed, resolve
 from .fetcher import Fetches, Shared
 
 REMEMBERED = 5.0
-"""For so many seconds it is not asked again for a kind that the cluster does not serve."""
+"""Seconds until the server is asked again for a kind that it does not serve."""
 
 
 class Kinds:
@@ -32,7 +31,7 @@ class Kinds:
         self._asked: dict[Key, Shared[Resource]] = {}
 
     async def resolve(self, key: Key) -> Resource:
-        """Return what a key means; raise NotServed, Refused, Unreachable or Garbled."""
+        """Return the resource of a key. Raise NotServed, Refused, Unreachable or Garbled."""
         if (found := self._found.get(key)) is not None:
             return found
         self._missed = {

@@ -1,10 +1,9 @@
-"""Bytes from the API server: one answer, or a stream of chunks. Knows URLs and credentials, but no objects or
-protocol.
+"""HTTP requests to the API server: one answer, or a stream of chunks. Knows URLs and credentials, but no
+objects and no protocol.
 
-Every request goes through the operator's own credentials: Kopf's vault hands them out, and logs in anew when
-the server does not accept them any more, or cannot be trusted with them (`credentials`). If it accepts those
-of no login, that is Refused with 401. Nothing else is tried twice here: what to do about a failure is the
-protocol's business.
+Requests use the operator's own credentials: Kopf's vault hands them out, and logs in again when the server
+refuses them or no safe connection can be made with them (see `_credentials`). If the server refuses the
+credentials of every login, that is Refused with 401. No other failure is retried here; the protocol decides.
 """
 
 from __future__ import annotations
@@ -38,26 +37,23 @@ JSON = "application/json"
 UNAUTHORIZED = 401
 
 MAX_BYTES = 64 * 1024 * 1024
-"""The bytes of one answer at most, decompressed, unless `settings.selectcache.max_page_bytes` has another
-number.
-
-Watches have no end, and are not limited.
-"""
+"""Limit of one answer in bytes, decompressed. `settings.selectcache.max_page_bytes` sets another one. Watches
+have no limit."""
 
 TIMEOUTS = 2 * TRIES + 1
-"""A request may take this many times its timeout in all: all tries before and after a login, and the login,
-which has no timeout of its own."""
+"""Limit of a request as a multiple of its timeout: all tries before and after a login, and the login, which
+has no timeout of its own."""
 
 _BUFFER = 256 * 1024
-"""aiohttp decompresses this much at a time, in bytes, and three times as much before it waits for the
+"""Bytes that aiohttp decompresses at a time. It decompresses three times as many before it waits for the
 reader."""
 
 _LONGEST = 1024 * 1024
-"""So much is read of an answer that is no success, in bytes."""
+"""Bytes that are read of an answer that is no success."""
 
 
 class Refused(Exception):
-    """The server answered, and said no."""
+    """The server refused the request."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal)
@@ -65,7 +61,7 @@ class Refused(Exception):
 
 
 class Unreachable(Exception):
-    """The server did not answer, or the answer broke off."""
+    """The server did not answer, or the connection broke off."""
 
 
 class NoCredentials(Unreachable):
@@ -73,7 +69,7 @@ class NoCredentials(Unreachable):
 
 
 class Transport(Protocol):
-    """What the cache needs of an API server."""
+    """Requests that caches send to an API server."""
 
     async def get(
         self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None
@@ -84,7 +80,7 @@ class Transport(Protocol):
         """
 
     def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Open a stream of chunks; to enter it or to read from it raises Refused or Unreachable."""
+        """Open a stream of chunks. Entering it, and reading from it, raises Refused or Unreachable."""
 
 
 class KopfTransport:
@@ -121,8 +117,8 @@ class KopfTransport:
             raise Unreachable("no answer came in time: the login of the operator takes too long") from error
 
     async def ask(self, path: str, question: bytes, *, impersonate: str | None = None) -> bytes:
-        """Post a question that the server answers and keeps nothing of, such as a review of rights; perhaps
-        as somebody else.
+        """Post a question that the server answers without storing it, such as a review of rights; on request
+        as another user.
         """
         headers = {"Accept": JSON, "Content-Type": JSON}
         return await self._whole(
@@ -167,12 +163,14 @@ class KopfTransport:
         kind = _kind(path)
         failure: Refused | Unreachable
         try:
-            # It is a generator, which its type does not say; to leave it in the middle, it must be closed.
+            # Its type hides that it is a generator, which must be closed if it is left early.
             offered = cast("AsyncGenerator[_Offer, None]", self._vault.extended(_Connection, "selectcache"))
             async with aclosing(offered) as credentials:
                 async for key, info, connection in credentials:
                     async with AsyncExitStack() as stack:
-                        send = partial(  # A redirected request would take its token along.
+                        # All options are set: the session may be the user's, with other defaults. A
+                        # redirected request would take its token along.
+                        send = partial(
                             _response,
                             stack,
                             connection,
@@ -185,7 +183,7 @@ class KopfTransport:
                             allow_redirects=False,
                             auto_decompress=True,
                             read_bufsize=_BUFFER,
-                        )  # The session may be the user's, with other defaults.
+                        )
                         try:
                             response = await self._accepted(send, self._logins.tries(key, info, kind))
                         except _NotAccepted as error:
@@ -205,7 +203,7 @@ class KopfTransport:
     ) -> aiohttp.ClientResponse:
         """Send the request up to `tries` times, and return the first success.
 
-        Raise _NotAccepted if the credentials do not do, else Refused or Unreachable.
+        Raise _NotAccepted if the credentials are not accepted, else Refused or Unreachable.
         """
         for failures in range(tries - 1):
             try:
@@ -218,9 +216,8 @@ class KopfTransport:
 
 
 async def ask_in_size(size: PageSize, ask: Callable[[], Awaitable[_T]]) -> _T:
-    """Ask for one page, and while it is too large for smaller ones.
-
-    Raise TooLarge if the smallest one is too large, or what `ask` raises.
+    """Ask for one page, and for a smaller one as long as it is too large. Raise TooLarge if the smallest one
+    is too large, and any error of `ask`.
     """
     while True:
         try:
@@ -231,8 +228,8 @@ async def ask_in_size(size: PageSize, ask: Callable[[], Awaitable[_T]]) -> _T:
 
 
 class _NotAccepted(Exception):
-    """The credentials do not do: other ones may. If that is certain, another try over the same connection is
-    needless.
+    """The server or the connection does not accept the credentials; others may be accepted. If that is
+    certain, another try over the same connection is useless.
     """
 
     def __init__(self, failure: Refused | Unreachable, *, is_certain: bool = False) -> None:
@@ -242,7 +239,7 @@ class _NotAccepted(Exception):
 
 
 def _kind(path: str) -> str:
-    """Return what a path asks for, without namespace and name: a kind, or a page of the discovery.
+    """Return a path without namespace and name: the path of a kind, or of the discovery.
 
     >>> _kind('/api/v1/namespaces/shop/pods/web-1'), _kind('/apis/apps/v1/deployments'), _kind('/api/v1/namespaces/shop'), _kind('/api')
     ('/api/v1/pods', '/apis/apps/v1/deployments', '/api/v1/namespaces', '/api')
@@ -268,11 +265,10 @@ async def _response(
                 session.request(method, connection.server + path, **options)
             )
         except aiohttp.ClientSSLError as error:
-            raise _NotAccepted(
-                Unreachable(_named(error))
-            ) from error  # The next login may know a new authority.
+            # The next login may know a new authority.
+            raise _NotAccepted(Unreachable(_describe(error))) from error
         except _BROKEN as error:
-            raise Unreachable(_named(error)) from error
+            raise Unreachable(_describe(error)) from error
         if response.status in (200, 201):
             stack.push_async_exit(attempt.pop_all())
             return response
@@ -285,7 +281,7 @@ async def _response(
 
 
 class _Connection:
-    """One set of credentials in use: kept by the vault beside them, and closed by it with them."""
+    """One set of credentials in use. The vault keeps it beside the credentials, and closes it with them."""
 
     def __init__(self, info: _kopf.KubeContext) -> None:
         self.server = info.server.rstrip("/")
@@ -296,7 +292,7 @@ class _Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether these credentials were dropped, or a session that the user gave was closed by somebody."""
+        """True if these credentials were dropped, or if somebody closed the user's session."""
         return self._given_up or (self._session is not None and self._session.closed)
 
     @asynccontextmanager
@@ -305,9 +301,8 @@ class _Connection:
         be used.
         """
         if self._session is None:
-            self._session = _session(
-                self._info
-            )  # Not before: an error within the vault would hide its other credentials.
+            # Not before: an error within the vault would hide its other credentials.
+            self._session = _session(self._info)
         self._users += 1
         try:
             yield self._session
@@ -316,10 +311,10 @@ class _Connection:
             await self._close_unused()
 
     async def close(self) -> None:
-        """Close what was opened here, after its last use. A session that the user gave is Kopf's to close.
+        """Close the session after its last use. Kopf closes a session that the user gave.
 
-        Credentials are given up when they expire, and servers let streams go on that were opened with them.
-        To close the session under a stream would not even end it: it would fall silent.
+        Expired credentials are given up while servers continue the streams that were opened with them.
+        Closing the session under a stream would not end the stream: it would fall silent.
         """
         self._given_up = True
         await self._close_unused()
@@ -338,12 +333,8 @@ def _session(info: _kopf.KubeContext) -> aiohttp.ClientSession:
         )
     try:
         ssl, headers = info.as_ssl_context(), {**info.as_http_headers(), "User-Agent": "kopf-selectcache"}
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-    ) as error:  # No file, no certificate, no text, as the libraries say it.
-        why = type(error).__name__  # Their messages may quote the credentials.
+    except (OSError, ValueError, TypeError) as error:
+        why = type(error).__name__  # Messages of the libraries may quote the credentials.
     else:
         # Without cookies: a server could make each further request larger, until it is refused for that.
         return aiohttp.ClientSession(
@@ -358,14 +349,13 @@ def _session(info: _kopf.KubeContext) -> aiohttp.ClientSession:
 
 _Offer: TypeAlias = tuple[_kopf.VaultKey, _kopf.KubeContext, _Connection]
 
-# aiohttp says RuntimeError of a session that was closed since the vault handed it out, and ValueError of what
-# it cannot send.
+# aiohttp raises RuntimeError for a session that was closed after the vault handed it out, and ValueError for
+# a request that it cannot send.
 _BROKEN = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError, ValueError)
 
 
-# What happened, by the first of these that an error is one of: the names that aiohttp gives it say that to
-# few.
-_HAPPENED: tuple[tuple[type[Exception], str], ...] = (
+# The first class that matches describes the error: few users know aiohttp's names.
+_DESCRIPTIONS: tuple[tuple[type[Exception], str], ...] = (
     (TimeoutError, "no answer came in time"),
     (aiohttp.ClientSSLError, "no safe connection can be made"),
     (aiohttp.ClientProxyConnectionError, "the proxy cannot be connected to"),
@@ -380,22 +370,22 @@ _HAPPENED: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def _named(error: Exception) -> str:
-    happened = next(words for kind, words in _HAPPENED if isinstance(error, kind))
-    # What aiohttp says of answers that it cannot read quotes them: it may be a Secret. What it says of
-    # connections is safe.
-    said = (
+def _describe(error: Exception) -> str:
+    description = next(words for kind, words in _DESCRIPTIONS if isinstance(error, kind))
+    # aiohttp quotes an answer that it cannot read, which may hold a Secret. Its texts about connections are
+    # safe.
+    detail = (
         f": {printable(str(error), 500)}"
         if isinstance(error, aiohttp.ClientConnectorError) and str(error)
         else ""
     )
-    return f"{happened} ({type(error).__name__}{said})"
+    return f"{description} ({type(error).__name__}{detail})"
 
 
 async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Return an answer; raise TooLarge as soon as it has more bytes than these, decompressed.
+    """Return an answer. Raise TooLarge as soon as it has more than `most` bytes, decompressed.
 
-    `response.read()` would decompress each piece of the answer as a whole: one of 64 KB can have 64 MB.
+    `response.read()` would decompress each piece as a whole: 64 KB can become 64 MB.
     """
     pieces, size = [], 0
     async with aclosing(_chunks(response)) as chunks:
@@ -406,12 +396,12 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
                 raise TooLarge(
                     f"an answer has more than {most:,} bytes (settings.selectcache.max_page_bytes)"
                 )
-            await asyncio.sleep(0)  # A piece that is only to be decompressed is ready at once.
+            await asyncio.sleep(0)  # A piece that only needs decompression is ready at once.
     return b"".join(pieces)
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """Read an answer that is no success, as far as it comes: its code says most of it."""
+    """Read an answer that is no success, until it ends, breaks off or is too long: its status says most."""
     body = b""
     try:
         async for chunk in response.content.iter_any():
@@ -443,12 +433,7 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
             0.0,
             (parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("Date", ""))).total_seconds(),
         )
-    except (
-        ValueError,
-        TypeError,
-        IndexError,
-        OverflowError,
-    ):  # It is no date, or only one of them has a time zone.
+    except (ValueError, TypeError, IndexError, OverflowError):  # No date, or only one has a time zone.
         return None
 
 
@@ -457,4 +442,4 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, Non
         async for chunk in response.content.iter_any():
             yield chunk
     except _BROKEN as error:
-        raise Unreachable(_named(error)) from error
+        raise Unreachable(_describe(error)) from error

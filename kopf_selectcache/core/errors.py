@@ -1,17 +1,17 @@
-"""The core's own errors: facts without advice. What users see is made from them in `kopf_selectcache.errors`.
+"""Errors of the core: facts without advice. `kopf_selectcache.errors` has the errors that users see.
 
 Problem
 ├── BadText        selector text (or a part given as text) that Kubernetes would refuse
 ├── BadField       a field label that the kind's objects cannot be selected by
 ├── BadPath        a path that cannot be kept or dropped
-├── BadTransform   what a transform made of an object is not that object any more
-├── BadIndex       what the function of a declared index made of an object is no text, or nothing came of it
+├── BadTransform   a transform returned another object, or none
+├── BadIndex       the function of a declared index failed, or returned no text
 ├── TooManyBoxes   a question about regions that would cost more than its bound
-└── Garbled        bytes from a server that are not what its API promises
-    ├── TooLarge        an answer with more bytes than are read
-    ├── Undecodable     the decoder gives up on them: an object may still be known by its metadata
-    └── Untransformed   what it sent is as promised, and the operator's own function failed for it
-        └── Unindexed       that of a declared index
+└── Garbled        bytes from a server that break the promises of its API
+    ├── TooLarge        an answer with more bytes than its limit
+    ├── Undecodable     the decoder fails; the object may still be identified by its metadata
+    └── Untransformed   the object is valid, and the operator's own transform failed for it
+        └── Unindexed       the function of a declared index failed
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from __future__ import annotations
 from .redact import printable
 
 LONGEST_REASON = 2_000
-"""How many characters the reason of a problem may have that a server caused."""
+"""Limit in characters of a reason that comes from a server."""
 
 
 class Problem(Exception):
-    """The base of all that the core raises on purpose."""
+    """Base of the core's errors."""
 
 
 class BadText(Problem):
-    """Text that does not follow the grammar; `column` counts from 1 and points at what was not expected."""
+    """Text that does not follow the grammar. `column` counts from 1, and points at the unexpected part."""
 
     def __init__(self, reason: str, *, text: str, column: int) -> None:
         super().__init__(reason, text, column)
@@ -40,7 +40,7 @@ class BadText(Problem):
 
 
 class BadField(Problem):
-    """A field label by which the server cannot select objects of this kind, with those by which it can."""
+    """A field label by which the server cannot select objects of this kind, with the supported labels."""
 
     def __init__(self, label: str, *, kind: str, selectable: tuple[str, ...]) -> None:
         super().__init__(label, kind, selectable)
@@ -53,7 +53,7 @@ class BadField(Problem):
 
 
 class BadPath(Problem):
-    """A path that cannot be kept or dropped, and why."""
+    """A path that cannot be kept or dropped, with the reason."""
 
     def __init__(self, path: tuple[str, ...], reason: str) -> None:
         super().__init__(path, reason)
@@ -65,17 +65,15 @@ class BadPath(Problem):
 
 
 class BadTransform(Problem):
-    """What a transform made of an object is not that object any more. Says what it did, quoting no values."""
+    """A transform returned another object, or none. The text quotes no values."""
 
 
-NO_VALUE = "it is to return a text, a list of texts, or None for an object without a value"
-"""What to write for whom the function of an index fails."""
+NO_VALUE = "it must return a text, a list of texts, or None for an object without a value"
+"""The remedy if the function of an index fails."""
 
 
 class BadIndex(Problem):
-    """What the function of a declared index returned is no text, or it failed. Says what it did, quoting no
-    values.
-    """
+    """The function of a declared index failed, or returned no text. The text quotes no values."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, reason)
@@ -87,7 +85,7 @@ class BadIndex(Problem):
 
 
 class TooManyBoxes(Problem):
-    """The question whether a union contains a region was given up after `limit` boxes."""
+    """The check of a region against a union was given up after `limit` boxes."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
@@ -98,22 +96,18 @@ class TooManyBoxes(Problem):
 
 
 class Garbled(Problem):
-    """A server, or something on the way, sent what the API does not promise. Says what is wrong, quoting no
-    values.
-    """
+    """A server, or a proxy, sent bytes that break the promises of the API. The text quotes no values."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(printable(reason, LONGEST_REASON))
 
 
 class TooLarge(Garbled):
-    """An answer has more bytes than are read of one. A page may be asked for again with a smaller limit."""
+    """An answer has more bytes than its limit. A page can be requested again with a smaller `limit`."""
 
 
 class Undecodable(Garbled):
-    """The decoder gives up on some bytes. `why` is a clause, such as `it is nested too deeply`, and quotes no
-    values.
-    """
+    """The decoder fails. `why` is a clause, such as `it is nested too deeply`, and quotes no values."""
 
     def __init__(self, reason: str, why: str) -> None:
         super().__init__(reason)
@@ -121,18 +115,16 @@ class Undecodable(Garbled):
 
 
 class Untransformed(Garbled):
-    """An object cannot be taken in, and the server is not to blame: the operator's own `transform` failed for
-    it.
-    """
+    """An object cannot be stored because the operator's own `transform` failed for it."""
 
     argument = "transform="
-    """Where the function was declared."""
+    """The argument that declares the function."""
     besides = ""
-    """What to write after what is to be corrected."""
+    """Text that follows the name of the argument in the remedy."""
 
 
 class Unindexed(Untransformed):
-    """An object cannot be taken in, since the function of a declared index failed for it."""
+    """An object cannot be stored because the function of a declared index failed for it."""
 
     argument = "index="
     besides = f"; {NO_VALUE}"

@@ -1,9 +1,7 @@
-"""Room on the stack: repeats a call that failed with RecursionError, such as of the decoder, on the empty
-stack of a thread.
+"""Repeats a call that failed with RecursionError, such as of the decoder, on the empty stack of a thread.
 
-CPython 3.11 counts the nested calls of a decoder in C and the frames of Python code together. So whether an
-object can be decoded depends on the caller. Since 3.12, C has a limit of its own, and little depends on the
-caller.
+CPython 3.11 counts nested calls in C and frames of Python together, so the caller's stack decides which
+objects can be decoded. Since 3.12, C has a limit of its own.
 """
 
 from __future__ import annotations
@@ -19,30 +17,29 @@ import msgspec
 from .scanner import is_deeper
 
 STACK = 16 * 1024 * 1024
-""" Bytes of the stack of such a thread. The decoder takes 400 bytes a level, and CPython 3.13 allows it
-10,000 levels: that is more than the stack that musl gives to threads. It is address space; memory is taken as
-it is used. """
+"""Stack of such a thread, in bytes. The decoder takes 400 bytes a level, and CPython 3.13 allows it 10,000
+levels: more than the default stack of a thread with musl. Only used pages of it take memory."""
 
 _T = TypeVar("_T")
 
 _decode = msgspec.json.Decoder().decode
-_starting = Lock()  # The size of the stack is set for the whole process: for the time of a start.
+_starting = Lock()  # The stack size is set for the whole process, while a thread starts.
 
 
 def with_room(work: Callable[[], _T]) -> _T:
-    """Return the result of the call. Raise RecursionError only if an empty stack is too small for it, too, or
+    """Return the result of the call. Raise RecursionError only if an empty stack is too small as well, or if
     no thread can start.
     """
     try:
         return work()
     except RecursionError:
-        pass  # Out here the stack is not held by a traceback.
+        pass  # The traceback holds the stack until here.
     return on_empty_stack(work)
 
 
 def on_empty_stack(work: Callable[[], _T]) -> _T:
-    """Return the result of a call in a thread of its own; raise what it raises, or RecursionError if no
-    thread can start.
+    """Return or raise the result of a call in a thread of its own. Raise RecursionError if no thread can
+    start.
     """
     results: list[_T] = []
     errors: list[Exception] = []
@@ -50,7 +47,7 @@ def on_empty_stack(work: Callable[[], _T]) -> _T:
     def run() -> None:
         try:
             results.append(work())
-        except Exception as error:  # The caller raises it.  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001  # The caller raises it.
             errors.append(error)
 
     thread = Thread(target=run, name="selectcache", daemon=True)
@@ -69,8 +66,8 @@ def on_empty_stack(work: Callable[[], _T]) -> _T:
 
 
 def decoded(data: bytes | msgspec.Raw) -> Any:
-    """Decode any JSON. Raise RecursionError if it is nested too deeply for an empty stack, and else what the
-    decoder raises.
+    """Decode any JSON. Raise RecursionError if it is nested too deeply for an empty stack, and the errors of
+    the decoder.
     """
     try:
         return _decode(data)
@@ -80,12 +77,12 @@ def decoded(data: bytes | msgspec.Raw) -> Any:
 
 
 def decoded_again(data: bytes | msgspec.Raw) -> Any:
-    """Decode JSON that has failed with RecursionError on the stack of the caller. Raise what `decoded` does.
+    """Decode JSON that failed with RecursionError on the caller's stack. Raise the errors of `decoded`.
 
     No thread is started if the JSON is certainly too deep for an empty stack.
     """
-    # CPython 3.11 allows each thread as many levels as frames. Later versions do not tell their limit: the
-    # stack is one.
+    # CPython 3.11 limits levels and frames of a thread together. Later versions do not expose their limit;
+    # the size of the stack is one.
     if is_deeper(bytes(data), sys.getrecursionlimit() if sys.version_info < (3, 12) else STACK // 400):
         raise RecursionError("nested too deeply for an empty stack")
     return on_empty_stack(partial(_decode, data))

@@ -1,25 +1,23 @@
-"""Texts that messages quote: clipped, on one line, and without values that may be secrets. Imports nothing of
-the package.
+"""Quotes in messages: clipped, on one line, and without values that may be secrets. Imports nothing of the
+package.
 """
 
 from __future__ import annotations
 
 MOST_SHOWN = 2_000
-"""How many characters of what happened, and of its remedy, an error has: selectors may have many more."""
+"""Limit in characters of each part of an error's text: selectors may be much longer."""
 
 
-def clipped(told: object, most: int = MOST_SHOWN) -> str:
-    """Return as much of a text as people read: its beginning, which says what it is, and its end, which says
-    what of it.
-    """
-    text = str(told)
+def clipped(given: object, most: int = MOST_SHOWN) -> str:
+    """Return the beginning and the end of a long text."""
+    text = str(given)
     end = most // 3
     return text if len(text) <= most else f"{text[: most - end]}… ({len(text):,} characters) …{text[-end:]}"
 
 
 def shown(given: object) -> str:
-    """Return what somebody gave, for a message: words and numbers, but of what may be an object, with its
-    secrets, the type.
+    """Return an argument for a message: texts and numbers as they are, only the type of anything that may be
+    an object with secrets.
     """
     given_all = given if isinstance(given, (list, tuple, set, frozenset)) else (given,)
     plain = all(
@@ -33,14 +31,13 @@ def shown(given: object) -> str:
 
 
 def shown_with_type(given: object) -> str:
-    """Return what somebody gave, where something of another type is wanted."""
+    """Return an argument with its type, for a message about a wrong type."""
     text = shown(given)
     return text if text.startswith(("a ", "an ")) else f"{text}, of the type {type(given).__name__}"
 
 
 def printable(text: str, most: int) -> str:
-    r"""Return a text as one line of at most this many printable characters. It comes from a server, and goes
-    to a log.
+    r"""Return a server's text as one line of at most this many printable characters, for a log.
 
     >>> printable('web-1\x1b[31m\nERROR all is lost', 20)
     'web-1 [31m ERROR all…'

@@ -1,10 +1,10 @@
-"""Finds the members of a JSON object, and the items of a list, where the decoder gives up. It never recurses.
+"""Iterative scanner: finds the members of a JSON object, and the items of a list, where the decoder fails.
 
-The decoder gives up on values that are nested too deeply, on texts that are no UTF-8, on bad escapes and on
-numbers out of range. Here a text ends at its quote whatever is in it, a number has digits without a limit,
-and of nested values only the tokens and brackets are checked. So whatever the decoder reads is found here as
-well, and the same of it. Other bytes are refused: where a quote is damaged, text and structure are exchanged,
-and an object would get the content of the next one.
+The decoder fails for values that are nested too deeply, texts that are not UTF-8, bad escapes and numbers out
+of range. The scanner ends a text at its quote whatever is in it, allows any number of digits, and checks only
+tokens and brackets of nested values. So it accepts everything that the decoder accepts, and finds the same.
+It refuses other bytes: behind a damaged quote, texts and structure are exchanged, and an object would get the
+content of the next one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import msgspec
 TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _SPACE = rb"[ \t\n\r]*+"
 _KEY = re.compile(_SPACE + rb"(" + TEXT + rb")" + _SPACE + rb":", re.DOTALL)
-_WORD = rb"(?:-?[0-9]++(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+|true|false|null|NaN)"
+_WORD = rb"(?:-?[0-9]++(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null|NaN)"
 _PLAIN = re.compile(TEXT + rb"|" + _WORD, re.DOTALL)
 """A text, a number, or a word such as `true`."""
 _ENDS = rb"(?=" + _SPACE + rb"[,\]}])"
-"""What follows a value."""
+"""The end of a value: lookahead for a comma or a closing bracket."""
 _FLAT = (
     rb"(?:[ \t\n\r]++|[,:](?!"
     + _SPACE
@@ -37,24 +37,30 @@ _FLAT = (
 )
 _OPENS = rb"(?!" + _SPACE + rb"[,:])"
 _MARK = re.compile(
-    rb"(?:"
+    rb"(?>(?:"
     + _FLAT
     + rb"|\{"
     + _OPENS
+    + rb"(?>"
     + _FLAT
-    + rb"*+\}"
+    + rb"{0,500})\}"
     + _ENDS
     + rb"|\["
     + _OPENS
+    + rb"(?>"
     + _FLAT
-    + rb"*+\]"
+    + rb"{0,500})\]"
     + _ENDS
-    + rb")*+"
-    rb"([{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb")",
+    + rb"){0,500})"
+    rb"([{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb")?",
     re.DOTALL,
 )
-"""The next bracket, but for those around what has no other brackets. It does not match what is no JSON."""
-_TOKENS = re.compile(rb"(?:[{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb"|" + _FLAT + rb"){1,256}+", re.DOTALL)
+"""Up to the next bracket, if that is near; objects and lists without other brackets are skipped. An empty
+match means: this is no JSON.
+
+CPython before 3.11.5 matches a possessive quantifier wrongly if its pattern can backtrack (gh-106052), so
+such patterns are atomic groups here. Their bounds bound the memory of a match: without, 1 MB takes 2 GB."""
+_TOKENS = re.compile(rb"(?>(?:[{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb"|" + _FLAT + rb"){1,256})", re.DOTALL)
 """Many tokens at once. It accepts the same tokens as `_MARK`."""
 _NOT_BRACKETS = re.compile(TEXT + rb'|[^"\[\]{}]++', re.DOTALL)
 _RUNS = re.compile(rb"[{\[]++|[}\]]++")
@@ -72,7 +78,7 @@ _text = msgspec.json.Decoder(str).decode
 
 
 class Unscannable(Exception):
-    """These bytes are no JSON object or list, whatever their texts and numbers are like."""
+    """These bytes are no JSON object or list, even with any texts and numbers allowed."""
 
 
 def members(data: bytes) -> dict[str, bytes]:
@@ -136,8 +142,8 @@ def outline(data: bytes, *path: str) -> Outline:
 
 
 def identity(found: Outline) -> bytes:
-    r"""Return a Kubernetes object with no more than says which it is and what selects it. Raise Unscannable
-    if its metadata are no JSON.
+    r"""Return a Kubernetes object with only the members that identify it and that selectors read. Raise
+    Unscannable if its metadata are no JSON.
 
     >>> obj = b'{"metadata": {"uid": "u", "name": "a", "annotations": {"b": "\\\\q"}}, "kind": "Pod", "spec": [[1e999]]}'
     >>> identity(outline(obj, "metadata"))
@@ -158,8 +164,8 @@ def identity(found: Outline) -> bytes:
 
 
 def is_deeper(data: bytes, levels: int) -> bool:
-    """Return True if JSON is certainly nested more than so many levels. False says nothing: only the first
-    16,000 tokens are counted.
+    """Return True if JSON is certainly nested more than this many levels. False proves nothing: only the
+    first 16,000 tokens are counted.
 
     >>> is_deeper(b'{"a":' * 2000 + b"1" + b"}" * 2000, 1000), is_deeper(b"[[]]", 1000)
     (True, False)
@@ -185,8 +191,8 @@ class Listed:
         self._members: dict[bytes, tuple[int, int]] = {}
 
     def scan(self) -> Iterator[int]:
-        """Scan it. Yield after each part how far that is: a long one takes its time. Raise Unscannable if it
-        is no object.
+        """Scan the object. Yield the position after each part, so that a long scan can be interrupted. Raise
+        Unscannable if it is no object.
 
         >>> listed = Listed(b'{"items": [{"a": 1e999}, {}], "kind": "List"}')
         >>> list(listed.scan())
@@ -228,7 +234,7 @@ _Spans: TypeAlias = Generator[tuple[int, bytes, int, int], None, int]
 
 
 def _whole(data: bytes, opening: bytes, apart: tuple[bytes, ...] = ()) -> _Spans:
-    """Yield the parts of what all of the bytes are."""
+    """Yield the parts of an object or list that takes all of the bytes."""
     at = _blank(data, 0)
     _expect(data, at, opening)
     if _blank(data, (yield from _spans(data, at, apart))) != len(data):
@@ -294,9 +300,12 @@ def _end(data: bytes, start: int) -> int:
                 at = checked
                 continue
         mark = _MARK.match(data, at)
-        if mark is None:
+        assert mark is not None, "it matches nothing as well"
+        if mark.end() == at:
             raise Unscannable
         found, at = mark[1], mark.end()
+        if found is None:
+            continue
         if found in _CLOSING:
             awaited += _CLOSING[found]
         elif awaited.pop() != found[0]:
@@ -335,8 +344,8 @@ def _expect(data: bytes, at: int, what: bytes) -> None:
 
 
 def _key(written: bytes) -> str:
-    """Return a key as it is meant. One that cannot be decoded becomes a key that cannot be encoded: nobody
-    takes it for another.
+    """Return a decoded key. One that cannot be decoded becomes a key that cannot be encoded, and so equals no
+    other.
     """
     try:
         return _text(written)

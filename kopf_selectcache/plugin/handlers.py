@@ -22,7 +22,7 @@ from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, Sta
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.reading import must_be_awaited
-from kopf_selectcache.core.redact import shown
+from kopf_selectcache.core.redact import shown, shown_with_type
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, text_of
 from kopf_selectcache.selectors.signatures import taught
@@ -43,15 +43,15 @@ _ORIGINAL = "__selectcache__"  # In those of such a wrapper: the function.
 _KINDS = "__selectcache_kinds__"  # And the kinds that it waits for.
 
 _VALUES = ("labels", "annotations", "value", "old", "new")
-"""What handlers are given values in, or functions of values."""
+"""The arguments in which handlers are given values, or functions of values."""
 
 
 class _Waiting(NamedTuple):
-    """What a handler waits for."""
+    """The kinds that a handler waits for."""
 
     kinds: Kinds
     fresh: bool
-    """Whether the kind of its object must be as new as that."""
+    """True if the kind of its object must be as new as that."""
 
 
 @overload
@@ -97,23 +97,10 @@ def _decorated(fn: Any, *, waiting: _Waiting) -> Any:
         return type(fn)(_decorated(fn.__func__, waiting=waiting))
     if isinstance(fn, MethodType):
         return MethodType(_decorated(fn.__func__, waiting=waiting), fn.__self__)
-    if isinstance(fn, type):
+    if isinstance(fn, type) or not callable(fn):
         raise DeclarationError(
-            f"with_cache decorates the class {fn.__qualname__}, and it is functions that are handlers",
-            remedy=(
-                "Write @selectcache.with_cache above each of its methods that is a handler, below the"
-                " decorator of Kopf"
-            ),
-        )
-    if not callable(fn):
-        named = isinstance(fn, (str, tuple, list))
-        raise DeclarationError(
-            f"with_cache cannot decorate {shown(fn)}",
-            remedy=(
-                f"Write @selectcache.with_cache(kinds={[fn] if isinstance(fn, str) else list(fn)!r})"
-                if named
-                else "Decorate a function"
-            ),
+            f"with_cache cannot decorate {shown_with_type(fn)}",
+            remedy="Write @selectcache.with_cache, or @selectcache.with_cache(kinds=[...]), above a function",
         )
     if _is_wrapper(fn):
         raise DeclarationError(f"{_id_of(fn)} is decorated with with_cache twice", remedy="Decorate it once")

@@ -1,5 +1,4 @@
-"""What Kopf itself watches for the operator's handlers: found, advised on, narrowed. Must never touch what
-the caches hold.
+"""Finds and narrows the watches of Kopf itself for the operator's handlers. Never touches the caches.
 
 Kopf holds all objects of the kinds that have handlers, with or without a cache beside it, unless its own
 settings have a selector. An object that leaves that selector is deleted to Kopf, so narrowing is refused
@@ -16,7 +15,6 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.grammar import FieldTerm
 from kopf_selectcache.core.selection.kinds import Key, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.health import Health
@@ -25,9 +23,10 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.phrase import NOTHING, Phrase
 from kopf_selectcache.selectors.kind_keys import text_of
-from kopf_selectcache.selectors.selector import Branches, Selector
+from kopf_selectcache.selectors.selector import Branches, Selector, make_selector
 from kopf_selectcache.selectors.text import FieldSelector
 from kopf_selectcache.settings.options import SelectCacheSettings
+from kopf_selectcache.settings.planner import query_of
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -44,13 +43,15 @@ def watching_handlers(registry: _kopf.OperatorRegistry) -> Iterator[_kopf.Resour
 
 
 def narrowed(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> bool:
-    """Whether Kopf watches the resource under a selector: its deletions may be objects that merely left."""
+    """Return True if Kopf watches the resource under a selector: its deletions may be objects that merely
+    left.
+    """
     watching = settings.watching
     return any(watching.label_selectors.collect(resource)) or any(watching.field_selectors.collect(resource))
 
 
 def _narrowed_to(settings: kopf.OperatorSettings, resource: _kopf.Resource, selector: Selector) -> bool:
-    """Whether Kopf watches the resource under this very selector."""
+    """Return True if Kopf watches the resource under this very selector."""
     texts = _selects(selector)
     return all(
         list(getattr(settings.watching, setting).collect(resource))
@@ -146,8 +147,8 @@ def _resource(
 
 
 def _means(selector: _kopf.Selector | None, resource: _kopf.Resource) -> bool:
-    """Whether handlers with this selector get objects of the resource; of the resource's categories we know
-    nothing.
+    """Return True if handlers with this selector get objects of the resource; of the resource's categories we
+    know nothing.
     """
     return selector is not None and (selector.category is not None or selector.check(resource))
 
@@ -174,8 +175,8 @@ def _may_mean(selector: _kopf.Selector | None, key: Key, resources: Collection[_
 
 
 def _loses_track(handler: _kopf.ResourceHandler) -> bool:
-    """Whether Kopf keeps something for each object, which it would not clear away if the object left its
-    selector.
+    """Return True if Kopf keeps something for each object, which it would not clear away if the object left
+    its selector.
     """
     return isinstance(handler, _kopf.SpawningHandler) or (
         isinstance(handler, _kopf.ChangingHandler) and bool(handler.requires_finalizer)
@@ -184,13 +185,9 @@ def _loses_track(handler: _kopf.ResourceHandler) -> bool:
 
 def _selects(selector: Selector) -> dict[str, str]:
     """Return a filter that is one watch as Kopf's settings take it: by the name of the setting, the text."""
-    terms = [
-        *selector.terms,
-        *(FieldTerm("metadata.name", name, equal=True) for name in selector.names or ()),
-        *(FieldTerm("metadata.namespace", namespace, equal=True) for namespace in selector.namespaces or ()),
-    ]
-    texts = {"label_selectors": str(selector.label or ""), "field_selectors": ",".join(map(str, terms))}
-    return {setting: text for setting, text in texts.items() if text}
+    (name,), (namespace,) = selector.names or (None,), selector.namespaces or (None,)
+    settings = {"labelSelector": "label_selectors", "fieldSelector": "field_selectors"}
+    return {settings[key]: text for key, text in query_of(selector, name=name, namespace=namespace).items()}
 
 
 def _certain(selector: Selector, *, built_in: bool) -> Selector:
@@ -200,16 +197,13 @@ def _certain(selector: Selector, *, built_in: bool) -> Selector:
     terms = tuple(
         term for term in selector.terms if built_in or term.label in ("metadata.name", "metadata.namespace")
     )
-    return Selector(
-        selector.label,
-        field=FieldSelector(terms) if terms else None,
-        names=selector.names,
-        namespaces=selector.namespaces,
+    return make_selector(
+        selector.label, FieldSelector(terms) if terms else None, selector.names, selector.namespaces
     )
 
 
 def _is_one_watch(filter_: Branches) -> bool:
-    """Whether one watch under one selector brings all of it, and nothing else."""
+    """Return True if one watch under one selector brings all of it, and nothing else."""
     return len(filter_.branches) == 1 and all(
         listed is None or len(listed) == 1
         for listed in (filter_.branches[0].names, filter_.branches[0].namespaces)
@@ -217,7 +211,7 @@ def _is_one_watch(filter_: Branches) -> bool:
 
 
 def _is_kopfs_own(resource: _kopf.Resource) -> bool:
-    """Whether Kopf needs all objects of the kind for itself: those selectors hold there, too."""
+    """Return True if Kopf needs all objects of the kind for itself: those selectors hold there, too."""
     return resource.plural in ("namespaces", "customresourcedefinitions") or resource.group in (
         "kopf.dev",
         "zalando.org",
@@ -225,7 +219,7 @@ def _is_kopfs_own(resource: _kopf.Resource) -> bool:
 
 
 def _would_narrow(registry: _kopf.OperatorRegistry, resource: _kopf.Resource) -> bool:
-    """Whether Kopf watches the resource for handlers that would do with a part of it, as far as can be
+    """Return True if Kopf watches the resource for handlers that would do with a part of it, as far as can be
     seen.
     """
     handlers = [handler for handler in watching_handlers(registry) if _means(handler.selector, resource)]

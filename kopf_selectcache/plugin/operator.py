@@ -39,7 +39,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from .narrowing import advise
 
 Kinds: TypeAlias = tuple[Key, ...] | None
-"""What is waited for; None for all that is declared."""
+"""The kinds that are waited for; None for all that are declared."""
 
 _SLOT = "_selectcache_operator"  # In the attributes of an operator's settings.
 _AWAITED = (  # There as well: futures of those that wait for the operator to be launched.
@@ -50,7 +50,7 @@ SHARED_SETTINGS = (
     "these settings belong to another operator that is running",
     "Give each operator its own: settings=copy.copy(settings)",
 )
-"""What is wrong where two operators are given the same settings, and the remedy."""
+"""The error of two operators with the same settings, and the remedy."""
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -93,7 +93,7 @@ class Operator:
         """Kopf's credentials: an operator has its own, which tell it from another one with the same
         settings."""
         self.waits = Waits()
-        """What threads of this operator wait for."""
+        """The waits of threads of this operator."""
         self._runtime: asyncio.Future[Runtime] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self._keep(), name="selectcache")
         self.task.add_done_callback(self._end_reads)

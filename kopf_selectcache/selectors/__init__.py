@@ -1,1 +1,1 @@
-"""What users write to select objects, and what comes of comparing two selectors."""
+"""Selectors as users write them, keys of kinds, and the comparison of two selectors."""

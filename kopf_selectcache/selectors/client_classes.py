@@ -21,12 +21,15 @@ from kopf_selectcache.core.selection.resource import Resource
 _EXAMPLE = (
     "Name the kind itself, such as 'v1/pods', or by a class such as kubernetes.client.V1Pod or pykube.Pod"
 )
+_CLIENTS = ("kubernetes", "kubernetes_asyncio", "pykube")
+"""Packages whose classes have their own way to be made of dicts. The first two are generated alike."""
+
 _NAME = re.compile(r"(?P<group>[A-Z][a-z]+)?V(?P<version>\d+((alpha|beta)\d+)?)(?P<kind>[A-Z]\w*)")
 _SEVERAL = re.compile(r"(?P<what>list|dict)[\[(](str, *)?(?P<item>.+)[\])]", re.IGNORECASE)
 
 
 class Model(NamedTuple):
-    """What the name of a model says of its kind: of `EventsV1Event`, the beginning of the group as well."""
+    """The parts of the name of a model: `EventsV1Event` has the beginning of the group as well."""
 
     name: str
     group: str | None
@@ -34,7 +37,7 @@ class Model(NamedTuple):
     kind: str
 
     def may_be(self, kind: Kind) -> bool:
-        """Whether this is the name of a kind, in some version."""
+        """Return True if this is the name of a kind, in some version."""
         return self.kind == kind.kind and self.group in (None, (kind.group or "core").partition(".")[0])
 
 
@@ -53,89 +56,47 @@ class Unconnected:
 
 
 def is_pykube(given: object) -> bool:
-    """Whether this is a class of pykube, or made from one."""
+    """Return True if this is a class of pykube, or made from one."""
     return isinstance(given, type) and any(
         (base.__module__, base.__name__) == ("pykube.objects", "APIObject") for base in given.__mro__
     )
 
 
-def is_lightkube(given: object) -> bool:
-    """Whether this is a class of lightkube, or made from one: called with an object, it would take all of it
-    for the apiVersion.
-    """
-    return isinstance(given, type) and any(base.__module__.startswith("lightkube.") for base in given.__mro__)
-
-
 def is_of_client(given: object) -> bool:
-    """Whether this is any class of kubernetes or pykube, such as `CoreV1Api`: each takes arguments, and few
-    make objects of dicts.
-    """
-    return isinstance(given, type) and _home(given) is not None
-
-
-def class_for(given: type, resource: Resource) -> str | None:
-    """Return the class that the client of this one has for objects of the kind, in this version; None if it
-    has none.
-    """
-    kind, version = resource.kind.kind, resource.version.capitalize()
-    group = (resource.kind.group or "core").partition(".")[0].capitalize()
-    for name in (kind, f"{version}{kind}", f"{group}{version}{kind}"):
-        found = getattr(sys.modules.get(_home(given) or ""), name, None)
-        if isinstance(found, type) and stands_for(found, resource):
-            return name
-    return None
+    """Return True for any class of kubernetes or pykube, such as `CoreV1Api`: few make objects of dicts."""
+    return isinstance(given, type) and any(
+        base.__module__.partition(".")[0] in _CLIENTS for base in given.__mro__
+    )
 
 
 def key_of_class(given: type) -> str:
     """Return the kind that a class stands for, as a key; raise UnknownKind if it stands for none."""
     if is_pykube(given):
         version, endpoint = getattr(given, "version", None), getattr(given, "endpoint", None)
-        if not isinstance(version, str) or not isinstance(endpoint, str):
-            raise UnknownKind(
-                f"the class {given.__name__} has no version and endpoint, and names no kind",
-                remedy=(
-                    "Give it those of the kind: version = 'example.com/v1'; endpoint = 'widgets'; kind ="
-                    " 'Widget'"
-                ),
-            )
-        return f"{version}/{endpoint}"
+        if isinstance(version, str) and isinstance(endpoint, str):
+            return f"{version}/{endpoint}"
+        raise UnknownKind(
+            f"the class {given.__name__} has no version and endpoint, and names no kind",
+            remedy="Give it those of the kind, such as version = 'example.com/v1'; endpoint = 'widgets'",
+        )
     model = _model(given)
-    if model is None:
-        raise UnknownKind(f"the class {given.__name__} names no kind", remedy=_EXAMPLE)
-    named = [kind for kind in BUILT_IN if model.may_be(kind)]
-    found = [kind for kind in named if model.version in kind.versions]
-    if len(found) == 1:
-        return _key(found[0], model.version)
-    if found:
-        raise UnknownKind(
-            f"the class {model.name} may stand for"
-            f" {' or '.join(_key(kind, model.version) for kind in found)}",
-            remedy="Write one of these as text",
-        )
-    if named:
-        raise UnknownKind(
-            f"the class {model.name} is of a version in which {named[0].plural} are not known:"
-            f" {', '.join(named[0].versions)} are",
-            remedy="Use a class of such a version",
-        )
-    item = model._replace(kind=model.kind.removesuffix("List"))
-    if any(item.may_be(kind) for kind in BUILT_IN):
-        raise UnknownKind(
-            f"the class {model.name} is one of lists, and not of objects",
-            remedy=f"Write {model.name.removesuffix('List')}",
-        )
-    raise UnknownKind(
-        f"the class {model.name} stands for a part of objects, or for a kind that is not known here",
-        remedy=_EXAMPLE,
+    found = (
+        []
+        if model is None
+        else [kind for kind in BUILT_IN if model.may_be(kind) and model.version in kind.versions]
     )
+    if model is None or not found:
+        raise UnknownKind(f"the class {given.__name__} names no kind of objects", remedy=_EXAMPLE)
+    keys = ["/".join(filter(None, (kind.group, model.version, kind.plural))) for kind in found]
+    if len(keys) > 1:
+        raise UnknownKind(
+            f"the class {model.name} may stand for {' or '.join(keys)}", remedy="Write one of these as text"
+        )
+    return keys[0]
 
 
 def stands_for(given: type, resource: Resource) -> bool:
-    """Whether objects of this kind, in this version, can become objects of the class; of lightkube's, nobody
-    can know.
-    """
-    if is_lightkube(given):
-        return True
+    """Return True if objects of this kind, in this version, can become objects of the class."""
     if is_pykube(given):
         return (getattr(given, "version", None), getattr(given, "endpoint", None)) == (
             resource.api_version,
@@ -180,26 +141,7 @@ def _model(given: type) -> Model | None:
 
 def _is_of_kubernetes(given: type) -> bool:
     client, _, rest = given.__module__.partition(".")
-    return (
-        client in ("kubernetes", "kubernetes_asyncio")
-        and "client.models." in rest
-        and hasattr(given, "openapi_types")
-    )
-
-
-def _home(given: type) -> str | None:
-    """Return the module that has the classes of objects of the same client."""
-    for module in (base.__module__ for base in given.__mro__):
-        client = module.partition(".")[0]
-        if client == "pykube":
-            return "pykube.objects"
-        if client in ("kubernetes", "kubernetes_asyncio"):
-            return f"{module.partition('.client')[0]}.client.models"
-    return None
-
-
-def _key(kind: Kind, version: str) -> str:
-    return "/".join(filter(None, (kind.group, version, kind.plural)))
+    return client in _CLIENTS and "client.models." in rest and hasattr(given, "openapi_types")
 
 
 def _value(wanted: Any, value: Any, models: object, shared: dict[str, Any]) -> Any:

@@ -1,26 +1,24 @@
-"""The names and namespaces that users list, checked: of what can be none, what to write instead. Knows no
-kinds, and selects nothing.
-"""
+"""Checks the names and namespaces that users list. Knows no kinds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
 from kopf_selectcache._errors import BadSelector
-from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.grammar import plain
 from kopf_selectcache.core.selection.values import is_dns_label, is_object_name
 
 MAX_COUNT = 10_000
-"""How many names or namespaces a Selector takes."""
+"""The most names, and the most namespaces, of a Selector."""
 
 
-def names_of(given: Collection[str] | None) -> tuple[str, ...] | None:
+def names_of(given: Collection[str]) -> tuple[str, ...]:
     """Return names of objects, in order, or raise BadSelector."""
     return _checked("names", given, is_name, "a name of an object")
 
 
-def namespaces_of(given: Collection[str] | None) -> tuple[str, ...] | None:
+def namespaces_of(given: Collection[str]) -> tuple[str, ...]:
     """Return names of namespaces, in order, or raise BadSelector."""
     return _checked(
         "namespaces", given, is_dns_label, "a name of a namespace: lower-case letters, digits and '-'"
@@ -28,9 +26,7 @@ def namespaces_of(given: Collection[str] | None) -> tuple[str, ...] | None:
 
 
 def is_name(text: str) -> bool:
-    """Whether some object may be called so. Rules differ by kind: what no kind allows is refused, and what
-    looks like a pattern.
-    """
+    """Return True if an object of some kind can have this name. A pattern such as `web-*` is no name."""
     return (
         is_object_name(text)
         and len(text) <= 253
@@ -41,13 +37,10 @@ def is_name(text: str) -> bool:
 
 
 def _checked(
-    argument: str, given: Collection[str] | None, valid: Callable[[str], bool], what: str
-) -> tuple[str, ...] | None:
-    if given is None:
-        return None
+    argument: str, given: Collection[str], valid: Callable[[str], bool], what: str
+) -> tuple[str, ...]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Collection):
-        items = shown(given) if isinstance(given, str) and valid(given) else "'...', ..."
-        raise BadSelector(f"{argument}= is {shown(given)}, not a list", remedy=f"Write {argument}=[{items}]")
+        raise BadSelector(f"{argument}= is {shown(given)}, not a list", remedy=f"Write {argument}=['...']")
     if not given:
         raise BadSelector(
             f"{argument}=[] is empty, and would select nothing", remedy=f"Leave {argument}= out to select all"
@@ -60,20 +53,7 @@ def _checked(
     for value in given:
         if not isinstance(value, str) or not valid(value):
             raise BadSelector(
-                f"{argument}= has {shown(value)}, which cannot be {what}", remedy=_instead(argument, value)
+                f"{argument}= has {shown(value)}, which cannot be {what}",
+                remedy="Correct or remove it; to select all, leave the argument out",
             )
     return tuple(sorted({plain(value) for value in given}))
-
-
-def _instead(argument: str, value: object) -> str:
-    """Say what to write for a value that is no name."""
-    if value == "":
-        return f"Leave {argument}= out to select all"
-    if not isinstance(value, str):
-        return "Correct or remove it"
-    if "*" in value or "?" in value:
-        return "There are no patterns: name each, or select by a label that they share"
-    namespace, _, name = value.partition("/")
-    if argument == "names" and is_dns_label(namespace) and is_name(name):
-        return clipped(f"Write names=[{name!r}], namespaces=[{namespace!r}]", 500)
-    return "Correct or remove it"

@@ -1,5 +1,4 @@
-"""What users write to say which objects they mean: selectors, and the OR of several. Compares them; reads
-nothing.
+"""Selectors as users write them, and the OR of several. Compares them; reads nothing.
 
 Everything is validated where it is made, and errors are declaration errors: a selector in a startup handler
 that Kubernetes would refuse ends `kopf run` at once.
@@ -13,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from kopf_selectcache._errors import BadSelector, ConflictingSelectors, NotSelectable, UnknownKind
 from kopf_selectcache.core.errors import BadField, TooManyBoxes
@@ -38,7 +37,8 @@ from kopf_selectcache.core.selection.witness import Answer, Witness
 
 from .kind_keys import AnyKey, checked_key, key_of, likely, text_of
 from .names import names_of, namespaces_of
-from .signatures import near, taught
+from .signatures import taught
+from .suggestions import near
 from .text import FieldSelector, LabelSelector
 
 AnyKind: TypeAlias = AnyKey | Kind
@@ -49,11 +49,10 @@ MAX_TEXT = 65_536
 """The longest selector text, in characters, that a Selector takes: a server refuses URLs far shorter than a
 megabyte."""
 MAX_BRANCHES = 1_000
-"""How many selectors an AnyOf takes, and how many requirements a Selector: so that a verdict never takes
-minutes."""
+"""The most selectors of an AnyOf, and the most requirements of a Selector: a verdict never takes minutes."""
 
 _MOST_SHOWN = 1_000
-"""How many characters of a selector a sentence has: a filter of a thousand branches is shown by its start and
+"""The most characters of a selector in a sentence: a filter of a thousand branches is shown by its start and
 end."""
 
 _NOTHING: Mapping[str, str] = {}
@@ -62,9 +61,7 @@ _ANY_OF = "Write AnyOf([Selector(...), ...]) or AnyOf(['app=web', ...])"
 
 
 class Branches(ABC):
-    """What Selector and AnyOf have in common: objects are selected that satisfy one of the branches in
-    full.
-    """
+    """Base of Selector and AnyOf: objects are selected that satisfy one of the branches in full."""
 
     __slots__ = ()
 
@@ -81,7 +78,7 @@ class Branches(ABC):
         labels: Mapping[str, str] = _NOTHING,
         fields: Mapping[str, str] = _NOTHING,
     ) -> bool:
-        """Whether this object is selected. `fields` holds its values by field label, besides name and
+        """Return True if this object is selected. `fields` holds its values by field label, besides name and
         namespace.
         """
         known = {**fields, "metadata.name": name, "metadata.namespace": namespace}
@@ -129,7 +126,7 @@ class Branches(ABC):
 
     @taught(BadSelector, "disjoint")
     def disjoint(self, request: Branches, *, kind: AnyKind | None = None) -> bool:
-        """Whether no object at all can be selected by both this and the request."""
+        """Return True if no object at all can be selected by both this and the request."""
         known, request = _kind(kind), _request(request, "disjoint")
         held, asked = ([branch.box(known) for branch in each.branches] for each in (self, request))
         return not any(overlap(box, other) is not None for box in held for other in asked)
@@ -149,7 +146,10 @@ class Branches(ABC):
             if reason := branch.contradiction_in(known):
                 raise ConflictingSelectors(
                     f"{clipped(branch, 500)} can never select an object: {reason}",
-                    remedy=_without_conflict(branch, known),
+                    remedy=(
+                        "Correct or remove one of the requirements; values of one label that are alternatives"
+                        " are one requirement, such as 'app in (web,db)'"
+                    ),
                 )
 
     def narrowed_to(self, declared: Branches, *, kind: AnyKind | None = None) -> Selector | AnyOf | None:
@@ -183,8 +183,9 @@ class Selector(Branches):
     names: tuple[str, ...] | None
     namespaces: tuple[str, ...] | None
     _boxes: dict[Kind | None, Box] = dataclasses.field(init=False, compare=False)
-    """What `box` has worked out: filters are asked about with each read, and never change."""
-    _hash: int = dataclasses.field(init=False, compare=False)
+    """The boxes by kind: each read compares with those of the filter, which never changes."""
+    _hashes: list[int] = dataclasses.field(init=False, compare=False)
+    """The hash, once it was asked for: reads look up verdicts by their request."""
 
     @taught(BadSelector, "Selector")
     def __init__(
@@ -208,26 +209,28 @@ class Selector(Branches):
                     f"{argument}={{}} selects by nothing",
                     remedy=f"Leave {argument}= out to select all objects",
                 )
-        # Frozen: its own constructor alone sets its attributes.
-        object.__setattr__(self, "_boxes", {})
-        object.__setattr__(self, "label", _parsed("label", label, LabelSelector))
-        object.__setattr__(self, "field", _parsed("field", field, FieldSelector))
+        _fill(
+            self,
+            _parsed("label", label, LabelSelector),
+            _parsed("field", field, FieldSelector),
+            None if names is None else names_of(names),
+            None if namespaces is None else namespaces_of(namespaces),
+        )
         if len(self.requirements) + len(self.terms) > MAX_BRANCHES:
             raise BadSelector(
                 f"the selector has {len(self.requirements) + len(self.terms):,} requirements, more than"
                 f" {MAX_BRANCHES:,}",
                 remedy="Fold those of one label into one with `in` or `notin`",
             )
-        object.__setattr__(self, "names", names_of(names))
-        object.__setattr__(self, "namespaces", namespaces_of(namespaces))
-        object.__setattr__(self, "_hash", hash((self.label, self.field, self.names, self.namespaces)))
 
     def __hash__(self) -> int:
-        return self._hash  # With each read it is looked up what such a one came to.
+        if not self._hashes:
+            self._hashes.append(hash((self.label, self.field, self.names, self.namespaces)))
+        return self._hashes[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies are made anew: what has been worked out is not a part of it."""
-        return _made, (self.label, self.field, self.names, self.namespaces)
+        return make_selector, (self.label, self.field, self.names, self.namespaces)
 
     @property
     def branches(self) -> tuple[Selector, ...]:
@@ -353,32 +356,47 @@ class AnyOf(Branches):
         return f"AnyOf({list(self.branches)!r})"
 
 
-def _parsed(argument: str, given: object, cls: type[LabelSelector | FieldSelector]) -> object:
+_Text = TypeVar("_Text", LabelSelector, FieldSelector)
+
+
+def _parsed(argument: str, given: object, cls: type[_Text]) -> _Text | None:
     if given is None or isinstance(given, cls):
         return given
     if isinstance(given, str):
         return cls.parse(given)
     if isinstance(given, Mapping):
         return cls.from_dict(given)
-    remedy = f"Give text, a dict, or a {cls.__name__}"
-    if isinstance(given, Branches):
-        remedy = (
-            f"Write {given.branches[0]}"
-            if given != Selector()
-            else f"Leave {argument}= out to select all objects"
-        )
-        if len(given.branches) > 1:
-            remedy += "; a selector is no OR of several, which are asked for one after the other"
-    raise BadSelector(f"{argument}= is {shown_with_type(given)}", remedy=remedy)
+    raise BadSelector(
+        f"{argument}= is {shown_with_type(given)}", remedy=f"Give text, a dict, or a {cls.__name__}"
+    )
 
 
-def _made(
+def make_selector(
+    label: LabelSelector | None,
+    field: FieldSelector | None = None,
+    names: tuple[str, ...] | None = None,
+    namespaces: tuple[str, ...] | None = None,
+) -> Selector:
+    """Make a selector of the parts of others, which are valid. Names are distinct and in order."""
+    made = object.__new__(Selector)
+    _fill(made, label, field, names, namespaces)
+    return made
+
+
+def _fill(
+    selector: Selector,
     label: LabelSelector | None,
     field: FieldSelector | None,
     names: tuple[str, ...] | None,
     namespaces: tuple[str, ...] | None,
-) -> Selector:
-    return Selector(label, field=field, names=names, namespaces=namespaces)
+) -> None:
+    """Set the attributes of a new selector, which is frozen to everybody else."""
+    object.__setattr__(selector, "label", label)
+    object.__setattr__(selector, "field", field)
+    object.__setattr__(selector, "names", names)
+    object.__setattr__(selector, "namespaces", namespaces)
+    object.__setattr__(selector, "_boxes", {})
+    object.__setattr__(selector, "_hashes", [])
 
 
 def _request(given: object, method: str) -> Selector | AnyOf:
@@ -386,7 +404,7 @@ def _request(given: object, method: str) -> Selector | AnyOf:
         return given
     raise BadSelector(
         f"{method}() was given {shown(given)}, which is no selector",
-        remedy=f"Write {method}(Selector({shown(given) if isinstance(given, str) else '...'}))",
+        remedy=f"Write {method}(Selector(...))",
     )
 
 
@@ -408,23 +426,6 @@ def _kind(kind: AnyKind | None) -> Kind | None:
     return found
 
 
-def _without_conflict(branch: Selector, kind: Kind | None) -> str:
-    """Say what to write instead of a filter that nothing satisfies: most often alternatives were meant."""
-    dimension = conflict(branch.box(kind))
-    asked = [each for each in branch.requirements if dimension == Dimension("label", each.key)]
-    values = sorted({value for each in asked for value in each.values})
-    if asked and all(each.operator in ("=", "==", "in") for each in asked):
-        alternatives = f"{asked[0].key} in ({','.join(values)})"
-        return f"If alternatives were meant, write one requirement: {clipped(alternatives, 300)!r}"
-    if dimension == THE_NAMESPACE and kind is not None and kind.namespaced is False:
-        return "Leave the namespaces out"
-    for term in branch.terms:
-        at, domain = field_dimension(term.label, kind)
-        if at == dimension and domain.finite and term.value not in domain.finite:
-            return f"Correct it: {term.label} is {' or '.join(map(repr, sorted(domain.finite)))}"
-    return "Correct or remove one of the requirements"
-
-
 def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None) -> Selector | None:
     """Return the request if it is covered, or confine it to namespaces where it is, or intersect it with the
     branch that keeps most of it: that adds the fewest restrictions, and the widest.
@@ -443,7 +444,7 @@ def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None
             else set()
         )
         within = sorted(held if request.namespaces is None else held.intersection(request.namespaces))
-        confined = replace(request, namespaces=tuple(within) or None)
+        confined = make_selector(request.label, request.field, request.names, tuple(within) or None)
         if within and conflict(box := confined.box(kind)) is None and uncovered(box, boxes) is None:
             return confined
     best: tuple[tuple[int, int, int], Selector, Box] | None = None
@@ -464,7 +465,7 @@ def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | N
     asked, held = request.box(kind), branch.box(kind)
 
     def needed(at: Dimension) -> tuple[bool, bool]:
-        """Whether the words of the request, and those of the branch, are needed to say what both allow
+        """Return True if the words of the request, and those of the branch, are needed to say what both allow
         there.
         """
         if at not in held or at not in asked:
@@ -481,7 +482,7 @@ def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | N
             at = field_dimension(term.label, kind)[0]
             if at.axis == "field" and needed(at)[side]:
                 terms.append(term)
-    listed: dict[Dimension, list[str] | None] = {THE_NAME: None, THE_NAMESPACE: None}
+    listed: dict[Dimension, tuple[str, ...] | None] = {THE_NAME: None, THE_NAMESPACE: None}
     for at in listed:
         values = both.get(at)
         if isinstance(values, Strings):
@@ -491,20 +492,20 @@ def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | N
                     for value in sorted(values.listed)
                 ]
             else:
-                listed[at] = sorted(values.listed)
+                listed[at] = tuple(sorted(values.listed))
     requirements = sorted(dict.fromkeys(requirements), key=lambda requirement: requirement.key)
-    return Selector(
+    return make_selector(
         LabelSelector(tuple(requirements)) if requirements else None,
-        field=FieldSelector(tuple(dict.fromkeys(terms))) if terms else None,
-        names=listed[THE_NAME],
-        namespaces=listed[THE_NAMESPACE],
+        FieldSelector(tuple(dict.fromkeys(terms))) if terms else None,
+        listed[THE_NAME],
+        listed[THE_NAMESPACE],
     )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a filter covers a request; true in a condition only for YES. As text it is one sentence with
-    the reason.
+    """The result of comparing a filter with a request; true in a condition only for YES. As text it is one
+    sentence with the reason.
 
     >>> import kopf_selectcache as selectcache
     >>> print(selectcache.Selector('app=web').covers(selectcache.Selector('app in (web,db)')))

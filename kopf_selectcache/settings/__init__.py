@@ -1,1 +1,1 @@
-"""What operators declare: options, filters and the plan of streams that follows from them."""
+"""The declarations of operators: options, filters, and the plan of streams that follows from them."""

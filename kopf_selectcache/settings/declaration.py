@@ -1,5 +1,4 @@
-"""What an operator declares to be cached: the filter of each kind, and how it is kept. Checked where it is
-assigned.
+"""The declared filter of each kind, and how its objects are kept. Checked where it is assigned.
 
 Knows no Kopf and no cluster. Errors are declaration errors, so that a mistake in a startup handler ends `kopf
 run` at once, with one thing to change.
@@ -7,34 +6,28 @@ run` at once, with one thing to change.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, get_args
+from typing import Any, Self, TypeAlias, get_args
 
 from kopf_selectcache._errors import BadSelector, ConflictingSelectors, DeclarationError
 from kopf_selectcache.core.redact import clipped, shown, shown_with_type
 from kopf_selectcache.core.selection.kinds import Key, Kind, find, parse_key
-from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
-from kopf_selectcache.core.store.projection import Path, Projection, Transform
+from kopf_selectcache.core.store.projection import ALL, Path, Projection, Transform
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector
 from kopf_selectcache.selectors.signatures import taught
-from kopf_selectcache.selectors.suggestions import fields_as_labels
 
-from .planner import plan
+from .planner import check_streams
 from .quantity import Size, complaint
 from .retention import indexes, projection
 
-_logger = logging.getLogger("kopf_selectcache")
-
 Filter: TypeAlias = str | Mapping[str, str | Collection[str]] | Branches | Sequence[Selector | str]
-"""What a kind's filter can be written as: a label selector as text or as a dict, a Selector, or a list of
-these: an OR."""
+"""A filter of a kind: a label selector as text or as a dict, a Selector, or a list of these: an OR."""
 
 
 _FILTERS = (
@@ -54,33 +47,31 @@ class Cached:
 
     filter: Selector | AnyOf
     projection: Projection
-    """ What is kept of each object: its identity and `keep=`, or all but what is to `drop=`; and of that,
-    what `transform=` makes.
+    """The part of each object that is stored: its identity and `keep=`, or all but `drop=`; then the result
+    of `transform=`.
 
     The paths are lists of text with dots, `'spec.nodeName'`, or of tuples, where a key has a dot itself. They
     lead through lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. What is not
     kept cannot be read; objects are selected as if all of it were there. A transform is given an object of
     its own and returns it, changed but for its identity. """
     share_watches: bool
-    """
-    Whether the names of a Selector share one watch of their namespace, rather than have one each.
+    """True if the names of a Selector share one watch of their namespace, rather than have one each.
 
     That takes the right to list and watch all objects there, and brings all of them over the wire; only those
     that are named are kept. With a watch for each name, a Role with `resourceNames` is enough. """
 
     storage: Storage | None
-    """How objects are stored, `"packed"`, `"raw"` or `"auto"`, where that is to be other than `storage` of
+    """The storage of objects, `"packed"`, `"raw"` or `"auto"`, where that is to be other than `storage` of
     the settings."""
 
     max_bytes: Size | None
-    """
-    How much may be held, as bytes or as a quantity such as `"200Mi"`; None for as much as comes.
+    """The most memory, as bytes or as a quantity such as `"200Mi"`; None for no limit.
 
     A cache that grows beyond it is let go: it holds nothing, and its reads raise `Oversized`.
     """
 
     indexes: tuple[Indexed, ...]
-    """ What objects are found by without looking at all of them, besides labels and owners: `index={'image':
+    """Indexes, which find objects without looking at all of them, besides labels and owners: `index={'image':
     images, 'node': 'spec.nodeName'}`.
 
     Each is a path, through lists to each item, or a function of an object that returns a text, a list of
@@ -112,12 +103,7 @@ class Cached:
             raise DeclarationError(
                 f"Cached(share_watches=...) is given {shown(share_watches)}", remedy="Give True or False"
             )
-        if isinstance(filter, Cached):
-            raise DeclarationError(
-                "Cached() was given a Cached",
-                remedy=f"Write one, with all that is meant: Cached({filter.filter!r}, ...)",
-            )
-        object.__setattr__(self, "filter", _filter_of(filter, "the filter of Cached()"))
+        object.__setattr__(self, "filter", _filter_of(filter))
         if share_watches and not any(
             branch.names or any(term.label == "metadata.name" and term.equal for term in branch.terms)
             for branch in self.filter.branches
@@ -127,30 +113,36 @@ class Cached:
                 f" {clipped(self.filter, 500)}",
                 remedy="Leave share_watches= out, or name the objects: Selector(names=[...])",
             )
-        object.__setattr__(self, "projection", projection(keep=keep, drop=drop, transform=transform))
+        object.__setattr__(
+            self,
+            "projection",
+            ALL
+            if keep is None and not drop and transform is None
+            else projection(keep=keep, drop=drop, transform=transform),
+        )
         if storage is not None and storage not in get_args(Storage):
             choices = ", ".join(map(repr, get_args(Storage)))
             raise DeclarationError(
                 f"Cached(storage=...) is given {shown(storage)}",
                 remedy=f"Give one of {choices}; or leave it out, for what the settings say",
             )
-        if (wrong := complaint(max_bytes)) is not None:
+        if max_bytes is not None and (wrong := complaint(max_bytes)) is not None:
             raise DeclarationError(
                 f"Cached(max_bytes=...) is given {shown(max_bytes)}, {wrong[0]}", remedy=wrong[1]
             )
         object.__setattr__(self, "max_bytes", max_bytes)
         object.__setattr__(self, "storage", storage)
         object.__setattr__(self, "share_watches", share_watches)
-        object.__setattr__(self, "indexes", indexes({} if index is None else index))
+        object.__setattr__(self, "indexes", indexes(index) if index is not None else ())
 
     @property
     def is_particular(self) -> bool:
-        """Whether more is said than the filter and its budget."""
+        """True if more is said than the filter and its budget."""
         return self != Cached(self.filter, max_bytes=self.max_bytes)
 
 
 Declared: TypeAlias = Filter | Cached
-"""What is assigned to a kind."""
+"""A value that is assigned to a kind."""
 
 
 class Selectors(MutableMapping[Key, Selector | AnyOf]):
@@ -162,6 +154,8 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
     >>> select['pods']
     Selector(label='app=web')
     """
+
+    __slots__ = ("_declared", "_uses")
 
     def __init__(self) -> None:
         self._declared: dict[Key, Cached] = {}
@@ -178,18 +172,8 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
         key = checked_key(key)
         kind = find(key)
         with named(key):
-            cached = (
-                value
-                if isinstance(value, Cached)
-                else Cached(_filter_of(value, f"the filter of {text_of(key)}"))
-            )
+            cached = value if isinstance(value, Cached) else Cached(value)
             _check(key, kind, cached)
-        for said in fields_as_labels(cached.filter, kind, declared=True).values():
-            _logger.warning(
-                "The filter of %(resource)s: %(advice)s.",
-                {"resource": text_of(key), "advice": said},
-                extra={"resource": text_of(key), "filter": clipped(cached.filter)},
-            )
         for other in self._declared:
             if other != key and (
                 find(other) is kind if kind is not None else parse_key(other) == parse_key(key)
@@ -224,14 +208,7 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
         """Declare all of these, each as if it were assigned."""
         if isinstance(other, Selectors):  # Its items are the filters alone.
             other = other._declared  # Of the same class.  # noqa: SLF001
-        try:
-            given = dict(other, **named)
-        except (TypeError, ValueError):
-            raise DeclarationError(
-                f"settings.selectcache.selectors.update() was given {shown(other)}, which is no dict",
-                remedy="Write update({'v1/pods': 'app=web', ...})",
-            ) from None
-        for key, value in given.items():
+        for key, value in dict(other, **named).items():
             self[key] = value
 
     def setdefault(self, key: AnyKey, default: Declared | None = None) -> Selector | AnyOf:
@@ -243,31 +220,9 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
     def __repr__(self) -> str:
         return f"<selectors { {key: cached.filter for key, cached in self._declared.items()}!r}>"
 
-    if not TYPE_CHECKING:  # Checkers know better what is not there.
-
-        def __setattr__(self, name: str, value: object) -> None:
-            if name not in ("_declared", "_uses"):
-                raise DeclarationError(
-                    f"settings.selectcache.selectors.{name} is assigned, and filters are items",
-                    remedy=f"Write settings.selectcache.selectors[{name!r}] = {shown(value)}",
-                )
-            super().__setattr__(name, value)
-
-        def __or__(self, _: object) -> NoReturn:
-            raise DeclarationError(
-                "settings.selectcache.selectors | ... makes another mapping, and nobody would look at it",
-                remedy="Write settings.selectcache.selectors |= {'v1/pods': 'app=web', ...}",
-            )
-
-        def __iadd__(self, _: object) -> NoReturn:
-            raise DeclarationError(
-                "settings.selectcache.selectors += ... adds nothing",
-                remedy="Write settings.selectcache.selectors |= {'v1/pods': 'app=web', ...}",
-            )
-
     @property
     def used(self) -> bool:
-        """Whether an operator runs with these filters."""
+        """True if an operator runs with these filters."""
         return self._uses > 0
 
     @contextmanager
@@ -313,13 +268,10 @@ _DNS = frozenset(
 )
 """Kinds whose objects are named like hosts. Of others the rules differ: roles may be called `system:node`."""
 
-_ARGUMENTS = frozenset({"label", "field", "names", "namespaces"})
-"""What a Selector takes: a dict with such keys was meant to be one, and is no label selector."""
-
 
 @contextmanager
 def named(key: Key) -> Iterator[None]:
-    """Make errors name the kind: selectors do not know what they are for."""
+    """Add the kind to an error of its filter. Selectors do not know what they are for."""
     try:
         yield
     except DeclarationError as error:
@@ -329,39 +281,24 @@ def named(key: Key) -> Iterator[None]:
         raise
 
 
-def _filter_of(value: object, what: str) -> Selector | AnyOf:
-    """Return the filter that this is; `what` is what it was given as."""
-    if isinstance(value, Mapping) and (meant := _ARGUMENTS & value.keys()):
-        arguments = ", ".join(f"{each}=..." for each in sorted(meant))
-        raise BadSelector(
-            f"{what} is {shown(value)}, and a dict is a label selector",
-            remedy=(
-                f"Write Selector({arguments}); or, if those are the keys of labels, Selector(label={{...}})"
-            ),
-        )
+def _filter_of(value: object) -> Selector | AnyOf:
+    """Return what is declared as a selector; raise BadSelector if it is none."""
     if isinstance(value, Mapping) and not value:
         raise BadSelector(
-            f"{what} is {{}}, and selects by nothing", remedy="Write Selector() to select all objects"
+            "the filter is {}, and selects by nothing", remedy="Write Selector() to select all objects"
         )
     if isinstance(value, (str, Mapping)):
         return Selector(value)
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
-        if any(isinstance(each, Cached) for each in value):
-            filters = clipped(
-                ", ".join(repr(each.filter) if isinstance(each, Cached) else shown(each) for each in value),
-                500,
-            )
-            raise BadSelector(
-                f"{what} is a list with a Cached in it, and how objects are kept is said of all of a kind",
-                remedy=f"Write Cached([{filters}], ...), with keep=, drop= and the like",
-            )
         value = AnyOf(value)
+    if isinstance(value, AnyOf) and len(value.branches) == 1:
+        return value.branches[0]
     if not isinstance(value, (Selector, AnyOf)):
         raise BadSelector(
-            f"{what} is {shown_with_type(value)}",
+            f"the filter is {shown_with_type(value)}",
             remedy=f"Assign {_FILTERS}; or a Cached(...) of one of these, which says how to keep it",
         )
-    return value.branches[0] if len(value.branches) == 1 else value
+    return value
 
 
 def _check(key: Key, kind: Kind | None, cached: Cached) -> None:
@@ -369,20 +306,17 @@ def _check(key: Key, kind: Kind | None, cached: Cached) -> None:
     needed.
     """
     cached.filter.require_satisfiable(kind=kind)
-    for name in (name for branch in cached.filter.branches for name in branch.names or ()):
-        if kind is not None and kind.plural in _DNS and not is_dns_subdomain(name):
-            raise BadSelector(
-                f"{kind.plural} cannot be called {name!r}",
-                remedy="Correct it: lower-case letters, digits, '-' and '.'",
-                text=name,
-            )
-    group, version, name = parse_key(key)
-    known = kind or Kind.unknown(group or "", name, name, namespaced=True, names=())
-    plan(
-        cached.filter,
-        Resource(known, version or "v1", fields_known=kind is not None),
-        share_watches=cached.share_watches,
-    )
+    if kind is not None and kind.plural in _DNS:
+        for branch in cached.filter.branches:
+            if (
+                wrong := next((name for name in branch.names or () if not is_dns_subdomain(name)), None)
+            ) is not None:
+                raise BadSelector(
+                    f"{kind.plural} cannot be called {wrong!r}",
+                    remedy="Correct it: lower-case letters, digits, '-' and '.'",
+                    text=wrong,
+                )
+    check_streams(cached.filter, key, kind, share_watches=cached.share_watches)
 
 
 def _too_late(key: Key) -> DeclarationError:

@@ -1,5 +1,4 @@
-"""What an operator declares: which objects to cache, and how. Checked where it is assigned; knows no Kopf and
-no cluster.
+"""The options of an operator's caches. Checked where they are assigned; knows no Kopf and no cluster.
 
 Errors are declaration errors, so that a mistake in a startup handler ends `kopf run` at once, with one thing
 to change.
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.compression import Storage
-from kopf_selectcache.selectors.signatures import near
+from kopf_selectcache.selectors.suggestions import near
 
 from .declaration import Selectors
 from .quantity import Size, bytes_in, complaint
@@ -38,7 +37,7 @@ State: TypeAlias = Literal[
 
 @dataclass(eq=False)
 class SelectCacheSettings:
-    """What `settings.selectcache` is in an operator.
+    """The options and filters of an operator: `settings.selectcache`.
 
     >>> settings = SelectCacheSettings()
     >>> settings.selectors['pods'] = 'app in web'
@@ -59,50 +58,48 @@ class SelectCacheSettings:
     with `kopf run -n`. Declared in startup handlers: once the operator has started, changes are refused. """
 
     page_limit: int = 500
-    """How many objects are listed in one request. Unless it is assigned, `settings.watching.chunk_size`
+    """The number of objects in one request of a list. Unless it is assigned, `settings.watching.chunk_size`
     counts."""
 
     max_page_bytes: Size = "64Mi"
-    """ How many bytes one answer of the server may have, decompressed: as bytes or as a quantity such as
-    `"64Mi"`. Watches are not limited.
+    """The most bytes of one answer of the server, decompressed: as bytes or as a quantity such as `"64Mi"`.
+    Watches are not limited.
 
     Reading stops at this number, whatever the server sends. Pages of a list aim at 4 MB: large objects are
     listed fewer at a time. Only a single object, and the answer of a server that ignores `limit`, can reach
     it: its cache is then `stalled`, or `stale` if it was synced before. """
 
     initial: Literal["pages", "stream"] = "pages"
-    """
-    How a cache gets its first content: as a list in pages, or as a stream (WatchList, since Kubernetes 1.34).
+    """The request for the first content of a cache: as a list in pages, or as a stream (WatchList, since
+    Kubernetes 1.34).
 
     A stream spares the server's memory. A server that cannot stream is asked for pages.
     """
 
     storage: Storage = "auto"
-    """
-    How objects are stored: packed where that is worthwhile, `"packed"` always, or `"raw"`, as JSON.
+    """The storage of objects: packed where that is worthwhile, `"packed"` always, or `"raw"`, as JSON.
 
     Packed objects take less memory, and longer to read: what objects of a kind have in common is learned from
     the first of them. It is worthwhile for 100 objects or more that become a third smaller. `Cached(...,
     storage="raw")` says so of one kind, such as one that is read all the time. """
 
     max_bytes: Size | None = None
-    """ How much all caches may hold together, as bytes or as a quantity such as `"1Gi"`; None for as much as
-    comes.
+    """The most memory of all caches together, as bytes or as a quantity such as `"1Gi"`; None for no limit.
 
     The cache that grows beyond it is let go: it holds nothing, its reads raise `Oversized` with a selector
     that would fit, and it is tried again now and then. Others are as before. `Cached(..., max_bytes="200Mi")`
     says so of one kind. """
 
     sync_timeout: float = 120.0
-    """
-    How long, in seconds, `cache.wait_synced()` waits by default, and a first complete list may fail to come.
+    """The seconds that `cache.wait_synced()` waits by default, and that a first complete list may fail to
+    come.
 
     A cache that fails for longer is `stalled`: its reads raise `Stalled`, until the list comes. Decorated
     handlers wait until then, and cost nothing. """
 
     admission_timeout: float = 5.0
-    """ How long, in seconds, an admission handler waits for the caches that it reads, before the request is
-    turned down.
+    """The seconds that an admission handler waits for the caches that it reads, before the request is
+    refused.
 
     Keep it below the webhook's own timeout (10 seconds, unless its configuration says otherwise). It alone
     may be changed while the operator runs. """
@@ -115,12 +112,12 @@ class SelectCacheSettings:
     counts. """
 
     request_timeout: float = 60.0
-    """How long, in seconds, one request may take, watches aside. Unless it is assigned, a shorter
+    """The seconds that one request may take, watches aside. Unless it is assigned, a shorter
     `settings.networking.request_timeout` counts."""
 
     fetch_per_second: float = 20.0
-    """How many requests a second `cache.fetch()`, `cache.fetch_list()` and `cache.gone()` may make at most,
-    all handlers together."""
+    """The most requests a second of `cache.fetch()`, `cache.fetch_list()` and `cache.gone()`, all handlers
+    together."""
 
     audit_interval: float = 3600.0
     """ After how many seconds, about, each cache is compared with the server, by names and versions alone; 0
@@ -141,8 +138,7 @@ class SelectCacheSettings:
     oversized. """
 
     narrow_handlers: bool = False
-    """
-    Whether to narrow what Kopf itself watches to the filter of the cache, where a kind has handlers as well.
+    """True narrows the watches of Kopf itself to the filter of the cache, where a kind has handlers as well.
 
     Kopf watches the objects of its handlers on its own, all of them. True adds the filter to Kopf's
     `settings.watching.label_selectors` and `field_selectors`: handlers then see only objects within the
@@ -184,12 +180,6 @@ class SelectCacheSettings:
             assigned does.
             """
             raise AttributeError(name) if name.startswith("_") else _no_option(name)
-
-        def __setitem__(self, key: object, _: object) -> NoReturn:
-            raise DeclarationError(
-                "settings.selectcache is assigned an item, and has none",
-                remedy=f"Write settings.selectcache.selectors[{shown(key)}] = ...",
-            )
 
     def page_bytes(self) -> int:
         """Return `max_page_bytes` as a number."""

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.grammar import LabelRequirement
+from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
+from kopf_selectcache.core.selection.kinds import Key, Kind, parse_key
 from kopf_selectcache.core.selection.regions import THE_NAME, THE_NAMESPACE, Box, Dimension, field_dimension
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent, Unselected
@@ -29,17 +30,16 @@ from kopf_selectcache.core.selection.values import LabelValues, Strings
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.selectors.selector import AnyOf, Selector, make_selector
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
 MOST_STREAMS = 100
-"""So many lists and watches keep one filter at most: each is a connection, and a memory of its own in the
-server."""
+"""The most lists and watches of one filter: each is a connection, and takes memory of the server."""
 
 _MOST_WRITTEN = 10_000
-"""So many streams are looked at, to fold them."""
+"""The most streams that are folded."""
 _MOST_COMPARED = 200
-"""So many selectors are compared with all others: it takes the square of their number."""
+"""The most selectors that are compared with all others: the time grows with the square of their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,13 @@ class Stream:
 
     @property
     def is_wider(self) -> bool:
-        """Whether it brings others than it holds: names that share a watch are not asked for."""
+        """True if it brings others than it holds: names that share a watch are not asked for."""
         return self.selector.names is not None and len(self.selector.names) > 1
 
     def may_hold(self, record: Record) -> bool:
-        """Whether it could hold this object, as far as its metadata tells: nothing is known of its fields."""
+        """Return True if it could hold this object, as far as its metadata tells: nothing is known of its
+        fields.
+        """
         return self.keys.have(record.key) and all(
             each.matches(record.labels) for each in self.selector.requirements
         )
@@ -97,23 +99,14 @@ class Stream:
         return resource.path(self.namespace)
 
     def query(self) -> dict[str, str]:
-        """Return what selects its objects. Names that share a watch do not: the rest that it brings is not
-        taken in.
-        """
-        query = {}
-        if self.selector.label is not None and self.selector.requirements:
-            query["labelSelector"] = str(self.selector.label)
-        terms = [str(term) for term in self.selector.terms]
-        if self.selector.names is not None and len(self.selector.names) == 1:
-            terms.append(str(FieldSelector.from_dict({"metadata.name": self.selector.names[0]})))
-        if terms:
-            query["fieldSelector"] = ",".join(terms)
-        return query
+        """Return what selects its objects, except for names that share a watch."""
+        names = self.selector.names
+        return query_of(self.selector, name=names[0] if names is not None and len(names) == 1 else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a filter is kept."""
+    """The streams that keep a filter."""
 
     filter: Selector | AnyOf
     """As declared, with the namespaces that the operator is confined to: what verdicts are made with."""
@@ -141,23 +134,33 @@ def plan(
     """
     confined = [_confined(branch, resource, namespaces) for branch in declared.branches]
     filter_ = confined[0] if len(confined) == 1 else AnyOf(confined)
-    # Which remedies there are, if it takes too many.
-    sharing = not share_watches and _count(confined, share_watches=True) <= most
-    said = [_listed(branch.box(resource.domains), THE_NAMESPACE) for branch in declared.branches]
-    watched = (
-        namespaces is not None
-        and None in said
-        and len({each for named in said for each in named or ()}) < most
-    )
     if (count := _count(confined, share_watches=share_watches)) > _MOST_WRITTEN:
-        raise _too_many(count, most, confined, sharing=sharing, watched=watched)
+        raise _too_many(count, most, confined)
     cells = [cell for branch in confined for cell in _cells(branch, share_watches=share_watches)]
     folded = _folded(list(dict.fromkeys(cells)), resource)
     kept, _ = _without_needless(folded, resource)
     if len(kept) > most:
-        raise _too_many(len(kept), most, kept, sharing=sharing, watched=watched)
+        raise _too_many(len(kept), most, kept)
     _, needless = _without_needless(confined, resource)
     return Plan(filter_, tuple(map(Stream, kept)), tuple(declared.branches[at] for at in needless))
+
+
+def check_streams(
+    declared: Selector | AnyOf,
+    key: Key,
+    kind: Kind | None,
+    *,
+    share_watches: bool = False,
+) -> None:
+    """Raise DeclarationError if a filter takes too many streams in an operator that watches all namespaces.
+
+    Folding makes them fewer, so only a filter with many names, namespaces and branches is planned.
+    """
+    if _count(declared.branches, share_watches=share_watches) > MOST_STREAMS:
+        group, version, name = parse_key(key)
+        known = kind or Kind.unknown(group or "", name, name, namespaced=True)
+        resource = Resource(known, version or "v1", fields_known=kind is not None)
+        plan(declared, resource, share_watches=share_watches)
 
 
 # ---- Rule 1.
@@ -188,11 +191,11 @@ def _confined(branch: Selector, resource: Resource, watched: Collection[str] | N
     if resource.kind.namespaced is False:
         said[THE_NAMESPACE] = []  # An empty namespace is that of all objects, and needs no words.
     terms = tuple(term for term in branch.terms if said.get(field_dimension(term.label, kind)[0]) is None)
-    return Selector(
+    return make_selector(
         branch.label,
-        field=FieldSelector(terms) if terms else None,
-        names=names,
-        namespaces=[each for each in spaces if each] if spaces is not None else None,
+        FieldSelector(terms) if terms else None,
+        None if names is None else tuple(names),
+        None if spaces is None else tuple(filter(None, spaces)),
     )
 
 
@@ -215,13 +218,9 @@ def _cells(branch: Selector, *, share_watches: bool) -> Iterable[Selector]:
     groups = [branch.names] if branch.names is None or share_watches else [(name,) for name in branch.names]
     for namespace in branch.namespaces or (None,):
         for names in groups:
-            yield _where(branch, names, namespace)
-
-
-def _where(branch: Selector, names: tuple[str, ...] | None, namespace: str | None) -> Selector:
-    return Selector(
-        branch.label, field=branch.field, names=names, namespaces=None if namespace is None else [namespace]
-    )
+            yield make_selector(
+                branch.label, branch.field, names, None if namespace is None else (namespace,)
+            )
 
 
 # ---- Rule 3.
@@ -257,7 +256,7 @@ def _fold(group: Sequence[Selector], at: Dimension, resource: Resource) -> Selec
     either = LabelRequirement(at.key, "in" if len(values) > 1 else "=", tuple(values))
     others = [requirement for requirement in first.requirements if requirement.key != at.key]
     label = LabelSelector(tuple(sorted((*others, either), key=lambda requirement: requirement.key)))
-    return Selector(label, field=first.field, names=first.names, namespaces=first.namespaces)
+    return make_selector(label, first.field, first.names, first.namespaces)
 
 
 # ---- Rules 4 and 5.
@@ -266,7 +265,7 @@ def _fold(group: Sequence[Selector], at: Dimension, resource: Resource) -> Selec
 def _without_needless(branches: Sequence[Selector], resource: Resource) -> tuple[list[Selector], list[int]]:
     """Return the branches that are needed, and the numbers of those that the needed ones cover together."""
     needed = dict(enumerate(branches))
-    if len(branches) <= _MOST_COMPARED:
+    if 1 < len(branches) <= _MOST_COMPARED:
         for number in sorted(needed, key=lambda number: (_width(branches[number]), -number)):
             others = [branch for other, branch in needed.items() if other != number]
             if others and AnyOf(others).covers(branches[number], kind=resource.domains).answer is Answer.YES:
@@ -278,62 +277,46 @@ def _width(branch: Selector) -> tuple[bool, bool, int]:
     return branch.names is None, branch.namespaces is None, -len(branch.requirements) - len(branch.terms)
 
 
-def _too_many(
-    count: int, most: int, branches: Sequence[Selector], *, sharing: bool, watched: bool
-) -> DeclarationError:
-    """Say what makes them so many, and what would make them few enough: one watch for names to share, or
-    other namespaces.
-    """
-    names = len({name for branch in branches for name in branch.names or ()})
-    spaces = len({space for branch in branches for space in branch.namespaces or ()})
-    alternatives = len({(branch.label, branch.field) for branch in branches})
-    if spaces > 1 and alternatives <= most and (spaces > names or not sharing):
-        why, remedy = (
-            f"{f'{names:,} names in ' if names > 1 else ''}{spaces:,} namespaces",
-            "Drop the namespaces, and select by a label in all of them",
-        )
-        if watched:
-            why += " that the operator watches"
-            remedy = (
-                "Run the operator with -A rather than -n for each; or declare a few of them, Selector(...,"
-                " namespaces=[...])"
-            )
-    elif names > 1:
-        why, remedy = (
-            f"{names:,} names{f' in {spaces:,} namespaces' if spaces > 1 else ''}",
-            "Select by a label that the objects share",
-        )
-        if sharing:
-            remedy += (
-                "; or let the names share one watch, Cached(..., share_watches=True), which takes the right"
-                " to list and watch all objects of the namespace, and brings all of them over the wire"
-            )
-    else:
-        why, remedy = (
-            f"{alternatives:,} alternatives",
-            "Select by one label that the alternatives share, or declare a wider selector",
-        )
+def _too_many(count: int, most: int, branches: Sequence[Selector]) -> DeclarationError:
+    numbers = {
+        "alternatives": len({(branch.label, branch.field) for branch in branches}),
+        "names": len({name for branch in branches for name in branch.names or ()}),
+        "namespaces": len({space for branch in branches for space in branch.namespaces or ()}),
+    }
+    why = " in ".join(f"{number:,} {what}" for what, number in numbers.items() if number > 1)
     return DeclarationError(
-        f"it takes {count:,} lists and watches, for {why}, and {most:,} are the most", remedy=remedy
+        f"it takes {count:,} lists and watches, for {why}, and {most:,} are the most",
+        remedy=(
+            "Select by a label that the objects share, in all namespaces (kopf run -A); or let names share"
+            " one watch: Cached(..., share_watches=True)"
+        ),
     )
 
 
+def query_of(selector: Selector, *, name: str | None = None, namespace: str | None = None) -> dict[str, str]:
+    """Return the query parameters for the labels and fields of a selector, and a name and namespace.
+
+    >>> query_of(Selector('app=web', field='status.phase!=Failed'), name='web-1')
+    {'labelSelector': 'app=web', 'fieldSelector': 'status.phase!=Failed,metadata.name=web-1'}
+    """
+    terms = [*selector.terms]
+    if name is not None:
+        terms.append(FieldTerm("metadata.name", name))
+    if namespace is not None:
+        terms.append(FieldTerm("metadata.namespace", namespace))
+    labels = {"labelSelector": str(selector.label)} if selector.requirements else {}
+    return labels | ({"fieldSelector": ",".join(map(str, terms))} if terms else {})
+
+
 def questions(resource: Resource, request: Selector) -> list[tuple[str, dict[str, str]]]:
-    """Say which lists the server must be asked for: one for each namespace, or name, as it lists all of them
-    or one.
+    """Return the path and query of each list that answers a request: one for each namespace and name.
 
     >>> from kopf_selectcache.core.selection.kinds import find
     >>> questions(Resource(find('pods'), 'v1'), Selector('app=web', names=['web-1'], namespaces=['shop']))
     [('/api/v1/namespaces/shop/pods', {'labelSelector': 'app=web', 'fieldSelector': 'metadata.name=web-1'})]
     """
-    label = {"labelSelector": str(request.label)} if request.requirements else {}
-    asked = []
-    for namespace in request.namespaces or (None,):
-        for name in request.names or (None,):
-            terms = [
-                *request.terms,
-                *(FieldSelector.from_dict({"metadata.name": name}).terms if name is not None else ()),
-            ]
-            fields = {"fieldSelector": ",".join(map(str, terms))} if terms else {}
-            asked.append((resource.path(namespace), {**label, **fields}))
-    return asked
+    return [
+        (resource.path(namespace), query_of(request, name=name))
+        for namespace in request.namespaces or (None,)
+        for name in request.names or (None,)
+    ]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 Size: TypeAlias = int | str
 """Bytes, or a quantity as Kubernetes writes them: `'200Mi'`."""
@@ -17,7 +17,6 @@ LEAST = 64 * 1024
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(|[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})")
-_ALMOST = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtpe])i?b?\s*", re.IGNORECASE)
 
 
 def bytes_in(size: Size) -> int | None:
@@ -35,27 +34,14 @@ def bytes_in(size: Size) -> int | None:
 
 
 def complaint(size: object) -> tuple[str, str] | None:
-    """Say what is wrong with a budget, and what to write; None if nothing is."""
+    """Return what is wrong with a budget and the remedy, or None if it is a budget."""
     if size is None:
         return None
-    found: Any = bytes_in(size) if isinstance(size, (int, str)) else None
-    if found is None:
-        almost = _ALMOST.fullmatch(size) if isinstance(size, str) else None
-        wanted = f"{almost[1]}{almost[2].upper()}i" if almost is not None else "200Mi"
-        return (
-            "no number of bytes",
-            (
-                f"Write a quantity as of Kubernetes, such as {wanted!r}, a whole number of bytes, or None for"
-                " no limit"
-            ),
-        )
-    if found < LEAST:
-        guess = f"{size}Mi" if str(size).isdecimal() and found > 0 else "200Mi"
-        return (
-            f"fewer than {LEAST:,} bytes, which holds nothing",
-            f"Write what was meant, such as {guess!r}; or None for no limit",
-        )
-    return None
+    found = bytes_in(size) if isinstance(size, (int, str)) else None
+    if found is not None and found >= LEAST:
+        return None
+    wrong = "no number of bytes" if found is None else f"fewer than {LEAST:,} bytes, which holds nothing"
+    return wrong, "Write a quantity of Kubernetes such as '200Mi', a number of bytes, or None for no limit"
 
 
 def written(size: float) -> str:

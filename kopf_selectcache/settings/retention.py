@@ -1,10 +1,7 @@
-"""What operators declare to keep of each object: `keep=`, `drop=` and `transform=`, checked. Knows no kind,
-and stores nothing.
-"""
+"""Checks `keep=`, `drop=`, `transform=` and `index=` of declarations. Knows no kind, and stores nothing."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import iscoroutinefunction, signature
 
@@ -13,9 +10,25 @@ from kopf_selectcache.core.errors import BadPath
 from kopf_selectcache.core.redact import shown, shown_with_type
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Path, Projection, Transform, as_written, keys_of
-from kopf_selectcache.selectors.suggestions import unlikely_where, wrong_path
 
-_INDEX = re.compile(r"\[[^]]*\]")
+PATHS = (
+    "Write keys with dots between them, 'spec.nodeName', or a tuple where a key has a dot itself:"
+    " ('metadata', 'labels', 'app.kubernetes.io/name')"
+)
+"""The remedy for a path that is not written like this."""
+
+
+def wrong_path(path: Path) -> str | None:
+    """Return why a path leads to nothing in any object, or None if it may lead to something."""
+    keys = keys_of(path)
+    if not keys or not all(keys):
+        return "has no key, or an empty one"
+    if isinstance(path, str):
+        if not {*"[]{}$"}.isdisjoint(path):
+            return "is no path: keys have no brackets, and no index leads into a list"
+        if keys[:2] in (("metadata", "labels"), ("metadata", "annotations")) and len(keys) > 3:
+            return "has the key of a label or annotation with a dot, which ends a key"
+    return None
 
 
 def projection(
@@ -127,28 +140,7 @@ def _checked(path: object, argument: str, what: str) -> Path:
     if not isinstance(path, str) and not (
         isinstance(path, tuple) and all(isinstance(key, str) for key in path)
     ):
-        raise DeclarationError(
-            f"{argument} has {shown_with_type(path)}",
-            remedy="Write paths as text with dots, or as tuples where a key has a dot itself",
-        )
-    if isinstance(path, str) and _INDEX.search(path):
-        raise DeclarationError(
-            f"{what} points into a list, and paths lead to all of its items",
-            remedy=f"Write {_INDEX.sub('', path)!r}",
-        )
-    if isinstance(path, str) and any(key.isdigit() for key in keys_of(path)[1:]):
-        raise DeclarationError(
-            f"{what} looks like an item of a list, and paths lead to all of its items",
-            remedy=(
-                f"Write {'.'.join(key for key in keys_of(path) if not key.isdigit())!r}; or, if it is a key,"
-                f" a tuple: {keys_of(path)!r}"
-            ),
-        )
+        raise DeclarationError(f"{argument} has {shown_with_type(path)}", remedy=PATHS)
     if wrong := wrong_path(path):
-        raise DeclarationError(f"{what}: {wrong[0]}", remedy=wrong[1])
-    if unlikely_where(path, None) is not None:
-        raise DeclarationError(
-            f"{what} has a slash, and each dot ends a key",
-            remedy="Write a tuple, a text for each key: ('metadata', 'annotations', 'example.com/key')",
-        )
+        raise DeclarationError(f"{what} {wrong}", remedy=PATHS)
     return path

@@ -199,13 +199,13 @@ def test_what_was_hardly_ever_so_late_is_seen_all_the_same() -> None:
 
 def lines_of(drawn: str) -> list[list[str]]:
     """Return the points of each peer's line, one panel after the other."""
-    found = ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}polyline")  # It is our own.  # noqa: S314
+    found = ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}polyline")
     return [line.attrib["points"].split() for line in found if line.attrib["stroke"] != GRID]
 
 
 def test_the_picture_has_a_line_for_each_peer_that_finished_and_names_them_all() -> None:
     drawn = svg(drawing(results()))
-    texts = ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")  # noqa: S314
+    texts = ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")
     assert {text.text for text in texts} >= {OURS, AGAIN, "client-go", "index", "1,000", "10,000"}
     assert [len(points) for points in lines_of(drawn) if points] == [2, 2, 1, 2, 2, 1]
 

@@ -81,7 +81,7 @@ def test_the_report_has_a_table_of_each_size_the_growth_the_targets_and_the_pict
     assert "(bench.svg)" in report
     assert f"how late the event loop woke, {OURS}" in report
     assert (folder / "bench.png").read_bytes().startswith(b"\x89PNG")
-    assert ET.parse(folder / "bench.svg").getroot().tag.endswith("svg")  # It is our own.  # noqa: S314
+    assert ET.parse(folder / "bench.svg").getroot().tag.endswith("svg")
 
 
 def test_many_pods_of_the_synthetic_server_are_held_and_read_by_ours_alone(

@@ -36,8 +36,8 @@ def synthetic() -> Iterator[Synthetic]:
 
 
 def asked(synthetic: Synthetic, path: str, **headers: str) -> Any:
-    with urllib.request.urlopen(  # noqa: S310
-        urllib.request.Request(synthetic.url + path, headers=headers)  # noqa: S310
+    with urllib.request.urlopen(
+        urllib.request.Request(synthetic.url + path, headers=headers)
     ) as answer:  # It is ours.
         return json.load(answer)
 
@@ -66,7 +66,7 @@ def test_pods_are_listed_and_other_kinds_are_empty_but_for_the_one_that_handlers
 
 
 def test_changes_come_once_they_are_let(synthetic: Synthetic) -> None:
-    with urllib.request.urlopen(f"{synthetic.url}/api/v1/pods?watch=true") as watch:  # noqa: S310
+    with urllib.request.urlopen(f"{synthetic.url}/api/v1/pods?watch=true") as watch:
         synthetic.begin()
         seen = [json.loads(watch.readline()) for _ in range(COUNT * ROUNDS)]
     assert seen[-1]["object"]["metadata"]["annotations"][ROUND] == synthetic.last
@@ -114,7 +114,7 @@ def test_at_a_pace_each_change_comes_when_it_is_due_and_what_is_late_comes_at_on
 def test_at_a_pace_the_same_changes_come() -> None:
     with (
         Synthetic(pods(COUNT, seed=1), rounds=ROUNDS, answers={}, pace=1e9) as slow,
-        urllib.request.urlopen(f"{slow.url}/api/v1/pods?watch=1") as watch,  # noqa: S310
+        urllib.request.urlopen(f"{slow.url}/api/v1/pods?watch=1") as watch,
     ):
         slow.begin()
         assert [watch.readline() for _ in range(COUNT * ROUNDS)] == list(changes(slow.pods, ROUNDS))

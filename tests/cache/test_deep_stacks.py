@@ -30,6 +30,7 @@ from tests.cache.world import PODS, World, pod
 
 T = TypeVar("T")
 FREE = 100
+# The text is one line.
 METADATA = b'{"name":"deep","namespace":"ns","uid":"u","resourceVersion":"5","labels":{"app":"web"},"ownerReferences":[{"uid":"o"}]}'  # noqa: E501
 READER = Reader("v1", "Pod")
 
@@ -150,7 +151,7 @@ def test_the_deepest_view_is_read_iterated_copied_and_shown(world: World) -> Non
         ways: list[Callable[[Any], Any]] = [
             copy.copy,
             copy.deepcopy,
-            lambda found: pickle.loads(pickle.dumps(found)),  # noqa: S301
+            lambda found: pickle.loads(pickle.dumps(found)),
         ]  # Our own.
         for through in ways:
             assert levels_of(through(view)["spec"]) == levels

@@ -103,7 +103,7 @@ def test_what_may_be_an_object_is_shown_by_its_type() -> None:
 
 def test_errors_can_be_pickled_and_copied() -> None:
     error = errors.BadSelector("no", remedy="yes", text="a in", column=5)
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # Our own.  # noqa: S301
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert (type(again), str(again), again.text, again.column) == (
             errors.BadSelector,
             "no. yes",

@@ -201,7 +201,7 @@ def test_requests_that_come_at_once_are_paced_as_well() -> None:
                 query: Mapping[str, str],
                 *,
                 accept: str = JSON,
-                most: int | None = None,  # noqa: ARG002
+                most: int | None = None,
             ) -> bytes:  # As transports are called.
                 assert accept == JSON, f"{path} {query}"
                 sent.append(world.time)

@@ -192,6 +192,7 @@ def test_a_list_of_a_version_that_is_no_number_where_others_are_is_a_failure_tha
     run(main())
 
 
+# The name is a sentence.
 def test_a_handler_waits_no_longer_than_for_a_new_list_where_comparisons_have_a_version_that_is_no_number() -> (  # noqa: E501
     None
 ):

@@ -130,7 +130,7 @@ def test_views_are_made_when_they_are_reached() -> None:
 
 @pytest.mark.parametrize(
     "through",
-    [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))],  # noqa: S301
+    [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))],
 )  # Our own.
 def test_copies_are_lists(through: Callable[[Any], Any]) -> None:
     copied = through(reading("", *PODS).list("pods", sort_by="metadata.name"))

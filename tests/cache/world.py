@@ -179,7 +179,7 @@ class Server:
         query: Mapping[str, str],
         *,
         accept: str = "application/json",
-        most: int | None = None,  # noqa: ARG002
+        most: int | None = None,
     ) -> bytes:  # As transports are called.
         self.accepted.append(accept)
         self.asked.append((path, dict(query)))

@@ -41,7 +41,7 @@ def test_check(command: Command) -> None:
     said = command("check", "", source=shown("python"))
     assert (said.code, said.errors) == (0, "")
     # The order of labels and the length of an uid, or of a version, make a difference of some bytes.
-    assert bytes_out(said.output) == bytes_out(shown("text", "check operator.py"))
+    assert bytes_out(said.output) == bytes_out(shown("text", "check app.py"))
 
 
 def bytes_out(output: str) -> str:
@@ -80,7 +80,7 @@ def test_the_manifests_of_deploying_are_just_right(
 ) -> None:
     cluster.apply((DOCS / "getting-started.md").read_text().partition("# crd.yaml\n")[2].partition("```")[0])
     (tmp_path / file).write_text(DEPLOYING.partition(f"# {file}\n")[2].partition("```")[0])
-    operator = DEPLOYING.partition("# my_operator.py\n")[2].partition("```")[0]
+    operator = DEPLOYING.partition("# app.py\n")[2].partition("```")[0]
     monkeypatch.setenv("METRICS_PORT", "0")
     said = command(
         "rbac",

@@ -34,7 +34,7 @@ class Endless:
         query: Mapping[str, str],
         *,
         accept: str = "",
-        most: int | None = None,  # noqa: ARG002
+        most: int | None = None,
     ) -> bytes:  # As transports are called.
         self.asked += "Partial" in accept
         number = int(query.get("continue", 0)) + 1

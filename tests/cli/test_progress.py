@@ -1,24 +1,22 @@
 """The bar of long work, in terminals of every width."""
 
-import fcntl
-import os
-import pty
-import struct
-import termios
+from typing import TextIO
 
 import pytest
 
 from kopf_selectcache.cli._progress import Progress
 
+from .terminals import written_to_terminal
+
 
 def drawn(columns: int) -> str:
     """Return what a terminal of this width is sent for one look of the bar."""
-    leader, follower = pty.openpty()
-    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with os.fdopen(follower, "w") as terminal, os.fdopen(leader, "rb", buffering=0) as shown:
+
+    def draw(terminal: TextIO) -> None:
         with Progress("creating objects:", 4_000, file=terminal, clock=lambda: 0.0, soon=0) as progress:
             progress.step(2_000)
-        return shown.read(1_000).decode().strip()
+
+    return written_to_terminal(columns, draw).strip()
 
 
 @pytest.mark.parametrize("columns", [200, 80, 70, 60, 45, 30, 12])

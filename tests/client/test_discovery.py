@@ -15,7 +15,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.selection.resource import Resource
-from tests.client.test_transport import connected, login
+from tests.client.connections import connected, login
 from tests.faults.server import Answer, Script, Server, answer, refused
 from tests.faults.world import run
 

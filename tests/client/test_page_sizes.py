@@ -45,6 +45,7 @@ def limits(asked: list[Asked]) -> list[str | None]:
 # ---- Which pages are asked for.
 
 
+# The name is a sentence.
 def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its_pages_and_in_the_next_list() -> (  # noqa: E501
     None
 ):
@@ -274,7 +275,7 @@ class LargeObjects:
         path: str,
         query: Mapping[str, str],
         *,
-        accept: str = "",  # noqa: ARG002
+        accept: str = "",
         most: int | None = None,
     ) -> bytes:  # As transports are called.
         if path == "/api/v1":
@@ -313,7 +314,7 @@ class LargeObjects:
         return b"".join(pieces) + b"]}"
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:  # noqa: ARG002
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
         async def chunks() -> AsyncIterator[bytes]:
             await self.expired.wait()
             self.expired.clear()

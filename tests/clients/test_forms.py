@@ -254,35 +254,20 @@ def test_a_part_is_never_made_an_object_that_is_written_back(kind: Any) -> None:
     assert cache.blocking.fetch(kind, NAME, "shop", whole=True) is not None
 
 
-def test_a_part_is_never_made_an_object_of_lightkube() -> None:
-    cache = FakeCache(PODS, {"pods": Cached("", drop=["status"])})
-    with pytest.raises(
-        NotKept,
-        match=r"is to return Pod objects, .* drop=\['status'\]: written back, they would wipe the rest",
-    ):
-        cache.get("pods", NAME, "shop", as_=lightkube.resources.core_v1.Pod.from_dict)
-    assert (
-        cache.blocking.fetch(
-            "pods", NAME, "shop", as_=lightkube.resources.core_v1.Pod.from_dict, whole=True
-        ).status
-        is not None
-    )
-
-
 @pytest.mark.parametrize(
-    ("as_", "right"),
+    "as_",
     [
         *(
-            (getattr(module, name), "V1Pod")
+            getattr(module, name)
             for module in (kubernetes.client, kubernetes_asyncio.client)
             for name in ("V1PodList", "V1ObjectMeta", "V1ConfigMap", "CoreV1Api", "ApiClient")
         ),
-        (pykube.ConfigMap, "Pod"),
-        (pykube.HTTPClient, "Pod"),
+        pykube.ConfigMap,
+        pykube.HTTPClient,
     ],
 )
-def test_a_wrong_class_is_told_with_the_right_one(cache: FakeCache, as_: Any, right: str) -> None:
-    with pytest.raises(ReadError, match=rf"none of them is a {as_.__name__}\. Write as_={right}$"):
+def test_a_wrong_class_is_refused(cache: FakeCache, as_: Any) -> None:
+    with pytest.raises(ReadError, match=rf"none of them is a {as_.__name__}\."):
         cache.get("pods", NAME, "shop", as_=as_)
 
 
@@ -316,10 +301,6 @@ def test_an_object_of_lightkube_is_made_by_its_own_function(cache: FakeCache) ->
     found = cache.get("pods", NAME, "shop", as_=lightkube_pod.from_dict)
     assert type(found) is lightkube_pod
     assert found.spec.nodeName == POD["spec"]["nodeName"]
-    with pytest.raises(
-        ReadError, match=r"as_ is Pod, which makes no objects of dicts. Write as_=Pod\.from_dict"
-    ):
-        cache.get("pods", NAME, "shop", as_=lightkube_pod)
 
 
 def test_a_custom_resource_of_lightkube_is_made_by_its_own_function() -> None:

@@ -213,6 +213,7 @@ def test_events_of_built_in_kinds_come_as_they_happen(world: World, run: Run, to
     world.create(world.config_map("a"))
 
     @kopf.on.event("v1", "configmaps")
+    # Kopf passes it by this name.
     def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002
         told(type, name)
 
@@ -384,6 +385,7 @@ def test_an_operator_gets_all_that_there_is_and_no_more_than_it_selects(
     settings.watching.label_selectors[(world.group, "v1", "widgets")] = "app=web"
 
     @kopf.on.event(widgets)
+    # Kopf passes it by this name.
     def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002
         told(type, name)
 

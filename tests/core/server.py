@@ -332,6 +332,7 @@ class Server:
         return stream
 
     def _line(self, type_: str, thing: Thing, version: int | None = None) -> bytes:
+        # The text is one line.
         return f'{{"type":"{type_}","object":{{"kind":"Pod","apiVersion":"v1",{self._item(thing, version)}}}\n'.encode()  # noqa: E501
 
     def _bookmark(self, version: int, *, end: bool = False) -> bytes:
@@ -440,6 +441,7 @@ class Server:
         for code in (410, 429, 500):
             if self.fault(f"{code} in stream"):
                 details = ',"details":{"retryAfterSeconds":3}' if code == 429 else ""
+                # The text is one line.
                 return f'{{"type":"ERROR","object":{{"kind":"Status","code":{code},"reason":"Oops"{details}}}}}\n'.encode()  # noqa: E501
         return b""
 

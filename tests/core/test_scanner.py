@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from contextlib import suppress
+from re import _constants, _parser  # type: ignore[attr-defined]  # The syntax tree of a pattern has no public name.
 from typing import Any
 
 import msgspec
@@ -14,7 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kopf_selectcache.core import scanner
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol import splitter
 from kopf_selectcache.core.protocol._shapes import Object
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
@@ -110,6 +114,7 @@ def test_whatever_is_in_an_object_its_identity_is_found(bad: bytes) -> None:
 
 
 def test_the_last_of_several_values_counts_and_keys_may_be_escaped() -> None:
+    # The text is one line.
     data = b'{"kind":"A","metadata":{"name":"a"},"k\\u0069nd":"B","metadata":{"n\\u0061me":"b","uid":"u","uid":"v"}}'  # noqa: E501
     assert json.loads(identity(outline(data, "metadata"))) == {
         "kind": "B",
@@ -269,3 +274,40 @@ def test_of_a_damaged_page_no_object_is_hidden_and_none_has_the_content_of_anoth
             read += 1
     assert read > 20
     assert unreadable > 2
+
+
+def possessive(tree: Any) -> list[Any]:
+    """Return the patterns under possessive quantifiers that can backtrack, anywhere in the syntax tree."""
+    found = []
+    for name, value in tree:
+        parts = value if isinstance(value, list | tuple) else [value]
+        inner = [part for each in parts for part in (each if isinstance(each, list) else [each])]
+        subtrees = [part for part in inner if isinstance(part, _parser.SubPattern)]
+        if name is _constants.POSSESSIVE_REPEAT and can_backtrack(subtrees[0]):
+            found.append(subtrees[0])
+        found += [each for subtree in subtrees for each in possessive(subtree)]
+    return found
+
+
+def can_backtrack(tree: Any) -> bool:
+    repeats = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT)
+    return any(
+        name is _constants.BRANCH
+        or (name in repeats and len(value[2]) > 1)
+        or (name is _constants.SUBPATTERN and can_backtrack(value[3]))
+        for name, value in tree
+    )
+
+
+def test_no_pattern_needs_a_cpython_that_matches_possessive_quantifiers_of_groups() -> None:
+    """CPython 3.11.0 to 3.11.4 match them wrongly (gh-106052). `make test-oldest` runs these tests there."""
+    assert possessive(_parser.parse(r"(?:(?:a|bc)d)*+"))
+    patterns = [
+        value
+        for module in (scanner, splitter)
+        for value in vars(module).values()
+        if isinstance(value, re.Pattern)
+    ]
+    assert len(patterns) > 10
+    for pattern in patterns:
+        assert not possessive(_parser.parse(pattern.pattern, pattern.flags)), pattern

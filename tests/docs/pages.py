@@ -61,3 +61,12 @@ def section(page: Path, heading: str) -> str:
     )
     assert found is not None, f"{page} has no {heading}"
     return found[1]
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Return the rows of the tables of a text, cell by cell."""
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]

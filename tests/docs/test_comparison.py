@@ -4,16 +4,33 @@ contender."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from bench.comparison import CONTENTS, DOCUMENT, END, OUTCOMES, Cell, cells, shown, table, written
+from bench.comparison import (
+    CONTENTS,
+    DOCUMENT,
+    END,
+    OUTCOMES,
+    SUMMARY,
+    Cell,
+    cells,
+    columns,
+    section,
+    shown,
+    summarize,
+    table,
+    written,
+)
 from bench.contenders.asking import OPTIONS, Held
 from bench.contenders.results import read_results, write_result
 from bench.faults import ROWS, Row
 from bench.outcomes import REPEATED, WRONG
 from bench.staging import CONTENDERS, EQUAL, compared
+
+from .pages import rows_of
 
 RIGHT: Held = {"web-1": ["u1", "5"], "web-2": ["u2", "6"]}
 THERE: Held = {**RIGHT, "db-1": ["u3", "3"]}
@@ -99,3 +116,26 @@ def test_results_are_read_back_in_their_order_without_a_line_that_is_not_complet
         {"called_for": "web-1", "merged": RIGHT},
         {"called_for": "web-2", "merged": {}},
     ]
+
+
+def test_the_summary_counts_the_results_of_the_tables() -> None:
+    text = DOCUMENT.read_text()
+    assert summarize(text) == text
+    faults = len(columns(text, CONTENTS)[0])
+    assert f"each of {faults} faults" in text
+    for begin, patterns in SUMMARY.items():
+        for column in columns(text, begin):
+            assert len(column) == faults
+            assert all(any(re.fullmatch(each, cell) for each in patterns.values()) for cell in column)
+
+
+def test_a_new_result_changes_the_summary() -> None:
+    text = DOCUMENT.read_text()
+    rows = rows_of(section(text, CONTENTS))
+    row = next(f"| {' | '.join(each)} |" for each in rows if each[2] == "equal")
+    changed = summarize(text.replace(row, row.replace("| equal |", "| stale: lacks 1 |", 1), 1))
+    equal, stale = (
+        len([None for each in columns(text, CONTENTS)[0] if each == word]) for word in ("equal", "stale")
+    )
+    assert f"| equal to the server | {equal - 1} |" in changed
+    assert f"| different, a minute or two later | {stale + 1} |" in changed

@@ -98,7 +98,7 @@ def deployed(
 
 
 def read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as answer:  # It is ours.  # noqa: S310
+    with urllib.request.urlopen(url, timeout=60) as answer:
         text: str = answer.read().decode()
         return text
 

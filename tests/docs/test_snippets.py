@@ -7,6 +7,7 @@ import argparse
 import ast
 import asyncio
 import inspect
+import logging
 import re
 import runpy
 import shlex
@@ -41,7 +42,7 @@ OF_CLIENTS = {
 }
 """What begins so is only read here, not run; and why."""
 
-READERS_OWN = {"operator.py", "my_operator.py", "rbac.yaml", "manifests/"}
+READERS_OWN = {"app.py", "rbac.yaml", "manifests/"}
 """Files that a page speaks of, and its reader has."""
 
 OBJECTS = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca", "namespace": "infra"}}] + [
@@ -95,7 +96,7 @@ def called(function: Any, settings: kopf.OperatorSettings) -> None:
         body=BODY,
         spec={},
         patch=kopf.Patch(),
-        logger=None,
+        logger=logging.getLogger(__name__),
     )
     if inspect.isawaitable(answer):
         asyncio.run(waited(answer))

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 def count_at_once(folder: Path) -> Path:
     """Let the operator count often, as nobody is to wait for the next time."""
-    operator = folder / "my_operator.py"
+    operator = folder / "app.py"
     operator.write_text(operator.read_text().replace("interval=5", "interval=0.1"))
     return operator
 
@@ -114,7 +114,7 @@ def test_the_wider_read_fails_with_the_words_that_are_shown(
     folder: Path, texts: list[str], registry: kopf.OperatorRegistry
 ) -> None:
     operator, wider = (
-        (folder / "my_operator.py"),
+        (folder / "app.py"),
         next(fence.text for fence in fences(PAGE, "python") if "the read" in fence.text),
     )
     narrow = next(line for line in operator.read_text().splitlines() if "cache.list" in line)

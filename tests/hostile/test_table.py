@@ -37,6 +37,7 @@ def test_names_and_descriptions_fit_into_a_table() -> None:
 
 def test_new_rows_take_the_place_of_old_ones_and_others_stay() -> None:
     first, second, third = ATTACKS[:3]
+    # The text is one line.
     text = f"before\n{BEGIN}\n{HEAD}\n{Row('stale', 1, 2.0, 0.003).shown(first)}\n{Row('synced', 4, 5.0, 0.006).shown(third)}\n{END}\nafter\n"  # noqa: E501
     new = written(
         text, ATTACKS, {second.name: Row("stale", 7, -1.0, 0.0), third.name: Row("stalled", 8, 9.0, 0.01)}

@@ -26,7 +26,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
-    def run_in_executor(self, executor: object, func: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:  # type: ignore[override]  # There is none.  # noqa: ARG002
+    def run_in_executor(self, executor: object, func: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:  # type: ignore[override]  # There is none.
         """Run it at once: time must not pass while a thread works."""
         future: asyncio.Future[_T] = self.create_future()
         try:

@@ -272,6 +272,7 @@ def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_the_lo
                 lambda: named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"]
             )
             for watches in (3, 4):
+                # The lambda is called before the loop continues.
                 await until(lambda: sum(asked.namespace == "shop" for asked in world.watches()) == watches)  # noqa: B023
                 world.cluster.cut("watch", "secrets", namespace="shop")
             assert world.feed.counts.relists == {"audit": 1}
@@ -280,6 +281,7 @@ def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_the_lo
     run(main())
 
 
+# The name is a sentence.
 def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_and_asks_for_the_newest_state() -> (  # noqa: E501
     None
 ):
@@ -303,6 +305,7 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
                 before = len(world.watches())
                 await until(lambda: world.feed.synced)
                 world.cluster.cut("watch", "secrets")
+                # The lambda is called before the loop continues.
                 await until(lambda: len(world.watches()) > before)  # noqa: B023
                 assert world.feed.counts.relists == {"audit": 1}, (
                     f"it was ordered once, {watches} watches ago"
@@ -411,7 +414,7 @@ class Answers:
         __: Mapping[str, str],
         *,
         accept: str = "",
-        most: int | None = None,  # noqa: ARG002
+        most: int | None = None,
     ) -> bytes:  # As transports are called.
         assert "PartialObjectMetadataList" in accept
         return json.dumps(self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]).encode()

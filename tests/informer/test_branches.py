@@ -340,6 +340,7 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
     run(main())
 
 
+# The name is a sentence.
 def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_same_lacks_a_right_and_reads_say_so() -> (  # noqa: E501
     None
 ):
@@ -401,6 +402,7 @@ def test_an_answer_is_as_old_as_what_it_needs() -> None:
     run(main())
 
 
+# The name is a sentence.
 def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_though_it_could_hold_the_same_names() -> (  # noqa: E501
     None
 ):

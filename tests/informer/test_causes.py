@@ -102,7 +102,7 @@ def test_the_error_of_a_read_has_the_cause_of_its_cache() -> None:
     one = condition()
     one.fail(Refusal(503, "ServiceUnavailable", retry_after=3.0), verb="list")
     error = of_read(error_of(one), "cache.held('pods')", None)
-    for again in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):  # Our own.  # noqa: S301
+    for again in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert (again.code, again.reason, again.retry_after, again.transient) == (
             503,
             "ServiceUnavailable",

@@ -158,7 +158,7 @@ class Doubting:
                 query: Mapping[str, str],
                 *,
                 accept: str,
-                most: int | None,  # noqa: ARG004
+                most: int | None,
             ) -> bytes:  # As transports are called.
                 assert "PartialObjectMetadataList" in accept
                 self.asked.append(Question(query, self.time.now))

@@ -337,6 +337,7 @@ def test_an_error_in_our_table_of_fields_that_only_a_watch_meets_is_no_outage(
     run(main())
 
 
+# The name is a sentence.
 def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_object_changes_before_it_is_confirmed(  # noqa: E501
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

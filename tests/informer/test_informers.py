@@ -361,6 +361,7 @@ def test_a_version_that_is_served_no_more_is_replaced_by_another_and_the_kind_is
     run(main())
 
 
+# The name is a sentence.
 def test_what_was_held_before_a_kind_was_not_served_is_compared_with_what_there_is_once_it_is_served_again() -> (  # noqa: E501
     None
 ):

@@ -314,6 +314,7 @@ def test_two_versions_of_one_resource_are_warned_of_once_by_their_keys(
     first, second = (old, new) if said[0].startswith(old) else (new, old)
     assert said == [
         (
+            # The text is one line.
             f"{first} and {second} are two versions of one resource, and each keeps a cache of it, so that its"  # noqa: E501
             " objects are held twice. Declare one of them, and read by that key: remove"
             f" settings.selectcache.selectors[{first!r}] or settings.selectcache.selectors[{second!r}]."

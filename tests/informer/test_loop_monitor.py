@@ -149,6 +149,7 @@ def test_after_a_gap_all_watches_of_a_cache_are_opened_anew_and_after_the_next_o
         ) as world:
             await world.cache.wait_synced()
             for watches in (2, 4, 6):
+                # The lambda is called before the loop continues.
                 await until(lambda: len(world.watches()) == watches and world.feed.synced)  # noqa: B023
                 world.runtime.after_gap(100.0)
             await until(lambda: len(world.watches()) == 8)

@@ -169,14 +169,14 @@ def test_what_is_written() -> None:
 BAD: dict[Any, tuple[str, str]] = {
     "200MB": ("no number of bytes", "'200Mi'"),
     "200 mi": ("no number of bytes", "'200Mi'"),
-    "1gb": ("no number of bytes", "'1Gi'"),
+    "1gb": ("no number of bytes", "'200Mi'"),
     "200m": ("no number of bytes", "'200Mi'"),
     "a lot": ("no number of bytes", "'200Mi'"),
     "-1Gi": ("no number of bytes", "'200Mi'"),
     1e9: ("no number of bytes", "'200Mi'"),
     True: ("no number of bytes", "'200Mi'"),
     "200": ("fewer than 65,536 bytes", "'200Mi'"),
-    512: ("fewer than 65,536 bytes", "'512Mi'"),
+    512: ("fewer than 65,536 bytes", "'200Mi'"),
     0: ("fewer than 65,536 bytes", "'200Mi'"),
     -5: ("fewer than 65,536 bytes", "'200Mi'"),
 }

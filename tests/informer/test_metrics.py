@@ -79,10 +79,12 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
             f"kopf_selectcache_audits_total{{{labels}}} 8.0",
             f"kopf_selectcache_drift_total{{{labels}}} 7.0",
             (
+                # The text is one line.
                 'kopf_selectcache_failures_total{group="batch",reason="garbled",resource="jobs",version="v1"} 6.0'  # noqa: E501
             ),
             'kopf_selectcache_relists_total{group="batch",reason="410",resource="jobs",version="v1"} 1.0',
             (
+                # The text is one line.
                 'kopf_selectcache_reads_total{group="batch",outcome="OutsideFilter",resource="jobs",verb="get",version="v1"} 5.0'  # noqa: E501
             ),
         ]

@@ -84,15 +84,15 @@ class Flood:
     async def get(
         self,
         path: str,
-        query: Mapping[str, str],  # noqa: ARG002
+        query: Mapping[str, str],
         *,
-        accept: str = "",  # noqa: ARG002
-        most: int | None = None,  # noqa: ARG002
+        accept: str = "",
+        most: int | None = None,
     ) -> bytes:  # As transports are called.
         return PAGE if path == PATH else json.dumps(SERVED[path]).encode()
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:  # noqa: ARG002
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
         yield self._chunks()
 
     async def _chunks(self) -> AsyncIterator[bytes]:

@@ -20,6 +20,7 @@ def difference(case: Case, answer: Answer) -> str | None:
     """Say how our answer differs from Go's, None where it does not."""
     try:
         return _difference(case, answer)
+    # Any exception is a difference.
     except Exception as error:  # noqa: BLE001
         return f"we raise {error!r}"
 

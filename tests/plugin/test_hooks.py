@@ -228,7 +228,7 @@ def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.Op
         ("settings.selectcache.selectors['pods'] = 'app=web'", "-n is given a pattern"),
         (
             "settings.selectcache.selectors['pods'] = kopf_selectcache.Selector(labels='app=web')",
-            "Write: Selector(label='app=web')",
+            "Did you mean label=?",
         ),
         (
             (
@@ -237,7 +237,7 @@ def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.Op
             ),
             "Write AnyOf([Selector(",
         ),
-        ("settings.selectcache.selectors['v1/pods/status'] = 'app=web'", "names a subresource"),
+        ("settings.selectcache.selectors['v1/pods/status'] = 'app=web'", "'v1/pods/status' names no kind"),
         ("settings.selectcache.page_limits = 5", "Did you mean page_limit?"),
     ],
 )

@@ -126,7 +126,7 @@ async def another(cache, **_):
     import asyncio
     await asyncio.to_thread(both.wait)
     assert labels_in(cache)
-"""  # noqa: E501
+"""  # The operator has long lines.  # noqa: E501
 
 
 class Admission:

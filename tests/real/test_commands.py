@@ -33,7 +33,7 @@ async def count(cache, name, namespace, patch, **_):
     there = cache.exists('secrets', 'ca', namespace)
     other = await cache.fetch('secrets', 'other', namespace, default=None)
     patch.metadata.annotations['said'] = f'{there} {other is not None} {cache.count("notes.example.com", namespace=namespace, label="kind=key")}'
-"""  # noqa: E501
+"""  # The operator has long lines.  # noqa: E501
 KINDS = {
     "Role": "roles",
     "ClusterRole": "clusterroles",

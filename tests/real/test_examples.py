@@ -255,6 +255,7 @@ def test_05_each_tenant_is_served_from_what_it_has_marked(cluster: Cluster, star
     }.items():
         path = f"/apis/example.com/v1/namespaces/{where}"
         wait_until(
+            # The lambda is called before the loop continues.
             lambda: cluster.request("GET", path).get("status", {}).get("answer") == answer,  # noqa: B023
             f"{where} to be answered",
         )  # Within its turn.

@@ -35,7 +35,7 @@ def configure(settings, **_):
     settings.execution.max_workers = 2
     settings.background.cancellation_polling = 0.1   # Kopf looks again after a minute whether a daemon in a thread has ended.
     settings.selectcache.selectors['v1/pods'] = 'app=web'
-"""  # noqa: E501
+"""  # The operator has long lines.  # noqa: E501
 
 KINDS = (
     BEGIN
@@ -72,7 +72,7 @@ def probe(cache, **_):
 @selectcache.with_cache
 def cleanup(cache, **_):
     pathlib.Path('cleanup').write_text(names(cache))
-"""  # noqa: E501
+"""  # The operator has long lines.  # noqa: E501
 )
 
 SHAPES = (
@@ -146,7 +146,7 @@ def daemon(cache, stopped, **_):
     seen['daemon'].append(names(cache))
     stopped.wait()
     seen['daemon'].append('stopped')
-"""  # noqa: E501
+"""  # The operator has long lines.  # noqa: E501
 )
 
 WAITS = (

@@ -38,7 +38,7 @@ seen = []
 async def see(name, type, **_):
     seen.append(f'{type} {name}')
     write('seen', seen)
-"""  # noqa: E501
+"""  # The operator has long lines.  # noqa: E501
 HANDLERS = {
     "event": (
         """

@@ -3,7 +3,6 @@ the others."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -15,47 +14,36 @@ WRONG: Any = 5
 
 
 @pytest.mark.parametrize(
-    ("key", "words"),
+    ("key", "meant"),
     [
-        ("v1/pods/status", "names a subresource, status: objects are cached as a whole. Write 'v1/pods'"),
-        (("v1", "pods", "status"), "Write 'v1/pods'"),
-        ("pods/log", "names a subresource, log: objects are cached as a whole. Write 'pods'"),
-        ("batch/v1/jobs/status", "Write 'batch/v1/jobs'"),
-        ("example.com/v1/webapps/scale", "Write 'example.com/v1/webapps'"),
-        ("v2/pods", "begins with a version, and only v1 can stand without its group. Write 'v1/pods'"),
-        ("v2/webapps", "Write 'example.com/v2/webapps'"),
-        ("v1/deployments", "deployments are not in v1, the core group. Write 'apps/v1/deployments'"),
-        ("apps/v1/pods", "pods are not in apps, a group of Kubernetes. Write 'v1/pods'"),
-        ("v1/webapps", "the core, which has no webapps. Write it with its group: 'example.com/v1/webapps'"),
-        (
-            "batch/v2/jobs",
-            (
-                "Kubernetes has jobs in no version v2. Write 'batch/v1/jobs'; or, for whichever version the"
-                " cluster has, 'jobs.batch'"
-            ),
-        ),
-        (("", "v2", "pods"), "Kubernetes has pods in no version v2. Write 'v1/pods'"),
-        ("v1/podz", "Did you mean 'v1/pods'?"),
-        ("apps/v1/deploymets", "Did you mean 'apps/v1/deployments'?"),
-        (
-            "deploymets",
-            (
-                "Did you mean 'deployments'? A custom resource of this name is written with its group:"
-                " 'example.com/v1/deploymets'"
-            ),
-        ),
-        ("deploymentss", "Did you mean 'deployments'?"),
-        ("deploymnets", "Did you mean 'deployments'?"),
-        ("secretz", "Did you mean 'secrets'?"),
-        ("Pods", "Did you mean 'pods'?"),
-        ("x" * 60_000, "longer than any can be"),
+        ("v1/pods/status", None),
+        (("v1", "pods", "status"), None),
+        ("pods/log", None),
+        ("batch/v1/jobs/status", None),
+        ("example.com/v1/webapps/scale", None),
+        ("v2/pods", None),
+        ("v2/webapps", None),
+        ("v1/webapps", None),
+        ("v1/*", None),
+        ("x" * 60_000, None),
+        ("v1/deployments", "apps/v1/deployments"),
+        ("apps/v1/pods", "v1/pods"),
+        ("batch/v2/jobs", "batch/v1/jobs"),
+        ("events.k8s.io/v2/events", "events.k8s.io/v1/events"),
+        (("", "v2", "pods"), "v1/pods"),
+        ("v1/podz", "v1/pods"),
+        ("apps/v1/deploymets", "apps/v1/deployments"),
+        ("deploymets", "deployments"),
+        ("Pods", "pods"),
     ],
 )
-def test_what_can_never_be_right_is_refused_with_what_to_write(key: Any, words: str) -> None:
-    with pytest.raises(
-        UnknownKind, match=re.escape(words.replace("the core, which", "Kubernetes' core, which"))
-    ):
+def test_a_key_that_can_name_no_kind_is_refused_with_the_likely_one(key: Any, meant: str | None) -> None:
+    with pytest.raises(UnknownKind) as info:
         checked_key(key)
+    assert ("Did you mean" in info.value.remedy, repr(meant) in info.value.remedy) == (
+        bool(meant),
+        bool(meant),
+    )
 
 
 @pytest.mark.parametrize(

@@ -359,7 +359,7 @@ def test_verdicts_and_witnesses_can_be_kept_in_sets_and_not_be_changed() -> None
     labels: Any = witness.labels
     with pytest.raises(TypeError):
         labels["app"] = "web"
-    assert pickle.loads(pickle.dumps(witness)) == witness  # Our own.  # noqa: S301
+    assert pickle.loads(pickle.dumps(witness)) == witness
 
 
 def test_what_a_verdict_is_about_is_of_public_types() -> None:

@@ -35,7 +35,7 @@ spec:
   names: {kind: WebApp, plural: webapps}
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-"""  # noqa: E501
+"""  # The manifest has a long line.  # noqa: E501
 PRELUDE = """
 import kopf, kopf.testing, pytest
 
@@ -109,7 +109,7 @@ class Ran:
     ) -> None:
         files = {
             "crd.yaml": DEFINITION,
-            "my_operator.py": OPERATOR,
+            "app.py": OPERATOR,
             "pytest.ini": "[pytest]\nfilterwarnings = error\n",
         }
         for name, text in {

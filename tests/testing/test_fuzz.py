@@ -53,7 +53,7 @@ KEYS = """metadata spec status data stringData name namespace labels annotations
     reason resourceAttributes user groups extra token expirationSeconds boundObjectRef $patch $retainKeys nonResourceAttributes
     fieldSelector labelSelector initContainers containerStatuses loadBalancer replicas parallelism completions schedule active
     default enum pattern x-kubernetes-preserve-unknown-fields x-kubernetes-embedded-resource x-kubernetes-int-or-string
-    additionalProperties nullable required minimum maxLength dryRun preconditions op path from value""".split()  # noqa: E501, SIM905
+    additionalProperties nullable required minimum maxLength dryRun preconditions op path from value""".split()  # The list is easier to read as one text.  # noqa: E501, SIM905
 WORDS: dict[str, list[str]] = {
     "labelSelector": ["a=x", "a in (x,y)", "!a", "a>1", "a=", "=", "a in (", "\0", "a==x,,"],
     "fieldSelector": [

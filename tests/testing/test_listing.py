@@ -132,7 +132,7 @@ def test_fields_that_a_kind_has_not_got_are_refused(
         ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
         (
             "a>x",
-            """unable to parse requirement: values[0]: Invalid value: "x": for 'Gt', 'Lt' operators, the value must be an integer""",  # noqa: E501
+            """unable to parse requirement: values[0]: Invalid value: "x": for 'Gt', 'Lt' operators, the value must be an integer""",  # The message is one line.  # noqa: E501
         ),
         ("/a", 'unable to parse requirement: <nil>: Invalid value: "/a": prefix part must be non-empty'),
         (

@@ -19,7 +19,7 @@ from kopf_selectcache.cache.matcher import Match, Obj, SortBy, key_for
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.store.projection import MANAGED, Keys
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.selectors.client_classes import is_lightkube, is_of_client, made
+from kopf_selectcache.selectors.client_classes import is_of_client, made
 
 from .lazy_list import Objects
 from .structs import is_struct, paths, reader, wrong
@@ -112,11 +112,6 @@ def form_of(call: str, as_: Any) -> Form:
         raise mistyped(call, "as_", as_, _WANTED)
     if as_ is bytes:
         return Form(as_, _data)
-    if is_lightkube(as_):  # Of which some versions are structs, too.
-        raise ReadError(
-            f"{call}: as_ is {as_.__name__}, which makes no objects of dicts",
-            remedy=f"Write as_={as_.__name__}.from_dict",
-        )
     if is_struct(as_):
         try:
             return Form(as_, partial(_as_struct, as_.__name__, reader(as_)), paths=paths(as_))
@@ -142,8 +137,7 @@ def form_of(call: str, as_: Any) -> Form:
         raise mistyped(call, "as_", as_, _WANTED)
     if iscoroutinefunction(as_) or iscoroutinefunction(type(as_).__call__):
         raise awaitable(call, "the function of as_=", as_)
-    bound_to = getattr(as_, "__self__", None)  # Of `Pod.from_dict` of lightkube, the class.
-    return Form(as_, partial(_as_function, call, as_), bound_to if is_lightkube(bound_to) else None)
+    return Form(as_, partial(_as_function, call, as_))
 
 
 def quick(as_: object) -> Callable[[Record], Any] | None:

@@ -29,8 +29,8 @@ from kopf_selectcache.core.errors import (
 )
 from kopf_selectcache.core.recursion import decoded, decoded_again
 from kopf_selectcache.core.scanner import Listed, Outline, Unscannable, identity, outline
+from kopf_selectcache.core.selection.field_values import Extractor
 from kopf_selectcache.core.selection.grammar import LabelRequirement
-from kopf_selectcache.core.selection.kinds import Extractor
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import EVERYTHING, Sent, Unselected
 from kopf_selectcache.core.store.compression import Packing

@@ -17,12 +17,12 @@ from kopf_selectcache.core.scanner import TEXT, Unscannable, members
 
 _SPACE = rb"[ \t\n\r]*+"
 _BARE = rb'[^"{}\[\]]*+'
-_PLAIN = _BARE + rb"(?:" + TEXT + _BARE + rb")*+"
+_PLAIN = _BARE + rb"(?>(?:" + TEXT + _BARE + rb"){0,500})"
 _INSIDE = re.compile(
-    _PLAIN + rb"(?:(?:\{" + _PLAIN + rb"\}|\[" + _PLAIN + rb"\])" + _PLAIN + rb")*+", re.DOTALL
+    _PLAIN + rb"(?>(?:(?:\{" + _PLAIN + rb"\}|\[" + _PLAIN + rb"\])" + _PLAIN + rb"){0,500})", re.DOTALL
 )
-r"""All up to the next bracket, or to a text without an end. Objects and lists without others inside are
-skipped as a whole."""
+r"""Up to the next bracket or text, at least. Texts, and objects and lists without others inside, are skipped
+as a whole, up to 500 in a row. An atomic group with a bound: see `_MARK` in scanner.py."""
 _IN_TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 """The rest of a text, up to its quote or to an escape without an end."""
 _BRACKETS = re.compile(rb"[{\[]++|[}\]]++")

@@ -49,7 +49,9 @@ class LabelRequirement:
         return f"{self.key}{self.operator}{self.values[0]}"
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with these labels satisfies it. Values are compared as they are, valid or not."""
+        """Return True if an object with these labels satisfies it. Values are compared as they are, valid or
+        not.
+        """
         value = labels.get(self.key)
         match self.operator:
             case "exists":

@@ -1,14 +1,8 @@
-"""The field labels by which the server selects objects of each kind: what they can be, and an object's value
-for each.
+"""The kinds of objects, the keys that name them, and the field labels by which the server selects them.
 
-A field label is no JSON path. The server decides which ones a kind has, renames some before it compares (a
-pod's `spec.host` is `spec.nodeName`), and compares strings that it makes: of a pod without
-`spec.hostNetwork`, it is `false`. Which field labels there are is generated from Kubernetes' own code
-(`_fieldlabels.py`); how their values are read off an object is written here by hand, and tested on the real
-server (tests/real/test_fields.py).
-
-Values are read from objects as their kind's API serves them. An object of another shape must never be an
-error here: what is not where it belongs, or not of its type, counts as absent.
+A field label is no JSON path: the server decides which ones a kind has, and renames some before it compares
+(a pod's `spec.host` is `spec.nodeName`). The labels are generated from Kubernetes' own code
+(`_field_table.py`).
 """
 
 from __future__ import annotations
@@ -16,11 +10,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from kopf_selectcache.core.errors import BadField
 
 from ._field_table import KINDS
+from .field_values import (
+    OWN_FIELDS,
+    Custom,
+    Extractor,
+    Nothing,
+    String,
+    as_list,
+    as_mapping,
+    as_mappings,
+    as_text,
+)
 from .values import (
     ALWAYS_EMPTY,
     ANYTHING,
@@ -30,23 +35,12 @@ from .values import (
     NAMESPACE,
     NAMESPACE_OR_NONE,
     NO_NAMESPACE,
-    SOMETHING,
     Domain,
 )
 
-Paths: TypeAlias = tuple[tuple[str, ...], ...]
 Key: TypeAlias = str | tuple[str, ...]
-"""How users name a kind: `'pods'`, `'jobs.batch'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, ..."""
-
-
-class Extractor(Protocol):
-    """Reads the value of one field label off an object."""
-
-    @property
-    def paths(self) -> Paths:
-        """Where it looks: nothing else of the object makes a difference."""
-
-    def __call__(self, obj: Mapping[str, Any], /) -> str: ...
+"""A key, by which users name a kind: `'pods'`, `'jobs.batch'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`,
+..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +66,9 @@ class Field:
         (('spec', 'nodeName'), ('spec', 'restartPolicy'), None)
         """  # noqa: E501
         match self.value:
-            case _String((path,), default) if value not in ("", default):
+            case String((path,), default) if value not in ("", default):
                 return path
-            case _Custom((path,)) if (
+            case Custom((path,)) if (
                 value not in ("", "true", "false") and not value.removeprefix("-").isdecimal()
             ):
                 return path
@@ -142,21 +136,23 @@ class Kind:
         CBORServingAndStorage an integer that was written as 1e6 is compared as `1e+06`, while the server
         shows it as 1000000.
         """
-        spec = _mapping(crd.get("spec"))
-        names = _mapping(spec.get("names"))
+        spec = as_mapping(crd.get("spec"))
+        names = as_mapping(spec.get("names"))
         namespaced = spec.get("scope") == "Namespaced"
         # Built-in kinds without a namespace accept `metadata.namespace`, and it is empty; custom resources do
         # not.
         fields = [_NAME, _IN_NAMESPACE] if namespaced else [_NAME]
-        for served in _mappings(spec.get("versions")):
+        for served in as_mappings(spec.get("versions")):
             if served.get("name") == version:
-                schema = _mapping(_mapping(served.get("schema")).get("openAPIV3Schema"))
-                paths = (_text(item.get("jsonPath")) for item in _mappings(served.get("selectableFields")))
+                schema = as_mapping(as_mapping(served.get("schema")).get("openAPIV3Schema"))
+                paths = [
+                    as_text(each.get("jsonPath")) for each in as_mappings(served.get("selectableFields"))
+                ]
                 fields += (_selectable(path, schema) for path in paths if _is_plain(path))
-        kind, plural = _text(names.get("kind")), _text(names.get("plural"))
-        aliases = [_text(names.get("singular")), *map(_text, _list(names.get("shortNames")))]
+        kind, plural = as_text(names.get("kind")), as_text(names.get("plural"))
+        aliases = [as_text(names.get("singular")), *map(as_text, as_list(names.get("shortNames")))]
         return cls(
-            _text(spec.get("group")),
+            as_text(spec.get("group")),
             kind,
             plural,
             namespaced,
@@ -183,16 +179,10 @@ def find(key: Key | Kind) -> Kind | None:
     if isinstance(key, Kind):
         return key
     group, version, name = parse_key(key)
-    return next(
-        (
-            kind
-            for kind in BUILT_IN
-            if name in kind.names
-            and group in (None, kind.group)
-            and (version is None or version in kind.versions)
-        ),
-        None,
-    )
+    for kind in _BY_NAME.get(name, ()):
+        if (group is None or group == kind.group) and (version is None or version in kind.versions):
+            return kind
+    return None
 
 
 def parse_key(key: Key) -> tuple[str | None, str | None, str]:
@@ -218,195 +208,18 @@ def parse_key(key: Key) -> tuple[str | None, str | None, str]:
 
 
 def is_version(text: str) -> bool:
-    """Whether this looks like `v1` or `v2beta3`; anything else after a resource's first dot is a group."""
+    """Return True if this looks like `v1` or `v2beta3`; anything else after a resource's first dot is a
+    group.
+    """
     major, _, minor = text.removeprefix("v").replace("alpha", "beta", 1).partition("beta")
     return text.startswith("v") and major.isdecimal() and (minor.isdecimal() or text == f"v{major}")
 
 
-# ---- Reading objects
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
-    return map(_mapping, _list(value))
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _at(obj: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        # Watches read fields of each event: a comparison of classes takes a tenth of `isinstance(obj,
-        # Mapping)`.
-        obj = (obj if obj.__class__ is dict else _mapping(obj)).get(key)
-    return obj
-
-
-@dataclass(frozen=True, slots=True)
-class _String:
-    """The first of the paths that leads to a string which is not empty, or the server's default."""
-
-    paths: Paths
-    default: str = ""
-
-    def __call__(self, obj: Mapping[str, Any]) -> str:
-        for path in self.paths:
-            value = _at(obj, path)
-            if isinstance(value, str) and value:
-                return value
-        return self.default
-
-
-@dataclass(frozen=True, slots=True)
-class _Bool:
-    """Of a Go bool: an absent one is false."""
-
-    paths: Paths
-
-    def __call__(self, obj: Mapping[str, Any]) -> str:
-        return "true" if _at(obj, self.paths[0]) is True else "false"
-
-
-@dataclass(frozen=True, slots=True)
-class _Int:
-    """Of a Go integer: an absent one is zero."""
-
-    paths: Paths
-
-    def __call__(self, obj: Mapping[str, Any]) -> str:
-        value = _at(obj, self.paths[0])
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else "0"
-
-
-@dataclass(frozen=True, slots=True)
-class _Custom:
-    """Of a custom resource: printed by the type it has in JSON, and empty if it is absent or null."""
-
-    paths: Paths
-
-    def __call__(self, obj: Mapping[str, Any]) -> str:
-        match _at(obj, self.paths[0]):
-            case bool(value):
-                return str(value).lower()
-            case str(value) | int(value):
-                return str(value)
-            case _:
-                return ""
-
-
-class _Nothing:
-    paths: ClassVar[Paths] = ()
-
-    def __call__(self, _: Mapping[str, Any]) -> str:
-        return ""
-
-
-class _PodIP:
-    """The address in the old singular place wins, as in the server: kubelets once wrote it alone."""
-
-    paths: ClassVar[Paths] = (("status", "podIP"), ("status", "podIPs"))
-
-    def __call__(self, obj: Mapping[str, Any]) -> str:
-        one, several = (_at(obj, path) for path in self.paths)
-        addresses = _list(several)
-        return _text(one) or _text(_mapping(addresses[0]).get("ip") if addresses else None)
-
-
-# ---- The table
-
-
-def _string(*paths: str, default: str = "") -> tuple[Domain, Extractor]:
-    # The server's default stands wherever there would be nothing.
-    return SOMETHING if default else ANYTHING, _String(
-        tuple(tuple(path.split(".")) for path in paths), default
-    )
-
-
-def _bool(path: str) -> tuple[Domain, Extractor]:
-    return BOOLEAN, _Bool((tuple(path.split(".")),))
-
-
-def _int(path: str) -> tuple[Domain, Extractor]:
-    return INTEGER, _Int((tuple(path.split(".")),))
-
-
-# The kinds with field labels of their own. All versions of one kind have the same ones and show them at the
-# same place.
-_EXTRACTORS: Mapping[tuple[str, str], Mapping[str, tuple[Domain, Extractor]]] = MappingProxyType(
-    {
-        ("", "Event"): {
-            "involvedObject.apiVersion": _string("involvedObject.apiVersion"),
-            "involvedObject.fieldPath": _string("involvedObject.fieldPath"),
-            "involvedObject.kind": _string("involvedObject.kind"),
-            "involvedObject.name": _string("involvedObject.name"),
-            "involvedObject.namespace": _string("involvedObject.namespace"),
-            "involvedObject.resourceVersion": _string("involvedObject.resourceVersion"),
-            "involvedObject.uid": _string("involvedObject.uid"),
-            "reason": _string("reason"),
-            "reportingComponent": _string("reportingComponent"),
-            "source": _string("source.component", "reportingComponent"),
-            "type": _string("type"),
-        },
-        ("", "Namespace"): {"status.phase": _string("status.phase", default="Active")},
-        ("", "Node"): {"spec.unschedulable": _bool("spec.unschedulable")},
-        ("", "Pod"): {
-            "spec.hostNetwork": _bool("spec.hostNetwork"),
-            "spec.nodeName": _string("spec.nodeName"),
-            "spec.restartPolicy": _string("spec.restartPolicy", default="Always"),
-            "spec.schedulerName": _string("spec.schedulerName", default="default-scheduler"),
-            # Its default is an admission plugin's: a pod that came without it, such as a static one, has
-            # none.
-            "spec.serviceAccountName": _string("spec.serviceAccountName", "spec.serviceAccount"),
-            "status.nominatedNodeName": _string("status.nominatedNodeName"),
-            "status.phase": _string("status.phase"),
-            "status.podIP": (ANYTHING, _PodIP()),
-        },
-        ("", "ReplicationController"): {"status.replicas": _int("status.replicas")},
-        ("", "Secret"): {"type": _string("type", default="Opaque")},
-        ("", "Service"): {
-            "spec.clusterIP": _string("spec.clusterIP"),
-            "spec.type": _string("spec.type", default="ClusterIP"),
-        },
-        ("batch", "Job"): {"status.successful": _int("status.succeeded")},
-        ("certificates.k8s.io", "CertificateSigningRequest"): {"spec.signerName": _string("spec.signerName")},
-        ("certificates.k8s.io", "ClusterTrustBundle"): {"spec.signerName": _string("spec.signerName")},
-        ("certificates.k8s.io", "PodCertificateRequest"): {
-            "spec.nodeName": _string("spec.nodeName"),
-            "spec.podName": _string("spec.podName"),
-            "spec.signerName": _string("spec.signerName"),
-        },
-        ("events.k8s.io", "Event"): {
-            "reason": _string("reason"),
-            "regarding.apiVersion": _string("regarding.apiVersion"),
-            "regarding.fieldPath": _string("regarding.fieldPath"),
-            "regarding.kind": _string("regarding.kind"),
-            "regarding.name": _string("regarding.name"),
-            "regarding.namespace": _string("regarding.namespace"),
-            "regarding.resourceVersion": _string("regarding.resourceVersion"),
-            "regarding.uid": _string("regarding.uid"),
-            "reportingController": _string("reportingController"),
-            "type": _string("type"),
-        },
-        ("resource.k8s.io", "ResourceSlice"): {
-            "spec.driver": _string("spec.driver"),
-            "spec.nodeName": _string("spec.nodeName"),
-        },
-    }
-)
-
-_NAME = Field("metadata.name", NAME, "metadata.name", _String((("metadata", "name"),)))
+_NAME = Field("metadata.name", NAME, "metadata.name", String((("metadata", "name"),)))
 _IN_NAMESPACE = Field(
-    "metadata.namespace", NAMESPACE, "metadata.namespace", _String((("metadata", "namespace"),))
+    "metadata.namespace", NAMESPACE, "metadata.namespace", String((("metadata", "namespace"),))
 )
-_IN_NONE = Field("metadata.namespace", NO_NAMESPACE, "metadata.namespace", _Nothing())
+_IN_NONE = Field("metadata.namespace", NO_NAMESPACE, "metadata.namespace", Nothing())
 _IN_SOME_OR_NONE = Field("metadata.namespace", NAMESPACE_OR_NONE, "metadata.namespace", _IN_NAMESPACE.value)
 
 
@@ -431,7 +244,7 @@ def _built_in() -> Iterator[Kind]:
         # Events of events.k8s.io are compared under names that only the core group accepts: the alias stands
         # for them.
         first = {what: label for label, what in taken_for.items()} | {label: label for label in taken_for}
-        own = _EXTRACTORS.get((group, kind), {})
+        own = OWN_FIELDS.get((group, kind), {})
         fields = []
         for label, what in taken_for.items():
             if label in _METADATA[namespaced]:
@@ -440,7 +253,7 @@ def _built_in() -> Iterator[Kind]:
                 domain, value = own[first[what]]
                 fields.append(Field(label, domain, first[what], value))
             else:
-                fields.append(Field(label, ALWAYS_EMPTY, label, _Nothing()))
+                fields.append(Field(label, ALWAYS_EMPTY, label, Nothing()))
         names = frozenset({kind, kind.lower(), plural, *shorts})
         yield Kind(group, kind, plural, namespaced, _by_label(*fields), versions, names)
 
@@ -453,8 +266,8 @@ _TEXT = ANYTHING.or_empty()
 
 
 def _is_plain(path: str) -> bool:
-    """Whether each step of the path is read by the server as the name that it is: not so with `*`, spaces,
-    quotes, ...
+    """Return True if each step of the path is read by the server as the name that it is: not so with `*`,
+    spaces, quotes, ...
 
     The server accepts such paths in a definition, and selects by something else. We leave them out.
     """
@@ -467,12 +280,17 @@ def _selectable(path: str, schema: Mapping[str, Any]) -> Field:
     label = path.removeprefix(".")
     keys = tuple(label.split("."))
     for key in keys:
-        schema = _mapping(_mapping(schema.get("properties")).get(key, schema.get("additionalProperties")))
+        schema = as_mapping(as_mapping(schema.get("properties")).get(key, schema.get("additionalProperties")))
     # An enum is no reason to believe that there is nothing else: objects stored before it was written stay as
     # they are.
-    domain = _TYPES.get(_text(schema.get("type")), _TEXT)
-    return Field(label, domain, label, _Custom((keys,)))
+    domain = _TYPES.get(as_text(schema.get("type")), _TEXT)
+    return Field(label, domain, label, Custom((keys,)))
 
 
 BUILT_IN: tuple[Kind, ...] = tuple(_built_in())
 """Every kind of Kubernetes that can be listed and watched; those of the core group come first."""
+
+_BY_NAME: dict[str, list[Kind]] = {}
+for _kind in BUILT_IN:
+    for _name in _kind.names:
+        _BY_NAME.setdefault(_name, []).append(_kind)

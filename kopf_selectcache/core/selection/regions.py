@@ -1,15 +1,14 @@
-"""Regions: what a filter holds and what a read asks for. Answers whether one contains, or misses, the other;
-exactly.
+"""Regions: sets of objects, for the filter of a cache and for requests. Decides exactly whether a region
+contains another, or is disjoint from it.
 
-A *box* allows one set of values in each of finitely many dimensions, and anything in all others: the
-conjunction of a selector's requirements. Dimensions are independent of each other, so an object is inside a
-box when each of its values is inside that dimension's set, and two boxes share an object when they share a
-value in every dimension.
+A *box* restricts finitely many dimensions to one set of values each: the conjunction of a selector's
+requirements. Dimensions are independent. So an object is inside a box if each of its values is in the set of
+that dimension, and two boxes share an object if they share a value in every dimension.
 
-A *union* of boxes contains a box when nothing is left of it after each of them has been subtracted. What is
-left is cut into disjoint boxes: outside the set of the first dimension, or inside it and outside that of the
-second, and so on. Their number can grow exponentially (the question is co-NP-complete), so it has a bound,
-beyond which the answer is not guessed: `TooManyBoxes`.
+A *union* of boxes contains a box if nothing remains of it after all of them have been subtracted. The
+remainder is cut into disjoint boxes: outside the set of the first dimension, or inside it and outside that of
+the second, and so on. Their number can grow exponentially (the problem is co-NP-complete), so it is bounded;
+beyond the bound, `TooManyBoxes` is raised instead of a guess.
 """
 
 from __future__ import annotations
@@ -34,13 +33,11 @@ from .values import (
 )
 
 MAX_BOXES = 10_000
-"""How many boxes `uncovered` may cut before it gives up."""
+"""Limit of the boxes that `uncovered` cuts."""
 
 
 class Dimension(NamedTuple):
-    """One independent property of an object: its namespace, its name, a field of it, or the value of a label
-    key.
-    """
+    """An independent property of an object: its namespace, its name, a field, or the value of a label key."""
 
     axis: Literal["namespace", "name", "field", "label"]
     key: str = ""
@@ -50,10 +47,10 @@ THE_NAMESPACE = Dimension("namespace")
 THE_NAME = Dimension("name")
 
 Box: TypeAlias = Mapping[Dimension, ValueSet]
-"""The dimensions that are restricted, none of them to everything. Any other dimension may have any value."""
+"""The restricted dimensions, each with fewer than all values. Any other dimension may have any value."""
 
 Point: TypeAlias = Mapping[Dimension, str | None]
-"""One value in each of some dimensions; None is a label that is absent."""
+"""One value in each of some dimensions. None is an absent label."""
 
 
 def box_of(
@@ -64,9 +61,7 @@ def box_of(
     namespaces: Collection[str] | None = None,
     kind: Kind | None = None,
 ) -> Box:
-    """Make the box of all objects that satisfy every requirement; of one kind, if given, with its fields'
-    domains.
-    """
+    """Return the box of all objects that satisfy every requirement. A kind provides the domains of fields."""
     sets: dict[Dimension, list[ValueSet]] = {}
     if namespaces is not None:
         sets[THE_NAMESPACE] = [Strings.only(namespace_domain(kind), namespaces)]
@@ -78,13 +73,13 @@ def box_of(
         sets.setdefault(dimension, []).append(values if term.equal else ~values)
     for requirement in dict.fromkeys(labels):
         sets.setdefault(Dimension("label", requirement.key), []).append(requirement.allowed())
-    box = {dimension: _common(each) for dimension, each in sets.items()}
+    box = {dimension: each[0] if len(each) == 1 else _common(each) for dimension, each in sets.items()}
     return {dimension: values for dimension, values in box.items() if not (~values).empty}
 
 
 def _common(sets: Sequence[ValueSet]) -> ValueSet:
-    """Intersect all of them, in pairs: one after the other, a thousand sets would copy what they list a
-    thousand times.
+    """Intersect all sets, in pairs: one after the other, a thousand sets would copy their lists a thousand
+    times.
     """
     while len(sets) > 1:
         pairs = [some & other for some, other in zip(sets[::2], sets[1::2], strict=False)]
@@ -93,16 +88,14 @@ def _common(sets: Sequence[ValueSet]) -> ValueSet:
 
 
 def namespace_domain(kind: Kind | None) -> Domain:
-    """Say which namespaces objects of this kind can have; those of a cluster-scoped kind have the empty
-    one.
-    """
+    """Return the namespaces that objects of this kind can have. Cluster-scoped ones have the empty one."""
     if kind is None or kind.namespaced is None:
         return NAMESPACE_OR_NONE
     return NAMESPACE if kind.namespaced else NO_NAMESPACE
 
 
 def field_dimension(label: str, kind: Kind | None) -> tuple[Dimension, Domain]:
-    """Say which dimension a field label stands for, and which values objects of this kind can have there."""
+    """Return the dimension of a field label, and the values that objects of this kind can have there."""
     field = kind.field(label) if kind is not None else None
     match field.same_as if field is not None else label:
         case "metadata.name":
@@ -119,7 +112,7 @@ def conflict(box: Box) -> Dimension | None:
 
 
 def overlap(some: Box, other: Box) -> Box | None:
-    """Return the box of what is inside both, or None if there is nothing."""
+    """Return the intersection of two boxes, or None if it is empty."""
     both = {**some, **other}
     for dimension in some.keys() & other.keys():
         both[dimension] = some[dimension] & other[dimension]
@@ -127,9 +120,7 @@ def overlap(some: Box, other: Box) -> Box | None:
 
 
 def sticks_out(box: Box, branch: Box) -> list[Dimension] | None:
-    """List the dimensions in which a box leaves a branch, or say None if no object is inside both. Neither is
-    empty.
-    """
+    """Return the dimensions in which a box exceeds a branch, or None if disjoint. Neither is empty."""
     dimensions = []
     for dimension, allowed in branch.items():
         if (values := box.get(dimension)) is None:
@@ -142,11 +133,11 @@ def sticks_out(box: Box, branch: Box) -> list[Dimension] | None:
 
 
 def uncovered(request: Box, union: Iterable[Box], *, limit: int = MAX_BOXES) -> Point | None:
-    """Return a point that the request has and no branch of the union, or None if the union contains the
+    """Return a point of the request that is in no branch of the union, or None if the union contains the
     request.
 
-    Raises TooManyBoxes once more than `limit` boxes were cut. Most questions need none: a branch contains the
-    request by itself, or none of those that touch it reaches some value that it has.
+    Raise TooManyBoxes after `limit` boxes. Most requests need none: one branch contains the request, or all
+    branches that intersect it lack the same value.
     """
     if conflict(request) is not None:
         return None
@@ -161,7 +152,7 @@ def uncovered(request: Box, union: Iterable[Box], *, limit: int = MAX_BOXES) -> 
         return _Grid(request, [branch for _, branch in touching]).search(limit)
     left = dict(request)
     for dimensions, branch in touching:
-        # The point fails in one dimension alone, and shows by that which requirement is in the way.
+        # The point fails in one dimension only, and so shows the requirement that excludes it.
         for dimension in branch:
             left[dimension] = (
                 branch[dimension] & request[dimension] if dimension in request else branch[dimension]
@@ -172,15 +163,15 @@ def uncovered(request: Box, union: Iterable[Box], *, limit: int = MAX_BOXES) -> 
 
 
 Cell: TypeAlias = dict[Dimension, int]
-"""A box of a grid: in each dimension, the bits of the values that it has."""
+"""A box of a grid: the bits of its values in each dimension."""
 
 
 class _Grid:
-    """The finitely many values in each dimension that a request and some branches can tell apart; sets are
-    their bits.
+    """The finitely many values that a request and some branches distinguish in each dimension. Sets are
+    integers with a bit for each value.
 
-    Values that nobody lists and that satisfy the same rules are one value here, so the search is exact and
-    its sets are integers. The lower a bit, the clearer its value is to a reader: those listed come first.
+    Unlisted values that satisfy the same rules are one value, so the search is exact. Lower bits have values
+    that are clearer to a reader: listed ones come first.
     """
 
     def __init__(self, request: Box, branches: Sequence[Box]) -> None:
@@ -210,9 +201,7 @@ class _Grid:
                 cell[dimension] = cut(box)
 
     def search(self, limit: int) -> Point | None:
-        """Subtract the branches from the request, depth first, until something is left that no branch
-        touches.
-        """
+        """Subtract the branches from the request, depth first, until a remainder intersects no branch."""
         pending = [(self.request, self.branches)]
         cut = 0
         while pending:
@@ -222,7 +211,7 @@ class _Grid:
             ]
             if (escape := _escape(left, [branch for _, branch in touching])) is not None:
                 return self._point(escape)
-            # The branch that cuts what is left into the fewest pieces goes first: often that is one, or none.
+            # First the branch that cuts the remainder into the fewest pieces: often one, or none.
             at = min(range(len(touching)), key=lambda index: len(touching[index][0]))
             dimensions, branch = touching[at]
             others = [other for index, (_, other) in enumerate(touching) if index != at]
@@ -236,9 +225,7 @@ class _Grid:
         return None
 
     def _point(self, cell: Cell) -> Point:
-        """Return the clearest point of a cell, in the dimensions in which the cell does not have every
-        value.
-        """
+        """Return the clearest point of a cell, in the dimensions that the cell restricts."""
         return {
             dimension: values[(cell[dimension] & -cell[dimension]).bit_length() - 1]
             for dimension, values in self.values.items()
@@ -247,7 +234,7 @@ class _Grid:
 
 
 def _sticks_out(cell: Cell, branch: Cell) -> list[Dimension] | None:
-    """Do for cells what `sticks_out` does for boxes."""
+    """Do the same as `sticks_out`, for cells."""
     dimensions = []
     for dimension, allowed in branch.items():
         values = cell[dimension]
@@ -259,8 +246,8 @@ def _sticks_out(cell: Cell, branch: Cell) -> list[Dimension] | None:
 
 
 def _escape(cell: Cell, branches: Sequence[Cell]) -> Cell | None:
-    """Return a part of the cell that no branch touches, if one dimension alone shows it: thousands of
-    branches are no matter.
+    """Return a part of the cell that no branch intersects, if one dimension alone shows it. That is fast even
+    for thousands of branches.
     """
     if not branches:
         return cell

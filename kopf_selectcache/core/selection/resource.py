@@ -1,6 +1,4 @@
-"""Which resource of the cluster is meant: a kind as one of its versions serves it, and where its objects are
-found.
-"""
+"""A resource of the cluster: a kind in one of its versions, with the paths of its objects."""
 
 from __future__ import annotations
 
@@ -25,17 +23,14 @@ class Resource:
     kind: Kind
     version: str
     fields_known: bool = True
-    """Whether the kind's field labels are all there are. Not so for a custom resource whose definition may
-    not be read."""
+    """False for a custom resource whose definition may not be read: it may have further field labels."""
 
     def __str__(self) -> str:
         return f"{self.kind.plural}.{self.kind.group}" if self.kind.group else self.kind.plural
 
     @property
     def domains(self) -> Kind | None:
-        """The kind for verdicts: none, so that fields are free strings, where its field labels are not
-        known.
-        """
+        """The kind for verdicts. None if its field labels are not known: then fields are free strings."""
         return self.kind if self.fields_known else None
 
     @property
@@ -43,10 +38,10 @@ class Resource:
         return f"{self.kind.group}/{self.version}" if self.kind.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None) -> str:
-        """Return the path of a URL: of all objects, those of a namespace, or one object.
+        """Return the path of all objects, of those in a namespace, or of one object.
 
-        Names often come from the objects of others: one must not lead to another object, a subresource, or
-        all of them.
+        Names often come from objects of others. A name must not lead to another object, a subresource, or all
+        objects.
         """
         parts = ["/apis" if self.kind.group else "/api", self.api_version]
         if namespace:
@@ -56,8 +51,8 @@ class Resource:
 
 
 def _segment(name: str) -> str:
-    # What Kubernetes refuses in names of every kind. An encoded slash would not do: the server decodes it,
-    # then splits.
+    # Kubernetes refuses these names for every kind. Encoding a slash would not help: the server decodes the
+    # path before it splits it.
     if name in ("", ".", "..") or "/" in name or "%" in name:
         raise BadText("no object can have this name", text=name, column=1)
     return quote(name, safe="")

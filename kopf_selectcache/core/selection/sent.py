@@ -1,8 +1,8 @@
 """The selector that was sent with a request, and the check of the answer against it: a server or a proxy may
 ignore selectors.
 
-Field labels are read by our own table (`core.selection.kinds`), which may be wrong where the server is right.
-So a mismatch of a field proves nothing by itself: the caller confirms it with the server, or drops the term
+Our table of fields (`core.selection.kinds`) reads field labels, and may be wrong where the server is right.
+So a mismatch of a field alone proves nothing: the caller confirms it with the server, or drops the term
 (`without`).
 """
 
@@ -15,15 +15,16 @@ from typing import Any
 
 from kopf_selectcache.core.errors import Garbled
 
+from .field_values import Extractor
 from .grammar import FieldTerm, LabelRequirement
-from .kinds import Extractor, Kind
+from .kinds import Kind
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Unselected(Garbled):
-    """An object came that the selector which was sent does not select. Names the object and the requirement,
-    and no value but a label's.
+    """The server sent an object that the selector of the request does not select. The text names the object
+    and the requirement, and no value except a label's.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class Unselected(Garbled):
     ) -> None:
         self.namespace, self.name, self.uid, self.version = namespace, name, uid, version
         self.term = requirement if isinstance(requirement, FieldTerm) else None
-        """The term that failed; None if it was a label, which needs no confirmation."""
+        """The failed term; None if a label failed, which needs no confirmation."""
         shown = f"{namespace[:63]}/{name[:253]}" if namespace else name[:253]
         why = ""
         if isinstance(requirement, LabelRequirement):
@@ -52,8 +53,7 @@ class Unselected(Garbled):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The label requirements and field terms that were sent; of the terms, those that can be read off an
-    object.
+    """The label requirements that were sent, and the field terms whose values our table can read.
 
     >>> from kopf_selectcache.core.selection.kinds import find
     >>> sent = Sent.of(find('pods'), (LabelRequirement('app', '=', ('web',)),), (FieldTerm('spec.nodeName', 'n1'), FieldTerm('spec.unknown', 'a')))
@@ -82,8 +82,8 @@ class Sent:
         return None
 
     def failing_term(self, obj: Mapping[str, Any], lost: Mapping[str, str] = _NOTHING) -> FieldTerm | None:
-        """Return a term that the object does not satisfy; `lost` has the values of those fields that it does
-        not have any more.
+        """Return a term that the object does not satisfy. `lost` has the values of fields that a projection
+        removed.
         """
         for term, value in self.terms:
             found = lost[term.label] if lost and term.label in lost else value(obj)
@@ -92,8 +92,8 @@ class Sent:
         return None
 
     def failing_key(self, namespace: str, name: str) -> FieldTerm | None:
-        """Return a term that an object does not satisfy of which no more than this is known: terms of other
-        fields are not compared.
+        """Return a term that an object with this key does not satisfy. Terms of other fields are not
+        compared.
         """
         known = {"metadata.namespace": namespace, "metadata.name": name}
         return next((term for term, _ in self.terms if term.label in known and not term.matches(known)), None)

@@ -1,15 +1,13 @@
-"""The sets of values that one dimension of a region may have. Exact: closed under `&` and `~`, emptiness
-decidable.
+"""Sets of values of one dimension of a region. Exact: closed under `&` and `~`, with decidable emptiness.
 
 A dimension is the namespace, the name, a field label, or a label key. Two kinds of sets are enough:
 
-* `Strings` for the first three: finitely many strings of a domain, or all of them but finitely many.
-* `LabelValues` for label keys, where `>` and `<` speak of integers, `!key` of absence, and only valid label
-  values exist at all, so that even an infinite-looking set can be exhausted: 63 values satisfy `x>5,x<7`, and
-  no more.
+* `Strings` for the first three: finitely many strings of a domain, or all of them but finitely many. *
+`LabelValues` for label keys: `>` and `<` compare integers, `!key` means absence, and only valid label values
+exist. So a set that looks infinite can be exhausted: exactly 63 values satisfy `x>5,x<7`.
 
-Both keep a set as a simple rule, its *base*, and the finitely many values *listed* for which the rule is
-turned round.
+Both represent a set by a simple rule, its *base*, and finitely many *listed* values, which are the exceptions
+to the rule.
 """
 
 from __future__ import annotations
@@ -35,13 +33,12 @@ _DNS_INNER = _DNS_EDGE | frozenset("-")
 
 
 def parse_int(text: str) -> int | None:
-    """Read an integer as Go's `strconv.ParseInt(text, 10, 64)` does, or say None where that fails.
+    """Parse an integer as Go's `strconv.ParseInt(text, 10, 64)` does. Return None where that fails.
 
-    Python's `int` reads more than that: underscores, spaces, digits of other scripts, numbers of any size.
+    Python's `int` accepts more: underscores, spaces, digits of other scripts, numbers of any size.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
-    # A number of more than 19 significant digits is out of range; to convert a long one first would cost too
-    # much.
+    # More than 19 significant digits are out of range. Converting a long number first would cost too much.
     if not digits or not _DIGITS.issuperset(digits) or len(digits.lstrip("0")) > 19:
         return None
     value = -int(digits) if text[0] == "-" else int(digits)
@@ -49,9 +46,7 @@ def parse_int(text: str) -> int | None:
 
 
 def is_label_value(text: str) -> bool:
-    """Whether this is a valid value of a label: empty, or up to 63 of `A-Za-z0-9-_.` with alphanumeric
-    ends.
-    """
+    """Return True for a valid label value: empty, or up to 63 of `A-Za-z0-9-_.` with alphanumeric ends."""
     return not text or (
         len(text) <= MAX_LABEL_VALUE
         and text[0] in _ALNUM
@@ -61,16 +56,14 @@ def is_label_value(text: str) -> bool:
 
 
 def is_dns_label(text: str) -> bool:
-    """Whether this is a DNS label of RFC 1123, as the name of every namespace is."""
+    """Return True for a DNS label of RFC 1123, such as the name of a namespace."""
     return (
         0 < len(text) <= 63 and text[0] in _DNS_EDGE and text[-1] in _DNS_EDGE and _DNS_INNER.issuperset(text)
     )
 
 
 def is_dns_subdomain(text: str) -> bool:
-    """Whether this is a DNS subdomain of RFC 1123; its parts are not limited to 63 characters, only the whole
-    to 253.
-    """
+    """Return True for a DNS subdomain of RFC 1123. Its length is limited to 253; its parts have no limit."""
     return 0 < len(text) <= 253 and all(
         part != "" and part[0] in _DNS_EDGE and part[-1] in _DNS_EDGE and _DNS_INNER.issuperset(part)
         for part in text.split(".")
@@ -78,32 +71,28 @@ def is_dns_subdomain(text: str) -> bool:
 
 
 def is_object_name(text: str) -> bool:
-    """Whether an object of some kind may have this name: whatever can stand as one segment of a URL's
-    path.
-    """
+    """Return True if an object of some kind may have this name: any segment of a URL's path."""
     return text not in ("", ".", "..") and "/" not in text and "%" not in text
 
 
 def is_label_key(text: str) -> bool:
-    """Whether this is a valid key of a label: a name like a label's value, not empty, after an optional
-    `prefix/`.
-    """
+    """Return True for a valid label key: a name like a label value, after an optional `prefix/`."""
     prefix, slash, name = text.rpartition("/")
     return name != "" and is_label_value(name) and (is_dns_subdomain(prefix) if slash else True)
 
 
 class ValueSet(Protocol):
-    """What a region needs of the values in one of its dimensions; None stands for a label that is absent."""
+    """A set of values in one dimension of a region. None stands for an absent label."""
 
     @property
     def listed(self) -> frozenset[str]: ...
     @property
     def few(self) -> bool:
-        """Whether the rule takes nothing in, so that only what is listed is in."""
+        """True if the rule has no values, so that the set has only listed ones."""
 
     @property
     def base(self) -> Hashable:
-        """The rule, such that two sets of a dimension with equal bases and equal lists are equal."""
+        """The rule. Two sets of a dimension with equal bases and equal lists are equal."""
 
     @property
     def empty(self) -> bool: ...
@@ -111,29 +100,27 @@ class ValueSet(Protocol):
     def __and__(self, other: Self) -> Self: ...
     def __invert__(self) -> Self: ...
     def in_base(self, value: str | None) -> bool:
-        """Whether the rule alone would take the value in."""
+        """Return True if the rule alone has the value."""
 
     @classmethod
     def classes(cls, sets: Sequence[Self], listed: frozenset[str]) -> Iterable[str | None]:
-        """Return a value for every class of values, none of them listed, that the bases of the sets can tell
-        apart.
-        """
+        """Return one value of each class of unlisted values that the bases of the sets distinguish."""
 
 
 def pick(values: ValueSet) -> str | None:
-    """Return one value of a set that is not empty, preferably one that is listed: somebody mentioned it."""
+    """Return one value of a non-empty set; a listed one if possible, because the user knows it."""
     candidates = chain(sorted(values.listed), values.classes([values], values.listed))
     return next(value for value in candidates if value in values)
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The strings that a dimension can have at all: a finite set of them, or a rule with endless examples."""
+    """All strings that a dimension can have: a finite set, or a rule with endless examples."""
 
     name: str
     accepts: Callable[[str], bool]
     example: Callable[[int], str]
-    """The n-th example; no two are equal."""
+    """Returns the n-th example. No two are equal."""
     finite: frozenset[str] | None = None
 
     @classmethod
@@ -143,7 +130,7 @@ class Domain:
         return cls(name, finite.__contains__, values.__getitem__, finite)
 
     def or_empty(self) -> Domain:
-        """Return this domain with the empty string in it: how the server shows an absent field of a custom
+        """Return this domain with the empty string, which the server takes for an absent field of a custom
         resource.
         """
         if self.finite is not None:
@@ -174,7 +161,7 @@ NAMESPACE_OR_NONE = NAMESPACE.or_empty()
 
 @dataclass(frozen=True, slots=True)
 class Strings:
-    """Some strings of a domain: just those listed, or with `others` all of the domain but those listed."""
+    """Strings of a domain: the listed ones, or with `others` all except the listed ones."""
 
     domain: Domain
     listed: frozenset[str]
@@ -192,15 +179,14 @@ class Strings:
     def base(self) -> bool:
         return self.others
 
-    # The rule is the same for all of the domain.
-    def in_base(self, value: str | None) -> bool:  # noqa: ARG002
+    def in_base(self, value: str | None) -> bool:  # noqa: ARG002  # The rule is the same for all values.
         return self.others
 
     @property
     def empty(self) -> bool:
         if not self.others:
             return not self.listed
-        # An endless domain cannot be exhausted by a finite list; a finite one can.
+        # A finite list can exhaust only a finite domain.
         return self.domain.finite is not None and self.domain.finite <= self.listed
 
     def __contains__(self, value: str | None) -> bool:
@@ -227,19 +213,19 @@ class Strings:
 
 
 Interval = tuple[int, int]
-"""All integers from the first to the last, both included."""
+"""The integers from the first to the last, both included."""
 
 _INTEGERS: tuple[Interval, ...] = ((0, MAX_INT),)
-"""Those that a label value can spell: it never starts with a sign."""
+"""The integers that a label value can spell: it has no sign."""
 
 _FEW: tuple[bool, tuple[Interval, ...], bool] = (False, (), False)
-"""The rule of a set of label values that has only what is listed."""
+"""The rule of a set that has only listed values."""
 _MOST: tuple[bool, tuple[Interval, ...], bool] = (True, _INTEGERS, True)
-"""The rule of one that has all but what is listed."""
+"""The rule of a set that has all values except the listed ones."""
 
 
 def _common(some: tuple[Interval, ...], more: tuple[Interval, ...]) -> Iterator[Interval]:
-    """Intersect two ascending sequences of intervals, none of which touch within a sequence."""
+    """Intersect two ascending sequences of intervals. Intervals of one sequence do not touch."""
     for first, last in some:
         for start, end in more:
             if max(first, start) <= min(last, end):
@@ -247,7 +233,7 @@ def _common(some: tuple[Interval, ...], more: tuple[Interval, ...]) -> Iterator[
 
 
 def _gaps(intervals: tuple[Interval, ...]) -> Iterator[Interval]:
-    """Yield what an ascending sequence of intervals leaves out between 0 and the largest integer."""
+    """Yield the gaps of an ascending sequence of intervals between 0 and the largest integer."""
     start = 0
     for first, last in intervals:
         if start < first:
@@ -258,12 +244,12 @@ def _gaps(intervals: tuple[Interval, ...]) -> Iterator[Interval]:
 
 
 def _spell(number: int) -> Iterator[str]:
-    """Write an integer in all ways that are label values: plainly, then with one more leading zero each."""
+    """Yield all label values that spell an integer: first without, then with one more leading zero each."""
     return (str(number).zfill(width) for width in range(len(str(number)), MAX_LABEL_VALUE + 1))
 
 
 def _spellings(interval: Interval) -> int:
-    """Count the label values that `_spell` would write for the integers of the interval."""
+    """Count the label values that `_spell` yields for the integers of an interval."""
     first, last = interval
     total = 0
     for width in range(len(str(first)), len(str(last)) + 1):
@@ -274,15 +260,13 @@ def _spellings(interval: Interval) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LabelValues:
-    """Values of one label key, absence included: a rule, and the values listed for which it is turned
-    round.
-    """
+    """Values of one label key, absence included: a rule, and the listed values that are exceptions to it."""
 
     absent: bool
     integers: tuple[Interval, ...]
-    """The integers (as ParseInt reads them) of which all spellings are in."""
+    """Integers (as ParseInt reads them) with all their spellings."""
     others: bool
-    """Whether the valid values that are no such integer are in."""
+    """True if the set has the valid values that are no such integer."""
     listed: frozenset[str] = frozenset()
 
     @classmethod
@@ -291,12 +275,12 @@ class LabelValues:
 
     @classmethod
     def above(cls, limit: int) -> LabelValues:
-        """Return the spellings of all integers that are greater."""
+        """Return the spellings of all greater integers."""
         return cls(absent=False, integers=tuple(_common(((limit + 1, MAX_INT),), _INTEGERS)), others=False)
 
     @classmethod
     def below(cls, limit: int) -> LabelValues:
-        """Return the spellings of all integers that are smaller."""
+        """Return the spellings of all smaller integers."""
         return cls(absent=False, integers=tuple(_common(((MIN_INT, limit - 1),), _INTEGERS)), others=False)
 
     @property
@@ -310,9 +294,7 @@ class LabelValues:
     def in_base(self, value: str | None) -> bool:
         if value is None:
             return self.absent
-        if self.integers == (
-            _INTEGERS if self.others else ()
-        ):  # Most rules make no difference between values.
+        if self.integers == (_INTEGERS if self.others else ()):  # Most rules do not distinguish values.
             return self.others
         number = parse_int(value)
         if number is None:
@@ -326,9 +308,9 @@ class LabelValues:
 
     def __and__(self, other: LabelValues) -> LabelValues:
         for some, all_ in ((self, other), (other, self)):
-            if some.few:  # Most sets are a handful of words.
+            if some.few:  # Most sets have a few listed values.
                 return LabelValues(*_FEW, frozenset(value for value in some.listed if value in all_))
-        if self.base == other.base == _MOST:  # And many of the others are what `!=` and `notin` leave.
+        if self.base == other.base == _MOST:  # Many of the others come from `!=` and `notin`.
             return LabelValues(*_MOST, self.listed | other.listed)
         rule = LabelValues(
             self.absent and other.absent,
@@ -347,10 +329,10 @@ class LabelValues:
 
     @property
     def empty(self) -> bool:
-        # There are some 10^113 values that are no integers: no list takes them all out.
+        # There are about 10^113 values that are no integers: no list exhausts them.
         if self.absent or self.others:
             return False
-        # Whatever is listed without being a spelling of the integers is in.
+        # A listed value that spells none of the integers is in the set.
         return all(map(self.in_base, self.listed)) and len(self.listed) == sum(map(_spellings, self.integers))
 
     @classmethod
@@ -361,7 +343,7 @@ class LabelValues:
             {0, *(edge for values in sets for first, last in values.integers for edge in (first, last + 1))}
         )
         for first, past in pairwise([*edges, MAX_INT + 1]):
-            # Most often the first spelling that is looked at; none, where a list exhausts them.
+            # Usually the first spelling. None if the list exhausts them.
             spelled = (text for number in range(first, past) for text in _spell(number))
             yield from islice((text for text in spelled if text not in listed), 1)
 

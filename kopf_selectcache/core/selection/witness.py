@@ -1,4 +1,4 @@
-"""What a comparison of two regions shows: an answer, and for NO an object that proves it. Pure data."""
+"""The result of comparing two regions: an answer, and for NO an object that proves it. Pure data."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from .kinds import Kind
 from .regions import THE_NAME, THE_NAMESPACE, Point, field_dimension
 
 _MOST_SHOWN = 1_000
-"""How many characters of labels and fields a witness shows."""
+"""Limit in characters of a witness's text."""
 
 
 class Answer(StrEnum):
-    """Whether a filter covers a request."""
+    """Does a filter cover a request?"""
 
     YES = "yes"
     """The filter holds every object that the request can select."""
     NO = "no"
     """The request can select an object that the filter does not hold: the witness."""
     UNKNOWN = "unknown"
-    """To find out would cost more than the bound allows. Whoever asks must take it for a NO."""
+    """The check would cost more than its bound. Callers treat it as NO."""
 
 
 class _Frozen(Mapping[str, str]):
-    """A dict that nobody can change, so that it can be a part of what is hashed."""
+    """An immutable dict, so that it can be hashed."""
 
     __slots__ = ("_items",)
 
@@ -52,8 +52,8 @@ class _Frozen(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """An object that the request selects and the filter does not hold. It has no other labels; other fields
-    do not matter.
+    """An object that the request selects and the filter does not hold. It has no other labels, and any other
+    fields.
     """
 
     namespace: str
@@ -70,8 +70,8 @@ class Witness:
 
     @classmethod
     def at(cls, point: Point, kind: Kind | None, field_labels: Iterable[str]) -> Witness:
-        """Make a witness of a point; what it leaves open is filled with the plainest value that the kind can
-        have.
+        """Make a witness of a point. Dimensions that the point leaves open get the plainest value that the
+        kind allows.
         """
         cluster_scoped = kind is not None and kind.namespaced is False
         fields = {}

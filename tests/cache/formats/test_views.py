@@ -118,7 +118,7 @@ def test_a_copy_of_it_is_ones_own(view: Any) -> None:
     ways: list[Callable[[Any], Any]] = [
         copy.copy,
         copy.deepcopy,
-        lambda part: pickle.loads(pickle.dumps(part)),  # noqa: S301
+        lambda part: pickle.loads(pickle.dumps(part)),
         lambda part: part.copy(),
     ]  # Our own.
     for through in ways:
@@ -127,7 +127,7 @@ def test_a_copy_of_it_is_ones_own(view: Any) -> None:
 
 @pytest.mark.parametrize(
     "through",
-    [copy.copy, copy.deepcopy, lambda view: pickle.loads(pickle.dumps(view))],  # noqa: S301
+    [copy.copy, copy.deepcopy, lambda view: pickle.loads(pickle.dumps(view))],
 )  # Our own.
 def test_it_is_copied_and_pickled_as_it_is(view: Any, through: Callable[[Any], Any]) -> None:
     other = through(view)

@@ -796,6 +796,7 @@ def endless(start: bytes, *, size: int = 7) -> str:
         b'{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-1","namespace":"shop"},"data":{"x":"',
         (
             b'{"type":"ADDED", "object" :'
+            # The text is one line.
             b' {"apiVersion":"v1","data":{"name":"canary"},"kind":"Pod","metadata":{"annotations":{"name":"canary","q":"\\"\\\\\\"name\\":{"},"labels":{"name":"canary"},"managedFields":[{"name":"canary"}],"name":'  # noqa: E501
             b' "web-1","uid":"'
         ),

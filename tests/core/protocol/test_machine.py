@@ -222,6 +222,7 @@ def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_rem
     assert client.fail(GONE) == (Begin(), List(not_older_than="101"))
 
 
+# The name is a sentence.
 def test_an_initial_stream_that_is_not_even_accepted_is_no_proof_against_streams_but_pages_are_asked_for_this_once() -> (  # noqa: E501
     None
 ):
@@ -405,6 +406,7 @@ def test_34_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pa
         assert client.on(Due()) == (Begin(), List())
 
 
+# The name is a sentence.
 def test_34_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_of_which_nothing_is_shown() -> (  # noqa: E501
     None
 ):

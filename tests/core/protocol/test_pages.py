@@ -217,6 +217,7 @@ def test_33_where_pages_bring_few_large_objects_they_follow_each_other_without_a
 LARGE = Lost("an answer has more bytes than that", garbled=True, too_large=True)
 
 
+# The name is a sentence.
 def test_35_where_a_list_that_a_cache_of_the_server_may_answer_is_too_large_a_consistent_one_is_asked_for() -> (  # noqa: E501
     None
 ):

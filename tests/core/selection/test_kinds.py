@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache.core.errors import BadField
-from kopf_selectcache.core.selection import kinds
-from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, find
+from kopf_selectcache.core.selection.field_values import OWN_FIELDS
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, find, parse_key
 from kopf_selectcache.core.selection.values import (
     ALWAYS_EMPTY,
     ANYTHING,
@@ -123,8 +123,8 @@ def test_what_names_no_kind_of_kubernetes_finds_nothing(key: str | tuple[str, ..
 
 @pytest.mark.parametrize("text", ["v1", "v10", "v1alpha1", "v2beta3"])
 def test_a_version_after_the_dot_is_no_group(text: str) -> None:
-    assert kinds.parse_key((f"things.{text}",)) == (None, text, "things")
-    assert kinds.parse_key((f"things.{text}.example.com",)) == ("example.com", text, "things")
+    assert parse_key((f"things.{text}",)) == (None, text, "things")
+    assert parse_key((f"things.{text}.example.com",)) == ("example.com", text, "things")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_version_after_the_dot_is_no_group(text: str) -> None:
     ],
 )
 def test_anything_else_after_the_dot_is_a_group(text: str) -> None:
-    assert kinds.parse_key((f"things.{text}.com",)) == (f"{text}.com", None, "things")
+    assert parse_key((f"things.{text}.com",)) == (f"{text}.com", None, "things")
 
 
 def test_a_kind_is_its_own_key() -> None:
@@ -162,7 +162,7 @@ def test_the_core_group_wins_and_no_other_name_is_ambiguous() -> None:
 
 def test_every_extractor_has_a_generated_field_label() -> None:
     # The other way round, importing the module would fail.
-    for (group, name), own in kinds._EXTRACTORS.items():
+    for (group, name), own in OWN_FIELDS.items():
         labels = {
             label for kind in BUILT_IN if (kind.group, kind.kind) == (group, name) for label in kind.fields
         }

@@ -131,6 +131,7 @@ def test_a_server_that_was_restored_under_higher_versions_is_known_by_its_object
     assert (held(merging), b.epoch) == ("7", 1)
 
 
+# The name is a sentence.
 def test_when_one_branch_finds_that_the_server_was_restored_the_others_are_to_be_listed_anew_and_that_is_said_once() -> (  # noqa: E501
     None
 ):
@@ -186,6 +187,7 @@ def test_what_was_lost_is_shown_until_the_object_comes_that_has_its_name_in_the_
     assert told(merging.confirmed(doubt, version="50", uid="another", outside=True)) == [("90", None)]
 
 
+# The name is a sentence.
 def test_what_a_read_of_the_epoch_before_kept_out_is_shown_where_the_branch_that_holds_it_was_behind_the_restored_state() -> (  # noqa: E501
     None
 ):

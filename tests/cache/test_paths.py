@@ -1,0 +1,167 @@
+"""Paths of reads: those that lead to nothing in any object, or into a list, are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+import pytest
+
+from kopf_selectcache import LabelSelector, NotKept, ReadError, Selector
+from kopf_selectcache.core.store.projection import Projection
+from tests.cache.world import PODS, World, pod, reading, run
+
+WEB = pod("web-1", app="web")
+
+NOWHERE: list[tuple[Any, Any]] = [
+    (".status.phase", "x"),
+    ("$.status.phase", "x"),
+    ("{.status.phase}", "x"),
+    ("spec.containers[0].name", "x"),
+    ("spec.containers[*].name", None),
+    ("metadata.labels.app.kubernetes.io/name", "x"),
+    ("metadata.annotations.example.com/x", "x"),
+    ("spec..priority", 5),
+    (("spec", "", "a.b"), 5),
+    ("", 1),
+    ((), 1),
+    ("status.phase", Selector("a")),
+    ("metadata.labels", LabelSelector.parse("a")),
+    ("spec.x", ("a", "b")),
+    ("spec.x", {"a", "b"}),
+    ("spec.x", kopf.PRESENT),
+    ("spec.x", str.isdigit),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), NOWHERE)
+def test_a_where_that_can_never_be_right_is_refused(path: Any, value: Any) -> None:
+    with pytest.raises(ReadError):
+        reading("", WEB).list("pods", where={path: value})
+
+
+# ---- Into lists: only the objects tell.
+
+LISTED = {**WEB, "spec": {"containers": [{"name": "c", "image": "i"}], "tags": ["a"]}}
+IMAGE: dict[Any, Any] = {"spec.containers.image": "i"}
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda cache: cache.list("pods", where=IMAGE),
+        lambda cache: cache.held(
+            "pods", label="app", where={"metadata.name": "web-1", "spec.containers.0.image": "i"}, limit=3
+        ),
+        lambda cache: cache.count("pods", where={"spec.containers.image": None}),
+        lambda cache: cache.list("pods", sort_by="spec.containers.name"),
+    ],
+)
+def test_a_path_that_leads_into_a_list_of_an_object_is_refused(read: Any) -> None:
+    with pytest.raises(ReadError, match=r"has a list at 'spec\.containers'"):
+        read(reading("", LISTED))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "spec",
+        "spec.containers",
+        ("metadata", "labels"),
+    ],
+)
+def test_what_has_no_order_is_not_sorted_by(path: Any) -> None:
+    with pytest.raises(ReadError):
+        reading("", LISTED).list("pods", sort_by=path)
+
+
+def test_values_of_several_types_are_sorted_numbers_first() -> None:
+    values = ["b", 10, None, "a", 2.5, True]
+    cache = reading(
+        "",
+        *({**pod(f"p-{number}", app="web"), "spec": {"value": value}} for number, value in enumerate(values)),
+    )
+    assert [each["spec"]["value"] for each in cache.list("pods", sort_by="spec.value")] == [
+        True,
+        2.5,
+        10,
+        "a",
+        "b",
+        None,
+    ]
+
+
+def test_a_path_that_leads_into_a_list_of_what_is_fetched_is_refused() -> None:
+    async def main(world: World) -> None:
+        world.resources["pods"] = PODS
+        world.server.answer(
+            "/api/v1/pods",
+            {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [LISTED]},
+        )
+        with pytest.raises(
+            ReadError,
+            match=(
+                r"has a list at 'spec.containers'.*\[each for each in await cache.fetch_list\('pods'\) if"
+                r" \.\.\.\]"
+            ),
+        ):
+            await world.cache().fetch_list("pods", where=IMAGE)
+
+    run(main)
+
+
+def test_a_path_that_was_dropped_out_of_a_list_is_refused_when_it_is_kept_again() -> None:
+    """The advice of NotKept leads to objects in which the path still leads nowhere: that is said, rather than
+    nothing found."""
+    with pytest.raises(NotKept, match=r"Take 'spec\.containers\.image' out of drop="):
+        reading("", LISTED, projection=Projection.of(drop=["spec.containers.image"])).held(
+            "pods", where=IMAGE
+        )
+    with pytest.raises(ReadError, match="not into lists"):
+        reading("", LISTED).held("pods", where=IMAGE)
+
+
+def test_a_list_that_is_compared_as_a_whole_is_no_way_into_it() -> None:
+    cache = reading("", LISTED)
+    assert cache.held("pods", where={"spec.tags": ["a"]}) == [LISTED]
+    assert cache.held("pods", where={"spec.tags": None, "spec.nothing.at.all": None}) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "-metadata.name",
+        ".metadata.name",
+        "spec..x",
+    ],
+)
+def test_a_path_that_can_never_sort_is_refused(path: str) -> None:
+    with pytest.raises(ReadError):
+        reading("", WEB).held("pods", sort_by=path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("spec.tags", ["a"]),
+        ("spec.map", {"a": 1}),
+        ("metadata.labels.team/x", "y"),
+        (("spec", "a[0]"), "x"),
+        ("spec.constraint", ">=1.2"),
+    ],
+)
+def test_what_may_be_right_is_compared_as_it_is(
+    path: Any, value: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = {"tags": ["a"], "map": {"a": 1}, "a[0]": "x", "constraint": ">=1.2", "equal": "==1"}
+    obj = {**pod("x", **{"team/x": "y"}), "spec": spec}
+    assert reading("", obj).list("pods", where={path: value}) == [obj]
+    assert not caplog.records
+
+
+def test_a_label_that_is_named_like_a_field_is_a_label(caplog: pytest.LogCaptureFixture) -> None:
+    odd = pod("odd", **{"status.phase": "x", "app": "web", "type": "y", "app.kubernetes.io/name": "z"})
+    cache = reading("", odd)
+    assert cache.list("pods", label="type=y,app.kubernetes.io/name=z,app=web") == [odd]
+    assert not caplog.records
+    assert cache.list("pods", label="status.phase=x") == [odd]

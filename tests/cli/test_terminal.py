@@ -1,0 +1,61 @@
+"""Text of commands on terminals of several widths, in pipes, and in colour."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from kopf_selectcache.cli._report import FORMATS, Problem, Report, Section
+from kopf_selectcache.cli._terminal import width_of, write
+
+from .terminals import written_to_terminal
+
+PROBLEM = Problem(
+    "the right is missing to list, watch pods in shop", "Add to a Role in shop: " + "word " * 20
+)
+REPORT = Report((Section("pods", "label='" + "x" * 100 + "'", problems=(PROBLEM,)),))
+SGR = re.compile(r"\x1b\[\d+m")
+
+
+def shown(text: str, columns: int = 60, **environment: str) -> str:
+    return written_to_terminal(columns, lambda file: write(file, text, environment=environment))
+
+
+@pytest.mark.parametrize("columns", [200, 80, 60, 40])
+def test_lines_are_wrapped_to_the_width_with_later_lines_indented(columns: int) -> None:
+    lines = shown(f"  ! {PROBLEM}\n", columns, NO_COLOR="1").splitlines()
+    assert max(map(len, lines)) <= columns
+    assert " ".join(" ".join(lines).split()) == f"! {PROBLEM}".strip()
+    assert all(line.startswith("    ") for line in lines[1:])
+
+
+def test_a_word_is_never_broken() -> None:
+    assert "x" * 100 in shown(f"missing: {'x' * 100} y\n", 40)
+
+
+def test_a_terminal_that_does_not_tell_its_width_has_80_columns() -> None:
+    assert max(map(len, shown("word " * 100, 0, NO_COLOR="1").splitlines())) <= 80
+
+
+def test_what_is_marked_is_coloured_unless_the_environment_forbids_it() -> None:
+    text = "KIND  FILTER\n  ! wrong\nmissing: list pods\n  * odd\ntoo much: a\nplain\n"
+    coloured = shown(text)
+    assert SGR.sub("", coloured) == text
+    assert [bool(SGR.search(line)) for line in coloured.splitlines()] == [True] * 5 + [False]
+    assert shown(text, NO_COLOR="1") == shown(text, TERM="dumb") == text
+    assert shown(text, NO_COLOR="") == coloured, "https://no-color.org: an empty one is none"
+
+
+def test_a_pipe_gets_the_text_as_it_is() -> None:
+    pipe, text = io.StringIO(), f"  ! {PROBLEM}\n"
+    write(pipe, text, environment={})
+    assert (pipe.getvalue(), width_of(pipe)) == (text, None)
+
+
+@pytest.mark.parametrize(("width", "filter_"), [(None, 60), (200, 60), (80, 49), (40, 20)])
+def test_filters_of_the_table_are_cut_to_what_fits(width: int | None, filter_: int) -> None:
+    line = FORMATS["text"](REPORT, width).splitlines()[1]
+    assert len(line.split()[1]) == filter_
+    assert "x" * 100 in FORMATS["wide"](REPORT, width)

@@ -1,0 +1,114 @@
+"""README.md and the first page of the site: the operator runs, the error is real, the figures are those of
+docs/."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from configparser import ConfigParser
+from pathlib import Path
+
+import kopf.testing
+import pytest
+
+from bench.comparison import CONTENTS, section
+from kopf_selectcache import OutsideFilter
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.cache.world import reading
+
+from .pages import DOCS, ROOT, fences, rows_of, saved
+from .pages import section as page_section
+
+README = ROOT / "README.md"
+INDEX = DOCS / "index.md"
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "shop", "namespace": "default"},
+    "spec": {"ports": [{"port": 80}]},
+}
+
+
+class Awaited(logging.Handler):
+    """Sets an event when a message is logged."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__()
+        self.message = message
+        self.seen = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage() == self.message:
+            self.seen.set()
+
+
+def pod(name: str, app: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": app, "instance": "shop"}},
+        "spec": {"containers": [{"name": "main", "image": "none"}]},
+    }
+
+
+@pytest.mark.parametrize("page", [README, INDEX], ids=["README.md", "index.md"])
+def test_the_operator_runs_and_counts_the_pods_of_the_filter(
+    page: Path, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    (operator,) = saved(page, tmp_path)
+    cluster.create(SERVICE, pod("web-1", "web"), pod("web-2", "web"), pod("db-1", "db"))
+    counted = Awaited("shop has 2 pods.")
+    logger = logging.getLogger("kopf.objects")
+    logger.addHandler(counted)
+    try:
+        with kopf.testing.KopfRunner(["run", "-A", "--standalone", str(operator)]) as runner:
+            assert counted.seen.wait(60)
+    finally:
+        logger.removeHandler(counted)
+    assert runner.exit_code == 0
+
+
+@pytest.mark.parametrize("page", [README, INDEX], ids=["README.md", "index.md"])
+def test_the_error_is_shown_as_it_is(page: Path) -> None:
+    (shown,) = (fence.text for fence in fences(page, "text") if "OutsideFilter" in fence.text)
+    with pytest.raises(OutsideFilter) as info:
+        reading("app=web").get("pods", "db-1", "shop")
+    call = "cache.get('pods', 'db-1', 'shop')"
+    assert shown.replace('"', "'").split() == f"{call} OutsideFilter: {info.value}".split()
+
+
+def test_the_table_has_the_figures_of_the_other_pages() -> None:
+    figures = {row[0]: row[1:] for row in rows_of(README.read_text())}
+    summary = {row[0]: row[1:] for row in rows_of((DOCS / "comparison.md").read_text())}
+    faults = [
+        row
+        for row in rows_of(section((DOCS / "comparison.md").read_text(), CONTENTS))
+        if row[0][:1].isdecimal()
+    ]
+    words = f"equal to the server after {len(faults)} faults, such as a lost watch"
+    assert [figures[words][column] for column in (0, 1, 3)] == summary["equal to the server"][:3]
+    measured: dict[str, list[str]] = {}
+    for row in rows_of(page_section(DOCS / "performance.md", "### Figures")):
+        measured.setdefault(row[0], row[1:])
+    for ours, theirs in {
+        "memory of an object, of 20,000 pods of 9 KB": "memory an object, above the empty process",
+        "CPU to sync 20,000 pods": "CPU to sync",
+        "`get` of a private copy": "`get`",
+    }.items():
+        cells = figures[ours]
+        for cell, source in zip(
+            (cells[0], cells[2]), (measured[theirs][0], measured[theirs][2]), strict=True
+        ):
+            assert source.startswith(cell), ours
+
+
+def test_the_badges_have_the_versions_of_the_package() -> None:
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    badges = dict(re.findall(r"badge/(\w+)-(.+)-blue", README.read_text()))
+    assert badges["version"] == setup["metadata"]["version"]
+    lowest = setup["options"]["python_requires"].removeprefix(">=")
+    tested = re.findall(r"Python :: (3\.\d+)", setup["metadata"]["classifiers"])
+    assert badges["python"].split("%20%7C%20") == tested
+    assert tested[0] == lowest
