@@ -58,7 +58,15 @@ class InformerState:
     needed: Callable[[Selector], Needed] = field(init=False, repr=False)
     """Returns what a request needs, where there are several streams. Memoised."""
 
+    store: Store = field(init=False, repr=False)
+    """The stored objects of all streams."""
+    stream_conditions: tuple[Condition, ...] = field(init=False, repr=False)
+    has_several_streams: bool = field(init=False, repr=False)
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "store", self.merging.store)
+        object.__setattr__(self, "stream_conditions", tuple(each.condition for each in self.listwatches))
+        object.__setattr__(self, "has_several_streams", len(self.listwatches) > 1)
         object.__setattr__(self, "needed", lru_cache(1024)(self._needed()))
 
     def _needed(self) -> Callable[[Selector], Needed]:
@@ -78,20 +86,11 @@ class InformerState:
         return needed
 
     @property
-    def store(self) -> Store:
-        """The stored objects of all streams."""
-        return self.merging.store
-
-    @property
-    def has_several_streams(self) -> bool:
-        return len(self.listwatches) > 1
-
-    @property
     def conditions(self) -> tuple[Condition, ...]:
         """The conditions that the health of the informer depends on: those of the streams, or that of
         resolving and the reasons for it.
         """
-        streams = tuple(each.condition for each in self.listwatches)
+        streams = self.stream_conditions
         if self.is_resolving or not streams:
             return self.resolving, *(each for each in streams if each.is_missing)
         return streams
