@@ -12,11 +12,9 @@ from dataclasses import replace
 
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.client.discovery import NotServed, resolve
-from kopf_selectcache.client.fetcher import Shared
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.query import is_beyond_server
 from kopf_selectcache.core.selection.kinds import Key, Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.compression import packing_of
@@ -34,7 +32,7 @@ from ._awaited_versions import AwaitedVersions
 from ._confirmer import Confirming
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
-from .audit import Audit, audited
+from .audit import Audit, Auditor
 from .causes import reason
 from .claims import Claims
 from .dictionary_training import apart, give_back
@@ -96,13 +94,15 @@ class Feed:
         """When the next line about them may be logged."""
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._comparing = asyncio.Semaphore(PAGES_AT_ONCE)
-        self._audit: Shared[Audit] | None = None
         self._news = News(self, clock=world.clock, logger=world.logger)
         self.indexing = Indexing(declared.indexes, self._set_indexes)
         self.state = InformerState(
             declared.filter, declared.projection, self.indexing.indexes, self._new_condition(self)
         )
         """All that reads depend on, replaced in one assignment. A read takes one reference."""
+        self._auditor = Auditor(
+            lambda: self.state, self.counts, world=world, context=lambda: context_of(self)
+        )
 
     def __str__(self) -> str:
         return str(self.resource) if self.resource is not None else self.key
@@ -327,7 +327,7 @@ class Feed:
             {"unconfirmed leaves": self._confirming.run} if self.parted else {}
         )
         if self._world.settings.audit_interval:
-            beside["audit"] = self._audit_regularly
+            beside["audit"] = self._auditor.run
         tasks += [
             asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}")
             for what, work in beside.items()
@@ -383,69 +383,11 @@ class Feed:
                 )
                 await world.sleep(delay(6, world.chance()))
 
-    async def _audit_regularly(self) -> None:
-        world = self._world
-        while True:
-            await world.sleep(world.settings.audit_interval * (0.5 + world.chance()))
-            try:
-                await self.audit()
-            except (
-                Refused,
-                Unreachable,
-                Garbled,
-            ) as error:  # What is wrong, the lists and watches find as well.
-                why = (
-                    f"the server answers {error.refusal.code} {error.refusal.reason}"
-                    if isinstance(error, Refused)
-                    else error
-                )
-                world.logger.info(
-                    "The cache of %(resource)s could not be compared with the server: %(why)s. It is tried"
-                    " again.",
-                    {"resource": str(self), "why": str(why)},
-                    extra=context_of(self),
-                )
-
     async def audit(self) -> Audit:
-        """Compare what is held with the server, and relist what has drifted; raise Refused, Unreachable or
-        Garbled.
-
-        Who asks while an audit is under way shares it.
+        """Compare the stored objects with the server, and relist the streams that have drifted; raise
+        Refused, Unreachable or Garbled.
         """
-        if self._audit is None or self._audit.given_up:
-            self._audit = Shared(self._audited())
-        return await self._audit.result()
-
-    async def _audited(self) -> Audit:
-        resource, whole = self.resource, Audit()
-        failed: Exception | None = None
-        for each in self.state.listwatches:
-            if resource is None or not each.version:
-                continue
-            try:
-                found = await audited(each.stream, each.branch, resource, world=self._world)
-            except (Refused, Unreachable, Garbled) as error:
-                failed = error
-                self.counts.failures["audit"] += 1
-                if isinstance(error, Refused) and is_beyond_server(error.refusal):
-                    each.relist(
-                        "audit"
-                    )  # Only a consistent list can tell whether the server lags or was restored.
-                continue
-            self.counts.audits += 1
-            if not found:
-                self.counts.drift += found.drift
-                self._world.logger.warning(
-                    "The cache of %(resource)s with %(filter)s has drifted from the server: %(drift)s. It is"
-                    " listed anew.",
-                    {"resource": str(self), "filter": str(each.filter), "drift": str(found)},
-                    extra=context_of(self),
-                )
-                each.relist("audit")
-            whole += found
-        if failed is not None:
-            raise failed
-        return whole
+        return await self._auditor.audit()
 
     def begin(self, planned: Plan, *, cause: Cause = Cause.REPLACED) -> None:
         """Start with an empty store, ready to run the planned streams. Subscribers stay, and receive the
@@ -460,9 +402,6 @@ class Feed:
                 extra=context_of(self),
             )
         departed = state.store.records()[0] if self._subscribers else []
-        self.awaited.wake()
-        for listwatch in state.listwatches:
-            listwatch.forget()
         merging = Merging(
             [stream.keys for stream in planned.streams], wanted=self.indexing.want, tally=self.share.begin()
         )
@@ -484,6 +423,10 @@ class Feed:
             listwatches=listwatches,
             memo=Memo(),
         )
+        # From here on no read takes the streams of before.
+        for listwatch in state.listwatches:
+            listwatch.forget()
+        self.awaited.wake()
         for record in departed:
             self._notify(Change(record, None, cause))
 

@@ -71,16 +71,18 @@ class InformerState:
 
     def _needed(self) -> Callable[[Selector], Needed]:
         # A cached method would hold this state, and so all objects, until the next garbage collection.
-        listwatches, merging = self.listwatches, self.merging
+        merging, branches = self.merging, {each: each.branch for each in self.listwatches}
         kind = self.resource.domains if self.resource is not None else None
 
         def needed(request: Selector) -> Needed:
-            found = tuple(each for each in listwatches if not each.filter.disjoint(request, kind=kind))
-            found = found or listwatches
-            branches = [each.branch for each in found]
-            near = merging.near(branches)
+            found = tuple(each for each in branches if not each.filter.disjoint(request, kind=kind))
+            found = found or tuple(branches)
+            holding = [branches[each] for each in found]
+            near = merging.near(holding)
             return Needed(
-                found, tuple(each for each in listwatches if each.branch in near), merging.needed(branches)
+                found,
+                tuple(each for each, branch in branches.items() if branch in near),
+                merging.needed(holding),
             )
 
         return needed
