@@ -393,7 +393,7 @@ def test_a_mistake_of_ours_in_an_audit_is_told_and_the_next_one_is_made(
         raise KeyError("nobody has thought of this")
 
     async def main() -> None:
-        monkeypatch.setattr("kopf_selectcache.informer.informer.audited", mistaken)
+        monkeypatch.setattr("kopf_selectcache.informer.audit.audited", mistaken)
         async with caching("app=web", *OBJECTS, audit_interval=600.0) as world:
             await until(lambda: world.feed.counts.audits)
             assert world.feed.held() == 5
