@@ -43,12 +43,11 @@ from .health import Condition, Health, Subject
 from .index_builder import Indexing
 from .list_version import AgreedVersion, agreed_versions
 from .log import News, context_of
-from .memo import Memo
 from .memory import AGAIN, Budget, told
 from .metrics import Counts
 from .phrase import Phrase
 from .reflector import Listwatch
-from .state import InformerState
+from .state import Derived, InformerState
 from .stream_writer import StreamWriter, failure_of
 from .subscribers import Listener, Subscribers
 
@@ -125,10 +124,6 @@ class Feed:
     @property
     def indexes(self) -> Mapping[str, Indexed]:
         return self.state.indexes
-
-    @property
-    def memo(self) -> Memo:
-        return self.state.memo
 
     @property
     def store(self) -> Store:
@@ -278,7 +273,7 @@ class Feed:
         return self._new_condition(subject, None if resolving.has_settled else resolving.since)
 
     def _set_indexes(self, indexes: Mapping[str, Indexed]) -> None:
-        self.state = replace(self.state, indexes=indexes, memo=Memo())
+        self.state = replace(self.state, indexes=indexes, derived=Derived())
 
     async def run(self) -> None:
         """Keep the cache until cancelled. A mistake of ours costs a relist, never the operator."""
@@ -487,7 +482,7 @@ class Feed:
             plan=planned,
             merging=merging,
             listwatches=listwatches,
-            memo=Memo(),
+            derived=Derived(),
         )
         for record in departed:
             self._notify(Change(record, None, cause))

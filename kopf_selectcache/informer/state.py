@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
@@ -19,7 +19,6 @@ from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.planner import Plan
 
 from .health import Condition
-from .memo import Memo
 from .reflector import Listwatch
 
 
@@ -31,6 +30,15 @@ class Needed(NamedTuple):
     near: tuple[Listwatch, ...]
     """The streams that must have been listed before it can be answered."""
     store: Readable
+
+
+class Derived:
+    """A cell for the value that reads derive from one state, such as memoised comparisons with its filter."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +61,7 @@ class InformerState:
     """The plan of the streams; None before the first."""
     merging: Merging = field(default_factory=Merging)
     listwatches: tuple[Listwatch, ...] = ()
-    memo: Memo = field(default_factory=Memo)
-    """Holds what reads derive from this state."""
+    derived: Derived = field(default_factory=Derived)
     needed: Callable[[Selector], Needed] = field(init=False, repr=False)
     """Returns what a request needs, where there are several streams. Memoised."""
 

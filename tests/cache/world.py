@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -29,6 +30,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.metrics import Counts
 from kopf_selectcache.informer.retries import Retries
+from kopf_selectcache.informer.state import Derived
 from kopf_selectcache.selectors.kind_keys import not_declared
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -89,7 +91,7 @@ class FakeFeed:
         self.filter = declared
         self.resource = resource
         self.store = Store()
-        self.memo = Memo()
+        self._state = SimpleNamespace(parts=())
         self.counts = Counts()
         self.trouble = ""
         self.remedy = ""
@@ -108,15 +110,15 @@ class FakeFeed:
         return self
 
     @cached_property
-    def _reader(self) -> Reader:
+    def reader(self) -> Reader:
         assert self.resource is not None
         return Reader.of(self.resource, self.projection)
 
     def put(self, obj: Obj) -> None:
-        self.tell(self.store.put(self._reader.record(msgspec.json.encode(obj))))
+        self.tell(self.store.put(self.reader.record(msgspec.json.encode(obj))))
 
     def leave(self, obj: Obj) -> None:
-        self.tell(self.store.leave(self._reader.record(msgspec.json.encode(obj))))
+        self.tell(self.store.leave(self.reader.record(msgspec.json.encode(obj))))
 
     def is_unconfirmed(self, _namespace: str, _name: str) -> bool:
         return False
@@ -132,6 +134,21 @@ class FakeFeed:
                 listener(change)
 
     parted = False
+
+    @property
+    def state(self) -> Any:
+        """The parts that reads look at, with an empty cell when a part has been replaced."""
+        parts = self.resource, self.filter, self.projection, self.indexes
+        if list(map(id, self._state.parts)) != list(map(id, parts)):
+            self._state = SimpleNamespace(
+                parts=parts,
+                resource=self.resource,
+                filter=self.filter,
+                projection=self.projection,
+                indexes=self.indexes,
+                derived=Derived(),
+            )
+        return self._state
 
     @property
     def ready(self) -> Store | None:

@@ -157,7 +157,7 @@ def test_custom_resources_are_read_by_classes_of_ones_own() -> None:
 def test_a_custom_resource_of_the_name_of_a_kind_is_not_that_kind() -> None:
     mine = Resource(Kind.unknown("example.com", "Pod", "pods", namespaced=True), "v1")
     own = {**WEB, "apiVersion": "example.com/v1"}
-    with pytest.raises(ReadError, match="none of them is a V1Pod"):
+    with pytest.raises(ReadError):
         reading("", own, resource=mine, key="example.com/v1/pods").get(
             "example.com/v1/pods", "web-1", "ns", as_=V1Pod
         )
@@ -175,7 +175,7 @@ def test_a_kind_that_is_newer_than_the_table_is_read_by_a_class_and_a_custom_res
         if kept:
             assert type(cache.get("novelties", "web-1", "ns", as_=new)) is new
         else:
-            with pytest.raises(ReadError, match="none of them is a V1Novelty"):
+            with pytest.raises(ReadError):
                 cache.get("novelties", "web-1", "ns", as_=new)
 
 
