@@ -142,7 +142,7 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
             await world.synced()
             (line,) = told()
             assert re.fullmatch(
-                r"INFO: The cache of pods holds 1 object, 1\d\d B, with label='app=web', after 0\.0 s\.", line
+                r"INFO: The cache of pods holds 1 object, 0\.1Ki, with label='app=web', after 0\.0 s\.", line
             )
             cut[0].set()
             await world.watched(4)
@@ -168,7 +168,7 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
                 ),
             ]
             assert re.fullmatch(
-                r"INFO: The cache of pods holds 1 object, 1\d\d B, with label='app=web', after \d\d\.0 s\.",
+                r"INFO: The cache of pods holds 1 object, 0\.1Ki, with label='app=web', after \d\d\.0 s\.",
                 last,
             ), "so long could it not be read"
 
