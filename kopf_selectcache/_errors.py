@@ -1,24 +1,23 @@
-"""All errors that users see, except for what reads add to theirs. `errors` draws them as a tree, and is where
-users import them.
+"""Base classes of errors, and the errors of declarations and states.
+
+Errors of reads that hold a request are in `cache.errors`. Users import all of them from `errors`.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 import kopf
 
 from .core.redact import MOST_SHOWN, clipped, printable
-from .core.selection.witness import Witness
 
 
 class SelectCacheError(Exception):
     """The base of all errors of this library."""
 
     def __init__(self, what: str, *, remedy: str) -> None:
-        self.what = printable(clipped(what), 2 * MOST_SHOWN)
-        self.remedy = printable(clipped(remedy), 2 * MOST_SHOWN)
+        self.what = _fit(what)
+        self.remedy = _fit(remedy)
         super().__init__(self.what)
 
     def __str__(self) -> str:
@@ -27,6 +26,12 @@ class SelectCacheError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors cross process pools: they are made again of what they hold, not of their arguments."""
         return _again, (type(self), self.args, self.__dict__)
+
+
+def _fit(text: str) -> str:
+    if len(text) <= MOST_SHOWN and text.isprintable():
+        return text
+    return printable(clipped(text), 2 * MOST_SHOWN)
 
 
 def _again(cls: type[SelectCacheError], args: tuple[Any, ...], state: dict[str, Any]) -> SelectCacheError:
@@ -77,53 +82,6 @@ class NotDeclared(ReadError):
 
 class NotSynced(ReadError):
     """The cache of this kind has not seen its first complete list yet."""
-
-
-class Reason(StrEnum):
-    """Why a read falls outside the filter."""
-
-    EXCLUDED = "excluded"
-    """Nothing that is asked for can ever be held."""
-    HIDDEN = "hidden"
-    """The object is absent, or it exists and fails the filter: from here the two look the same."""
-    OVERLAPS = "overlaps"
-    """Some of what is asked for may be held, and some of it cannot be."""
-    UNDECIDED = "undecided"
-    """Whether the filter holds all that is asked for would cost too much to find out."""
-
-
-class OutsideFilter(ReadError):
-    """The read asks for something that the declared filter does not hold, so that "not found" would be a
-    guess.
-    """
-
-    def __init__(self, what: str, *, remedy: str, reason: Reason, witness: Witness | None = None) -> None:
-        super().__init__(what, remedy=remedy)
-        self.reason = reason
-        self.witness = witness
-
-
-class NotFound(ReadError):
-    """The object is absent: the filter would hold it, and as of `version` it does not exist."""
-
-    def __init__(self, what: str, *, remedy: str, version: str) -> None:
-        super().__init__(what, remedy=remedy)
-        self.version = version
-
-
-class NotKept(ReadError):
-    """The path that is asked for was dropped before storing."""
-
-
-class Unreadable(ReadError):
-    """An object that is asked for exists, and cannot be decoded: it is nested too deeply, is not UTF-8, or
-    has a number out of range.
-    """
-
-    def __init__(self, what: str, *, remedy: str, keys: tuple[tuple[str, str], ...]) -> None:
-        super().__init__(what, remedy=remedy)
-        self.keys = keys
-        """The namespace, empty for a cluster-scoped kind, and the name of each such object."""
 
 
 class Stale(ReadError):

@@ -42,15 +42,11 @@ from ._errors import (
     NoClient,
     NoSuchRead,
     NotDeclared,
-    NotFound,
-    NotKept,
     NotSelectable,
     NotSynced,
-    OutsideFilter,
     Oversized,
     ReadError,
     ReadOnly,
-    Reason,
     Rejected,
     SelectCacheError,
     Stale,
@@ -58,8 +54,8 @@ from ._errors import (
     StateError,
     Unauthorized,
     UnknownKind,
-    Unreadable,
 )
+from .cache.errors import NotFound, NotKept, OutsideFilter, Reason, Unreadable
 
 __all__ = [
     "BadSelector",

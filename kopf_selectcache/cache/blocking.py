@@ -1,30 +1,30 @@
-"""The waiting reads for sync handlers, which run in threads: each waits for the operator's loop to do the
-work.
+"""The awaited reads for sync handlers, which run in threads: each waits until the operator's loop is done.
 
-Nobody can end a thread from outside, and Kopf does not end before its handlers' threads do. So what a thread
-waits for here ends when its handler is to end, or the operator does: it must never outlive them.
+Nobody can end a thread from outside, and Kopf does not end before its handlers' threads do. So each wait ends
+when its handler is stopped, or the operator ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
+from functools import wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
 
 from kopf_selectcache._errors import NoSuchRead, ReadError
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
-from kopf_selectcache.selectors.signatures import taught
 from kopf_selectcache.selectors.suggestions import near
 
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
-from .matcher import Field, Label, Namespaces, Obj, Selection, SortBy, Where
+from .matcher import FetchOptions, FetchSelection, Obj, Predicate, WaitOptions
+from .request import running_loop
 
 if TYPE_CHECKING:
     from kopf_selectcache.informer.audit import Audit
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 _T = TypeVar("_T")
-
-
-def _read(method: _M) -> _M:
-    """Teach what the read takes, to those who write something else."""
-    return cast("_M", taught(ReadError, f"cache.blocking.{method.__name__}")(method))
 
 
 class Waits:
@@ -125,41 +120,8 @@ def _ended(why: str) -> ReadError:
     return ReadError(f"the wait for the cache was ended: {why}", remedy="Let the handler end")
 
 
-class Looped(Protocol):
-    """What runs the reads: a runtime. Of one that has not started yet, the loop may not be known."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
-    @property
-    def ending(self) -> Ending: ...
-
-
-class AsyncReads(Protocol):
-    """The reads that are awaited in async handlers (`cache.Cache`), without their overloads."""
-
-    @property
-    def fetch(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
-    @property
-    def gone(self) -> Callable[..., Coroutine[Any, Any, bool]]: ...
-    @property
-    def fetch_list(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
-    @property
-    def add_index(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
-    @property
-    def audit(self) -> Callable[..., Coroutine[Any, Any, Audit]]: ...
-    @property
-    def wait_synced(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
-    @property
-    def wait_for(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
-
-
-class Blocking:
-    """`cache.blocking`: what is awaited in async handlers, for sync ones."""
-
-    def __init__(self, cache: AsyncReads, runtime: Looped, waits: Waits | None = None) -> None:
-        self._cache = cache
-        self._runtime = runtime
-        self._waits = waits if waits is not None else Waits()
+class Blocking(Protocol):
+    """`cache.blocking`: the reads of `Cache` that async handlers await, for sync handlers."""
 
     @overload
     def fetch(
@@ -169,10 +131,8 @@ class Blocking:
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: None = None,
-        whole: bool = False,
-        timeout: float | None = None,
+        **options: Unpack[FetchOptions],
     ) -> Obj | Default: ...
     @overload
     def fetch(
@@ -182,10 +142,8 @@ class Blocking:
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: Literal["view"],
-        whole: bool = False,
-        timeout: float | None = None,
+        **options: Unpack[FetchOptions],
     ) -> BodyView | Default: ...
     @overload
     def fetch(
@@ -195,10 +153,8 @@ class Blocking:
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: None = None,
-        whole: bool = False,
-        timeout: float | None = None,
+        **options: Unpack[FetchOptions],
     ) -> Named | Default: ...
     @overload
     def fetch(
@@ -208,36 +164,9 @@ class Blocking:
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: As[Made],
-        whole: bool = False,
-        timeout: float | None = None,
+        **options: Unpack[FetchOptions],
     ) -> Made | Default: ...
-    @_read
-    def fetch(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        max_age: float | None = None,
-        as_: Any = None,
-        whole: bool = False,
-        timeout: float | None = None,
-        **default: Any,
-    ) -> Any:
-        """Return one object, from the cache or else from the server: `cache.fetch` for sync handlers.
-
-        config = cache.blocking.fetch('configmaps', name, namespace, default=None)
-        """
-        return self._run(
-            "fetch",
-            lambda: self._cache.fetch(
-                kind, name, namespace, max_age=max_age, as_=as_, whole=whole, timeout=timeout, **default
-            ),
-        )
-
-    @_read
     def gone(
         self,
         kind: AnyKey,
@@ -247,222 +176,121 @@ class Blocking:
         uid: str | None = None,
         max_age: float | None = None,
         timeout: float | None = None,
-    ) -> bool:
-        """Return whether an object that departed is really deleted: `cache.gone` for sync handlers.
-
-        if cache.blocking.gone('jobs', name, namespace, uid=uid):
-            release(uid)
-        """
-        return self._run(
-            "gone", lambda: self._cache.gone(kind, name, namespace, uid=uid, max_age=max_age, timeout=timeout)
-        )
-
+    ) -> bool: ...
     @overload
     def fetch_list(
-        self,
-        kind: AnyName,
-        *,
-        as_: None = None,
-        whole: bool = False,
-        timeout: float | None = None,
-        **asked: Unpack[Selection],
+        self, kind: AnyName, *, as_: None = None, **options: Unpack[FetchSelection]
     ) -> Objects[Obj]: ...
     @overload
     def fetch_list(
-        self,
-        kind: AnyKey,
-        *,
-        as_: Literal["view"],
-        whole: bool = False,
-        timeout: float | None = None,
-        **asked: Unpack[Selection],
+        self, kind: AnyKey, *, as_: Literal["view"], **options: Unpack[FetchSelection]
     ) -> Objects[BodyView]: ...
     @overload
     def fetch_list(
-        self,
-        kind: type[Named],
-        *,
-        as_: None = None,
-        whole: bool = False,
-        timeout: float | None = None,
-        **asked: Unpack[Selection],
+        self, kind: type[Named], *, as_: None = None, **options: Unpack[FetchSelection]
     ) -> list[Named]: ...
     @overload
-    def fetch_list(
-        self,
-        kind: AnyKey,
-        *,
-        as_: As[Made],
-        whole: bool = False,
-        timeout: float | None = None,
-        **asked: Unpack[Selection],
-    ) -> list[Made]: ...
-    @_read
-    def fetch_list(
-        self,
-        kind: AnyKey,
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
-        where: Where | None = None,
-        sort_by: SortBy | None = None,
-        limit: int | None = None,
-        max_age: float | None = None,
-        as_: Any = None,
-        whole: bool = False,
-        timeout: float | None = None,
-    ) -> Any:
-        """Return objects, from the cache or else from the server: `cache.fetch_list` for sync handlers.
-
-        secrets = cache.blocking.fetch_list('secrets', namespace=namespace, field='type=kubernetes.io/tls')
-        """
-        return self._run(
-            "fetch_list",
-            lambda: self._cache.fetch_list(
-                kind,
-                namespace=namespace,
-                label=label,
-                field=field,
-                names=names,
-                where=where,
-                sort_by=sort_by,
-                limit=limit,
-                max_age=max_age,
-                as_=as_,
-                whole=whole,
-                timeout=timeout,
-            ),
-        )
-
-    @_read
-    def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:
-        """Index what is held, and will be held: `cache.add_index` for sync handlers.
-
-        cache.blocking.add_index('pods', image=images)
-        """
-        self._run("add_index", lambda: self._cache.add_index(kind, **indexes))
-
-    @_read
-    def audit(self, kind: AnyKey) -> Audit:
-        """Compare all that is held with the server, now: `cache.audit` for sync handlers.
-
-        found = cache.blocking.audit('pods')
-        """
-        return self._run("audit", lambda: self._cache.audit(kind))
-
-    @_read
-    def wait_synced(self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None) -> None:
-        """Wait until each declared kind is synced: `cache.wait_synced` for sync handlers.
-
-        cache.blocking.wait_synced(timeout=10)
-        """
-        self._run("wait_synced", lambda: self._cache.wait_synced(timeout, at_least=at_least))
-
+    def fetch_list(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[FetchSelection]) -> list[Made]: ...
     @overload
     def wait_for(
-        self,
-        kind: AnyName,
-        predicate: Callable[[Obj], object],
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        timeout: float | None = None,
-        as_: None = None,
+        self, kind: AnyName, predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
     ) -> Obj: ...
     @overload
     def wait_for(
-        self,
-        kind: AnyKey,
-        predicate: Callable[[Obj], object],
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        timeout: float | None = None,
-        as_: Literal["view"],
+        self, kind: AnyKey, predicate: Predicate, *, as_: Literal["view"], **options: Unpack[WaitOptions]
     ) -> BodyView: ...
     @overload
     def wait_for(
-        self,
-        kind: type[Named],
-        predicate: Callable[[Obj], object],
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        timeout: float | None = None,
-        as_: None = None,
+        self, kind: type[Named], predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
     ) -> Named: ...
     @overload
     def wait_for(
-        self,
-        kind: AnyKey,
-        predicate: Callable[[Obj], object],
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        timeout: float | None = None,
-        as_: As[Made],
+        self, kind: AnyKey, predicate: Predicate, *, as_: As[Made], **options: Unpack[WaitOptions]
     ) -> Made: ...
-    @_read
-    def wait_for(
-        self,
-        kind: AnyKey,
-        predicate: Callable[[Obj], object],
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        timeout: float | None = None,
-        as_: Any = None,
-    ) -> Any:
-        """Wait until a held object satisfies the predicate, and return it: `cache.wait_for` for sync
-        handlers.
+    def wait_synced(
+        self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None
+    ) -> None: ...
+    def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None: ...
+    def audit(self, kind: AnyKey) -> Audit: ...
 
-        pod = cache.blocking.wait_for('pods', is_ready, namespace=namespace, label={'app': name}, timeout=60)
-        """
-        return self._run(
-            "wait_for",
-            lambda: self._cache.wait_for(
-                kind, predicate, namespace=namespace, label=label, field=field, timeout=timeout, as_=as_
-            ),
-        )
 
-    if not TYPE_CHECKING:  # Checkers know better what is not there.
+def awaited(method: _M) -> _M:
+    """Make a read of `Cache` end with the operator, and refuse calls outside of the operator's loop.
 
-        def __getattr__(self, name: str) -> NoReturn:
-            """Say where the reads are that wait for nothing."""
-            if name.startswith("_"):
-                raise AttributeError(name)
-            if not hasattr(type(self._cache), name):
-                reads = sorted(each for each in vars(Blocking) if not each.startswith("_"))
-                meant = near(name, reads)
-                ask = f"Did you mean cache.blocking.{meant}? " if meant else ""
-                raise NoSuchRead(
-                    f"cache.blocking has no {name!r}", remedy=f"{ask}There are {', '.join(reads)}"
-                )
-            raise NoSuchRead(
-                f"cache.blocking has no {name!r}: it does not wait, in sync handlers neither",
-                remedy=f"Write: cache.{name}(...)",
+    A sync handler would take the coroutine for the answer: it is true, and is not None.
+    """
+
+    @wraps(method)
+    async def read(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return await self._runtime.ending.limit(method(self, *args, **kwargs))
+
+    @wraps(method)
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if running_loop() is not self._runtime.loop:
+            raise refuse_thread(method.__name__)
+        return read(self, *args, **kwargs)
+
+    return cast("_M", call)
+
+
+def refuse_thread(method: str) -> ReadError:
+    """Return the error of an awaited read that is called outside of the operator's loop."""
+    return ReadError(
+        f"cache.{method}() was called outside of the operator's event loop",
+        remedy=f"In a sync handler or a thread, write: cache.blocking.{method}(...)",
+    )
+
+
+class Looped(Protocol):
+    """The runtime of the reads. Before it has started, its loop may not be known."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def ending(self) -> Ending: ...
+
+
+AWAITED = ("add_index", "audit", "fetch", "fetch_list", "gone", "wait_for", "wait_synced")
+
+
+class ThreadReads:
+    """Implements `Blocking`: runs the awaited reads of a cache on the operator's loop."""
+
+    def __init__(self, cache: object, runtime: Looped, waits: Waits | None = None) -> None:
+        self._cache = cache
+        self._runtime = runtime
+        self._waits = waits if waits is not None else Waits()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in AWAITED:
+            meant = near(name, AWAITED)
+            remedy = (
+                f"Write: cache.{name}(...)"
+                if hasattr(type(self._cache), name)
+                else f"Did you mean {meant}?"
+                if meant
+                else f"There are {', '.join(AWAITED)}"
             )
+            raise NoSuchRead(f"cache.blocking has no {name!r}", remedy=remedy)
+        method: Callable[..., Coroutine[Any, Any, Any]] = getattr(self._cache, name)
+
+        @wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._run(name, lambda: method(*args, **kwargs))
+
+        return call
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run the call on the operator's loop, and wait for it here."""
-        try:
-            here = asyncio.get_running_loop()
-        except RuntimeError:
-            here = None
         if self._runtime.ending.reached:
             raise ended()
         loop = self._runtime.loop
-        if here is loop:
+        if running_loop() is loop:
             raise ReadError(
-                f"cache.blocking.{method}() was called on the thread of the operator's event loop, "
-                "and would stop it for good",
+                f"cache.blocking.{method}() was called on the thread of the operator's event loop, and would"
+                " stop it for good",
                 remedy=f"Write: await cache.{method}(...)",
             )
         if not loop.is_running():
@@ -472,6 +300,6 @@ class Blocking:
             )
 
         async def work() -> _T:
-            return await call()  # On its loop: elsewhere it would refuse.
+            return await call()  # It must be called on its loop.
 
         return self._waits.run(work, loop)

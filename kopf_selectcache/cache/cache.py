@@ -1,9 +1,7 @@
-"""What handlers get as `cache`: the reads. Each answers from inside the declared filter, or says at once why
-it cannot.
+"""`Cache`: the reads that handlers call.
 
-The only place that raises read errors. Which read is answered in which case is one table, in the
-documentation and in the tests: `list` is complete or an error, `held` is the part that is held, `get` tells
-absent from hidden.
+Each is served from one snapshot, or raises a `ReadError`: `OutsideFilter` if the filter does not cover the
+request, `NotFound` only if absence is proved.
 """
 
 from __future__ import annotations
@@ -11,83 +9,83 @@ from __future__ import annotations
 import builtins
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, cast, overload
 
-from kopf_selectcache._errors import (
-    NotDeclared,
-    NotFound,
-    NotKept,
-    NotSynced,
-    OutsideFilter,
-    Stale,
-    StateError,
-    Unreadable,
-)
-from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache._errors import NoSuchRead, NotDeclared, NotSynced, ReadError, Stale, StateError
+from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.store.index_spec import Function
+from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName, key_of
-from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.informer.audit import Audit
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
+from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.selectors.suggestions import near
 
-from .checks import (
-    asked_for,
-    checked_many,
-    checked_one,
-    checked_uid,
-    chosen_of,
-    feed_of,
-    match_of,
-    must_be_covered,
-    must_be_kept,
-    must_be_readable,
-    must_be_whole,
-    must_overlap,
-    must_suit,
-    owner_of,
-    request_of,
-    wanted_form,
-)
-from .errors import Unmatchable
-from .formats.formats import Form, formed
+from . import introspection, live, snapshot, waits
+from .blocking import Blocking, ThreadReads, Waits, awaited
+from .errors import NotFound, NotKept, OutsideFilter, Unmatchable, Unreadable
+from .explanation import Explanation
+from .formats.formats import quick
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
-from .introspection import Telling
-from .live import ask_many, ask_one, ask_uid, projection_of, resource_of
 from .matcher import (
+    FetchOptions,
+    FetchSelection,
     Field,
     IndexedSelection,
     Label,
-    Match,
     Namespaces,
     Obj,
-    Selection,
+    Predicate,
     SortBy,
+    WaitOptions,
     Where,
-    paths_of,
 )
-from .reading import at_once, look, read, waiting
-from .request import Many, One, Read
+from .request import RAISE, Request, owner_of, with_options
+from .snapshot import Access, Counted, informer_of
+from .stats import Stats, weighed
 
 if TYPE_CHECKING:
     from .formats.formats import As, Default, Made, Named
 
-_RAISE: Final = object()
 _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
-"""What a read of the cache may say, and the server may know better."""
+"""Errors of reads that the server may be able to answer."""
+
+_CACHES_IN_REPR = 10
+_LONGEST_FILTER = 80
+"""The number of caches that `repr(cache)` lists, and the characters of each filter."""
 
 
-def _is_there(_: Record) -> bool:
-    return True
+class Cache:
+    """The caches of one operator, as one handler sees them. Reads are safe in any thread; those that are
+    awaited, on the operator's loop.
 
-
-class Cache(Telling):
-    """The caches of one operator, as one handler sees them. Reads are safe in any thread; those to await, on
-    its loop.
-
-    `own` is the body that the handler was called with: reads show that object at least as new. `deleted` says
-    that it was called with its deletion. `departed` is the uid of what the handler has reason to believe
-    gone: whether it is, the cache may not know yet. `waits` has what its threads wait for, for those who must
-    end them.
+    `own` is the body that the handler was called with: reads show that object at least as new. `deleted` is
+    True if it was called with a deletion. `departed` is the uid of an object that may be gone although it is
+    held. `waits` are the waits of the handler's threads, so that they can be ended.
     """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        own: Mapping[str, Any] | None = None,
+        deleted: bool = False,
+        departed: str | None = None,
+        waits: Waits | None = None,
+        thread_reads: type[ThreadReads] = ThreadReads,
+    ) -> None:
+        self._runtime = runtime
+        self._access = Access(runtime, own, deleted=deleted)
+        self._departed = departed
+        self._waits = waits
+        self._thread_reads = thread_reads
+
+    @property
+    def blocking(self) -> Blocking:
+        """The awaited reads, for sync handlers."""
+        return cast("Blocking", self._thread_reads(self, self._runtime, self._waits))
 
     # ---- One object.
 
@@ -99,8 +97,8 @@ class Cache(Telling):
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: None = None,
+        max_age: float | None = None,
     ) -> Obj | Default: ...
     @overload
     def get(
@@ -110,8 +108,8 @@ class Cache(Telling):
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: Literal["view"],
+        max_age: float | None = None,
     ) -> BodyView | Default: ...
     @overload
     def get(
@@ -121,8 +119,8 @@ class Cache(Telling):
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: None = None,
+        max_age: float | None = None,
     ) -> Named | Default: ...
     @overload
     def get(
@@ -132,17 +130,16 @@ class Cache(Telling):
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: As[Made],
+        max_age: float | None = None,
     ) -> Made | Default: ...
-    @at_once
     def get(
         self,
         kind: AnyKey,
         name: str,
         namespace: str | None = None,
         *,
-        default: Any = _RAISE,
+        default: Any = RAISE,
         max_age: float | None = None,
         as_: Any = None,
     ) -> Any:
@@ -151,28 +148,24 @@ class Cache(Telling):
 
             pod = cache.get('pods', 'web-1', namespace)
             config = cache.get('configmaps', name, namespace, default=None)
-            pod = cache.get('pods', 'web-1', namespace, as_='view')      # read-only, wherever Kopf takes a body
-            pod = cache.get(V1Pod, 'web-1', namespace)                   # with the classes of kubernetes or pykube
+            pod = cache.get('pods', 'web-1', namespace, as_='view')      # read-only, also as Kopf's body
+            pod = cache.get(V1Pod, 'web-1', namespace)                   # as kubernetes' or pykube's class
 
         The default stands for what is proved absent, never for what is merely not held.
-        """  # noqa: E501
-        form = wanted_form("get", kind, as_)
-        options = (
-            {"max_age": max_age, "as_": as_}
-            if default is _RAISE
-            else {"default": default, "max_age": max_age, "as_": as_}
-        )
+        """
+        if max_age is None and (make := Record.decode if as_ is None else quick(as_)) is not None:
+            lossless = as_ is not None and as_ != "view"
+            fast = self._access.get_fast("get", kind, name, namespace, make, lossless=lossless)
+            if fast is not None:
+                return fast
+        request = self._access.one("get", kind, name, namespace, default=default, max_age=max_age, as_=as_)
         try:
-            with self._reading("get", kind, max_age, name=name, namespace=namespace, options=options) as view:
-                return self._object(
-                    One("get", kind, view.resource, name, namespace, self._sync, options), view, form
-                )
+            return self._access.read(request, snapshot.get_object)
         except NotFound:
-            if default is _RAISE:
+            if default is RAISE:
                 raise
             return default
 
-    @read
     def exists(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None
     ) -> bool:
@@ -181,14 +174,12 @@ class Cache(Telling):
         if not cache.exists('secrets', 'ca-bundle', 'infra'):
             raise kopf.TemporaryError('no CA yet')
         """
-        if max_age is None and self._plainly("exists", kind, name, namespace, _is_there):
+        if max_age is None and self._access.get_fast("exists", kind, name, namespace, lambda _: True):
             return True
         try:
-            options = {"max_age": max_age}
-            with self._reading(
-                "exists", kind, max_age, name=name, namespace=namespace, options=options
-            ) as view:
-                self._one(One("exists", kind, view.resource, name, namespace, self._sync, options), view)
+            self._access.read(
+                self._access.one("exists", kind, name, namespace, max_age=max_age), snapshot.get_record
+            )
         except NotFound:
             return False
         return True
@@ -201,10 +192,8 @@ class Cache(Telling):
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: None = None,
-        whole: bool = False,
-        timeout: float | None = None,  # As below.  # noqa: ASYNC109
+        **options: Unpack[FetchOptions],
     ) -> Obj | Default: ...
     @overload
     async def fetch(
@@ -214,10 +203,8 @@ class Cache(Telling):
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: Literal["view"],
-        whole: bool = False,
-        timeout: float | None = None,  # As below.  # noqa: ASYNC109
+        **options: Unpack[FetchOptions],
     ) -> BodyView | Default: ...
     @overload
     async def fetch(
@@ -227,10 +214,8 @@ class Cache(Telling):
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: None = None,
-        whole: bool = False,
-        timeout: float | None = None,  # As below.  # noqa: ASYNC109
+        **options: Unpack[FetchOptions],
     ) -> Named | Default: ...
     @overload
     async def fetch(
@@ -240,19 +225,17 @@ class Cache(Telling):
         namespace: str | None = None,
         *,
         default: Default = ...,
-        max_age: float | None = None,
         as_: As[Made],
-        whole: bool = False,
-        timeout: float | None = None,  # As below.  # noqa: ASYNC109
+        **options: Unpack[FetchOptions],
     ) -> Made | Default: ...
-    @waiting
+    @awaited
     async def fetch(
         self,
         kind: AnyKey,
         name: str,
         namespace: str | None = None,
         *,
-        default: Any = _RAISE,
+        default: Any = RAISE,
         max_age: float | None = None,
         as_: Any = None,
         whole: bool = False,
@@ -268,50 +251,21 @@ class Cache(Telling):
         what is held is; with `whole=True` it is asked for all of it. With `timeout=`, transient failures are
         retried for that many seconds; then the last one is raised.
         """
-        form = wanted_form("fetch", kind, as_)
         options = {"max_age": max_age, "as_": as_, "whole": whole, "timeout": timeout}
-        options |= {} if default is _RAISE else {"default": default}
-        read = Read("fetch", kind, None, name, namespace, self._sync, options)
-        return await self._persistently(
-            read, timeout, lambda: self._fetch(read, name, namespace, default, max_age, form, whole=whole)
-        )
+        request = self._access.one("fetch", kind, name, namespace, default=default, **options)
+        return await self._access.retry(request, self._fetch)
 
-    async def _fetch(
-        self,
-        read: Read,
-        name: str,
-        namespace: str | None,
-        default: Any,
-        max_age: float | None,
-        form: Form | None,
-        *,
-        whole: bool,
-    ) -> Any:
-        """Return one object, or raise why not, as of one attempt."""
-        kind, options = read.kind, read.options
+    async def _fetch(self, request: Request) -> Any:
         try:
-            with (
-                suppress(*_NOT_HERE, NotKept, Unreadable),
-                self._reading("fetch", kind, max_age, name=name, namespace=namespace) as view,
-            ):
-                one = One("fetch", kind, view.resource, name, namespace, self._sync, options)
-                found = self._object(one, view, form)
-                if whole:
-                    must_be_whole(one, view)
-                return found
-            resource = await resource_of(self._runtime, read)
-            one = checked_one(One("fetch", kind, resource, name, namespace, self._sync, options))
-            asked_for(one)  # What is no name must not become a part of a path.
-            projection = ALL if whole else projection_of(self._runtime, key_of(kind))
-            must_suit(one, form, projection, self._runtime)
-            record = await ask_one(self._runtime, one, projection)
-            return record.decode() if form is None else form.make(record, None)
+            with suppress(*_NOT_HERE, NotKept, Unreadable):
+                return self._access.read(request, snapshot.get_object)
+            return await live.fetch_object(self._runtime, request)
         except NotFound:
-            if default is _RAISE:
+            if request.default is RAISE:
                 raise
-            return default
+            return request.default
 
-    @waiting
+    @awaited
     async def gone(
         self,
         kind: AnyKey,
@@ -334,57 +288,46 @@ class Cache(Telling):
         object that is being deleted, with a deletionTimestamp, still exists. The kind need not be declared.
         With `timeout=`, transient failures are retried for that many seconds; then the last one is raised.
         """
-        read = Read("gone", kind, None, name, namespace, self._sync, {"timeout": timeout})
-        return await self._persistently(
-            read, timeout, lambda: self._gone(read, name, namespace, uid, max_age)
-        )
+        request = self._access.one("gone", kind, name, namespace, uid=uid, max_age=max_age, timeout=timeout)
+        return await self._access.retry(request, self._gone)
 
-    async def _gone(
-        self, read: Read, name: str, namespace: str | None, uid: str | None, max_age: float | None
-    ) -> bool:
-        """Answer `gone`, or raise why not, as of one attempt."""
-        kind = read.kind
-        checked_uid(uid, "cache.gone()")
-        with (
-            suppress(NotFound, *_NOT_HERE),
-            self._reading("gone", kind, max_age, name=name, namespace=namespace) as view,
-        ):
-            held = self._one(One("gone", kind, view.resource, name, namespace, self._sync), view).uid
+    async def _gone(self, request: Request) -> bool:
+        uid = request.uid
+        with suppress(NotFound, *_NOT_HERE):
+            held = self._access.read(request, snapshot.get_record).uid
+            informer = informer_of(self._runtime, request)
             if (
                 uid in (None, held)
                 and held != self._departed
-                and not feed_of(self._runtime, kind).is_unconfirmed(namespace or "", name)
+                and not informer.is_unconfirmed(request.namespace or "", request.name or "")
             ):
                 return False
-        # What is absent here may have come since: only the server knows of an object that the reader knows
-        # from elsewhere.
-        resource = await resource_of(self._runtime, read)
-        one = checked_one(One("gone", kind, resource, name, namespace, self._sync, read.options))
-        asked_for(one)  # As above.
-        found = await ask_uid(self._runtime, one)
+        # The server alone knows of an object that is absent here, and that the reader knows from elsewhere.
+        found = await live.fetch_uid(self._runtime, request)
         return found is None or uid not in (None, found)
 
     # ---- Several objects.
 
     @overload
     def list(
-        self, kind: AnyKey, *, keys_only: Literal[True], **asked: Unpack[IndexedSelection]
+        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[IndexedSelection]
     ) -> builtins.list[tuple[str, str]]: ...
     @overload
-    def list(self, kind: AnyName, *, as_: None = None, **asked: Unpack[IndexedSelection]) -> Objects[Obj]: ...
+    def list(
+        self, kind: AnyName, *, as_: None = None, **options: Unpack[IndexedSelection]
+    ) -> Objects[Obj]: ...
     @overload
     def list(
-        self, kind: AnyKey, *, as_: Literal["view"], **asked: Unpack[IndexedSelection]
+        self, kind: AnyKey, *, as_: Literal["view"], **options: Unpack[IndexedSelection]
     ) -> Objects[BodyView]: ...
     @overload
     def list(
-        self, kind: type[Named], *, as_: None = None, **asked: Unpack[IndexedSelection]
+        self, kind: type[Named], *, as_: None = None, **options: Unpack[IndexedSelection]
     ) -> builtins.list[Named]: ...
     @overload
     def list(
-        self, kind: AnyKey, *, as_: As[Made], **asked: Unpack[IndexedSelection]
+        self, kind: AnyKey, *, as_: As[Made], **options: Unpack[IndexedSelection]
     ) -> builtins.list[Made]: ...
-    @read
     def list(
         self,
         kind: AnyKey,
@@ -411,32 +354,32 @@ class Cache(Telling):
         indexes. The order is unspecified without `sort_by`. Each object is made when it is reached
         (`Objects`); with `keys_only=True` none is, and namespaces and names are returned.
         """
-        form = wanted_form("list", kind, as_, keys_only=keys_only)
-        request = request_of(self._runtime, "list", kind, namespace, label, field, names)
-        found = self._selected(
-            "list", kind, request, must_be_covered, where, sort_by, limit, max_age, form, index=index
-        )
-        return found.keys() if keys_only else found
+        selector = self._access.select("list", label, field, names, namespace)
+        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
+        request = self._access.several("list", kind, selector, as_=as_, keys_only=keys_only, **options)
+        found = self._access.read(request, snapshot.list_objects)
+        return cast("Objects[Any]", found).keys() if keys_only else found
 
     @overload
     def held(
-        self, kind: AnyKey, *, keys_only: Literal[True], **asked: Unpack[IndexedSelection]
+        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[IndexedSelection]
     ) -> builtins.list[tuple[str, str]]: ...
     @overload
-    def held(self, kind: AnyName, *, as_: None = None, **asked: Unpack[IndexedSelection]) -> Objects[Obj]: ...
+    def held(
+        self, kind: AnyName, *, as_: None = None, **options: Unpack[IndexedSelection]
+    ) -> Objects[Obj]: ...
     @overload
     def held(
-        self, kind: AnyKey, *, as_: Literal["view"], **asked: Unpack[IndexedSelection]
+        self, kind: AnyKey, *, as_: Literal["view"], **options: Unpack[IndexedSelection]
     ) -> Objects[BodyView]: ...
     @overload
     def held(
-        self, kind: type[Named], *, as_: None = None, **asked: Unpack[IndexedSelection]
+        self, kind: type[Named], *, as_: None = None, **options: Unpack[IndexedSelection]
     ) -> builtins.list[Named]: ...
     @overload
     def held(
-        self, kind: AnyKey, *, as_: As[Made], **asked: Unpack[IndexedSelection]
+        self, kind: AnyKey, *, as_: As[Made], **options: Unpack[IndexedSelection]
     ) -> builtins.list[Made]: ...
-    @read
     def held(
         self,
         kind: AnyKey,
@@ -459,30 +402,28 @@ class Cache(Telling):
 
         There may be others that match, outside the filter: where that matters, `list` is the read.
         """
-        form = wanted_form("held", kind, as_, keys_only=keys_only)
-        request = request_of(self._runtime, "held", kind, namespace, label, field, names)
-        found = self._selected(
-            "held", kind, request, must_overlap, where, sort_by, limit, max_age, form, index=index
-        )
-        return found.keys() if keys_only else found
+        selector = self._access.select("held", label, field, names, namespace)
+        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
+        request = self._access.several("held", kind, selector, as_=as_, keys_only=keys_only, **options)
+        found = self._access.read(request, snapshot.list_held)
+        return cast("Objects[Any]", found).keys() if keys_only else found
 
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: AnyName, *, max_age: float | None = None, as_: None = None
+        self, owner: Mapping[str, Any], kind: AnyName, *, as_: None = None, max_age: float | None = None
     ) -> Objects[Obj]: ...
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None, as_: Literal["view"]
+        self, owner: Mapping[str, Any], kind: AnyKey, *, as_: Literal["view"], max_age: float | None = None
     ) -> Objects[BodyView]: ...
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: type[Named], *, max_age: float | None = None, as_: None = None
+        self, owner: Mapping[str, Any], kind: type[Named], *, as_: None = None, max_age: float | None = None
     ) -> builtins.list[Named]: ...
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None, as_: As[Made]
+        self, owner: Mapping[str, Any], kind: AnyKey, *, as_: As[Made], max_age: float | None = None
     ) -> builtins.list[Made]: ...
-    @read
     def owned(
         self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None, as_: Any = None
     ) -> Any:
@@ -492,25 +433,10 @@ class Cache(Telling):
 
         As with `held`, there may be others outside the filter.
         """
-        uid, namespace = owner_of(
-            owner,
-            f"cache.owned(body, {kind!r})" if isinstance(kind, (str, tuple)) else "cache.owned(body, kind)",
-        )
-        form = wanted_form("owned", kind, as_)
-        with self._reading(
-            "owned", kind, max_age, namespace=namespace, options={"max_age": max_age, "as_": as_}
-        ) as view:
-            # Whoever is owned by a namespaced object lives in its namespace.
-            within = [namespace] if namespace and view.resource.kind.namespaced else None
-            many = Many("owned", kind, view.resource, Selector(namespaces=within), self._sync, {"as_": as_})
-            must_suit(many, form, view.projection, self._runtime)
-            must_overlap(many, view)
-            found = chosen_of(view, Match(owner=uid, namespaces=frozenset(within) if within else None))
-            return formed(
-                found.match, found.records, form, sort_by=None, limit=None, unreadable=found.unreadable
-            )
+        uid, namespace = owner_of(owner)
+        request = Request(verb="owned", kind=kind, uid=uid, namespace=namespace)
+        return self._access.read(with_options(request, {"max_age": max_age, "as_": as_}), snapshot.list_owned)
 
-    @read
     def count(
         self,
         kind: AnyKey,
@@ -527,57 +453,27 @@ class Cache(Telling):
 
         replicas = cache.count('pods', namespace=namespace, label={'app': name})
         """
-        request = request_of(self._runtime, "count", kind, namespace, label, field, names)
-        options = {"where": where, "max_age": max_age, "index": index}
-        with self._reading("count", kind, max_age, request=request, options=options) as view:
-            many = checked_many(Many("count", kind, view.resource, request, self._sync, options), where)
-            must_be_kept(many, where, None, view.projection, self._runtime)
-            must_be_covered(many, view)
-            found = chosen_of(view, match_of(many, where, view, index))
-            must_be_readable(many, found, self._runtime)
-            return look(many, lambda: found.match.count(found.records))
+        selector = self._access.select("count", label, field, names, namespace)
+        request = self._access.several("count", kind, selector, where=where, max_age=max_age, index=index)
+        return self._access.read(request, snapshot.count_objects)
 
     @overload
     async def fetch_list(
-        self,
-        kind: AnyName,
-        *,
-        as_: None = None,
-        whole: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109
-        **asked: Unpack[Selection],  # As below.
+        self, kind: AnyName, *, as_: None = None, **options: Unpack[FetchSelection]
     ) -> Objects[Obj]: ...
     @overload
     async def fetch_list(
-        self,
-        kind: AnyKey,
-        *,
-        as_: Literal["view"],
-        whole: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109
-        **asked: Unpack[Selection],  # As below.
+        self, kind: AnyKey, *, as_: Literal["view"], **options: Unpack[FetchSelection]
     ) -> Objects[BodyView]: ...
     @overload
     async def fetch_list(
-        self,
-        kind: type[Named],
-        *,
-        as_: None = None,
-        whole: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109
-        **asked: Unpack[Selection],  # As below.
+        self, kind: type[Named], *, as_: None = None, **options: Unpack[FetchSelection]
     ) -> builtins.list[Named]: ...
     @overload
     async def fetch_list(
-        self,
-        kind: AnyKey,
-        *,
-        as_: As[Made],
-        whole: bool = False,
-        timeout: float | None = None,  # noqa: ASYNC109
-        **asked: Unpack[Selection],  # As below.
+        self, kind: AnyKey, *, as_: As[Made], **options: Unpack[FetchSelection]
     ) -> builtins.list[Made]: ...
-    @waiting
+    @awaited
     async def fetch_list(
         self,
         kind: AnyKey,
@@ -602,60 +498,194 @@ class Cache(Telling):
         a part of each object is kept. With `timeout=`, transient failures are retried for that many seconds;
         then the last one is raised.
         """
-        form = wanted_form("fetch_list", kind, as_)
-        request = request_of(self._runtime, "fetch_list", kind, namespace, label, field, names)
-        options = {
-            "where": where,
-            "sort_by": sort_by,
-            "limit": limit,
-            "max_age": max_age,
-            "as_": as_,
-            "whole": whole,
-            "timeout": timeout,
-        }
-        read = Read("fetch_list", kind, request, sync=self._sync, options=options)
-        return await self._persistently(
-            read,
-            timeout,
-            lambda: self._fetch_list(read, request, where, sort_by, limit, max_age, form, whole=whole),
+        selector = self._access.select("fetch_list", label, field, names, namespace)
+        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": as_}
+        request = self._access.several("fetch_list", kind, selector, whole=whole, timeout=timeout, **options)
+        return await self._access.retry(request, self._fetch_list)
+
+    async def _fetch_list(self, request: Request) -> Any:
+        with suppress(*_NOT_HERE, *([NotKept] if request.whole else [])):
+            return self._access.read(request, snapshot.list_objects)
+        return await live.fetch_objects(self._runtime, request)
+
+    # ---- Waits.
+
+    @awaited
+    async def wait_synced(
+        self,
+        timeout: float | None = None,  # Its end names a reason.  # noqa: ASYNC109
+        *,
+        at_least: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Wait until each declared kind is synced; raise why one is not. By default, for `sync_timeout` of
+        the settings.
+
+            await cache.wait_synced()
+            await cache.wait_synced(at_least=body)      # in a daemon: its kind is as new as its body is now
+
+        With `at_least`, the kind of that object is at least as new as the object; Stale is raised if it is
+        not in time.
+        """
+        request = with_options(Request(verb="wait_synced"), {"timeout": timeout})
+        await waits.wait_synced(self._runtime, request, at_least)
+
+    @overload
+    async def wait_for(
+        self, kind: AnyName, predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
+    ) -> Obj: ...
+    @overload
+    async def wait_for(
+        self, kind: AnyKey, predicate: Predicate, *, as_: Literal["view"], **options: Unpack[WaitOptions]
+    ) -> BodyView: ...
+    @overload
+    async def wait_for(
+        self, kind: type[Named], predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
+    ) -> Named: ...
+    @overload
+    async def wait_for(
+        self, kind: AnyKey, predicate: Predicate, *, as_: As[Made], **options: Unpack[WaitOptions]
+    ) -> Made: ...
+    @awaited
+    async def wait_for(
+        self,
+        kind: AnyKey,
+        predicate: Predicate,
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        timeout: float | None = None,  # Its end names the predicate.  # noqa: ASYNC109
+        as_: Any = None,
+    ) -> Any:
+        """Wait until a held object that matches satisfies the predicate, and return it as it was then.
+
+            pod = await cache.wait_for('pods', is_ready, namespace=namespace, label={'app': name}, timeout=60)
+
+        The predicate is given dicts, whatever `as_` says. Looks at what is held first, then at each change.
+        Raises TimeoutError after `timeout` seconds, if there is one.
+        """
+        selector = self._access.select("wait_for", label, field, None, namespace)
+        request = self._access.several("wait_for", kind, selector, timeout=timeout, as_=as_)
+        return await waits.wait_for(self._access, request, predicate)
+
+    # ---- The cache itself.
+
+    def age(self, kind: AnyKey) -> float:
+        """Return how many seconds ago the server last confirmed what is held.
+
+        if cache.age('pods') > 60:
+            logger.warning('acting on what the cluster was a minute ago')
+        """
+        request = Request(verb="age", kind=kind)
+        informer = informer_of(self._runtime, request)
+        return self._access.read(request, lambda *_: informer.age() or 0.0)
+
+    def scope(self, kind: AnyKey) -> Selector | AnyOf:
+        """Return what is covered: the `branches`, each with its `namespaces`, `names`, `label` and `field`;
+        None is all of them.
+
+        print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
+        """
+        return informer_of(self._runtime, Request(verb="scope", kind=kind)).filter
+
+    def explain(
+        self,
+        kind: AnyKey,
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        names: Collection[str] | None = None,
+        where: Where | None = None,
+        index: Mapping[str, object] | None = None,
+    ) -> Explanation:
+        """Say whether the filter covers a read, why not, and what would be looked at or asked for. Reads
+        nothing.
+
+        print(cache.explain('pods', label='app in (web,db)'))
+        """
+        selector = self._access.select("explain", label, field, names, namespace)
+        request = self._access.several("explain", kind, selector, where=where, index=index)
+        return self._access.read(request, introspection.explain)
+
+    def stats(self, kind: AnyKey) -> Stats:
+        """Return how many objects are held, and what they and each index take, in bytes.
+
+            print(cache.stats('pods'))
+
+        It looks at all that is held, and at each value of each index: now and then, and not for each object
+        that is handled.
+        """
+        return self._access.read(Request(verb="stats", kind=kind), lambda _, opened: weighed(opened.store))
+
+    @awaited
+    async def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:
+        """Index what is held, and will be held, by a path or a function of an object; return once that is
+        done.
+
+            await cache.add_index('pods', image=images)
+            pods = cache.held('pods', index={'image': 'nginx:1'})
+
+        It is as if it were declared, `Cached(..., index={'image': images})`, but for what it looks at, which
+        is what is kept: a path that is dropped, or may be changed by a transform, raises NotKept. A function
+        that fails for an object that is held is an error, and none of them is added; one that comes later,
+        and for which it fails, is held without a value.
+
+        To add an index that is there does nothing. Define its function once, outside of the handler: a
+        lambda, or a function within a function, is another one with each call, and would be another index of
+        the same name.
+        """
+        request = Request(verb="add_index", kind=kind)
+        informer = informer_of(self._runtime, request)
+        with Counted(informer, request):
+            opened = self._access.open(informer, request)
+            await introspection.add_indexes(informer, request, opened, indexes)
+
+    @awaited
+    async def audit(self, kind: AnyKey) -> Audit:
+        """Compare all that is held with the server, now; what has drifted is told, and listed anew at once.
+
+            found = await cache.audit('pods')
+            if not found:
+                logger.warning('the cache of pods: %s', found)
+
+        It is done regularly without being asked for (`audit_interval` of the settings): a list of names and
+        versions.
+        """
+        request = Request(verb="audit", kind=kind)
+        informer = informer_of(self._runtime, request)
+        with Counted(informer, request):
+            return await live.audit(informer, request, self._access.open(informer, request).resource)
+
+    # ---- As an object of Python.
+
+    if not TYPE_CHECKING:  # Checkers report attributes that there are not.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            reads = [each for each in dir(self) if not each.startswith("_")]
+            meant = near(name, reads)
+            raise NoSuchRead(
+                f"cache.{name} is no read",
+                remedy=f"Did you mean cache.{meant}?" if meant else f"There are {', '.join(sorted(reads))}",
+            )
+
+    def __contains__(self, item: object) -> NoReturn:
+        raise TypeError(
+            f"a cache is not a container: write cache.exists(kind, name, namespace) for an object, or"
+            f" {shown(item)} in settings.selectcache.selectors for a declared kind"
         )
 
-    async def _fetch_list(
-        self,
-        read: Read,
-        request: Selector,
-        where: Where | None,
-        sort_by: SortBy | None,
-        limit: int | None,
-        max_age: float | None,
-        form: Form | None,
-        *,
-        whole: bool,
-    ) -> Any:
-        """Return all objects, or raise why not, as of one attempt."""
-        kind = read.kind
-        with suppress(*_NOT_HERE, *([NotKept] if whole else [])):
-            return self._selected(
-                "fetch_list",
-                kind,
-                request,
-                must_be_covered,
-                where,
-                sort_by,
-                limit,
-                max_age,
-                form,
-                whole=whole,
-            )
-        resource = await resource_of(self._runtime, read)
-        many = Many("fetch_list", kind, resource, request, self._sync, read.options)
-        projection = ALL if whole else projection_of(self._runtime, key_of(kind))
-        checked_many(many, where, sort_by, limit)
-        must_suit(many, form, projection, self._runtime)
-        must_be_kept(many, where, sort_by, projection, self._runtime)
-        records = await ask_many(
-            self._runtime, many, projection, enough=limit if where is None and sort_by is None else None
-        )
-        return look(
-            many, lambda: formed(Match(where=paths_of(where)), records, form, sort_by=sort_by, limit=limit)
-        )
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        try:
+            feeds = builtins.list(self._runtime.feeds.values())
+        except ReadError as error:  # The operator has not started yet, or has ended.
+            return f"<{name}: {clipped(error.what, _LONGEST_FILTER)}>"
+        caches = [
+            f"{feed}: {clipped(feed.filter, _LONGEST_FILTER)} ({feed.health})"
+            for feed in feeds[:_CACHES_IN_REPR]
+        ]
+        more = [f"{len(feeds) - _CACHES_IN_REPR:,} more"] if len(feeds) > _CACHES_IN_REPR else []
+        return f"<{name} {'; '.join([*caches, *more]) or 'of no kinds'}>"

@@ -1,451 +1,350 @@
-"""The words of read errors: what was asked, what the filter is, and what to write instead. Makes errors,
-raises none.
+"""Errors of reads. Each class formats its own message from the request and the facts.
+
+The functions return errors of the states of a cache, and of the server's answers to a read.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TypeVar
 
 from kopf_selectcache._errors import (
-    NoSuchRead,
-    NotFound,
-    NotKept,
-    OutsideFilter,
+    NO_CAUSE,
+    Cause,
+    DeclarationError,
+    Forbidden,
+    Missing,
+    NotDeclared,
+    NotSynced,
     ReadError,
-    Reason,
-    Unreadable,
+    Rejected,
+    Stale,
+    Stalled,
+    StateError,
+    Unauthorized,
 )
-from kopf_selectcache.core.redact import clipped, shown_with_type
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.regions import MAX_BOXES, field_dimension
+from kopf_selectcache.client.transport import NoCredentials, Unreachable
+from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
+from kopf_selectcache.core.protocol.backoff import ASKED
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.selection.regions import MAX_BOXES
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.selection.witness import Answer
-from kopf_selectcache.core.store.projection import Keys, Projection, as_written, keys_of
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Unreadable as UnreadableRecord
-from kopf_selectcache.selectors.kind_keys import as_given
-from kopf_selectcache.selectors.names import is_name
-from kopf_selectcache.selectors.selector import AnyOf, Selector, Verdict
-from kopf_selectcache.selectors.suggestions import near
+from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
+from kopf_selectcache.selectors.kind_keys import key_of, unserved
+from kopf_selectcache.selectors.selector import Branches, Selector
 
-from .request import Many, One
+from .matcher import Coverage
+from .request import Request, call_of, replace
 
-# ---- Verdicts.
+_E = TypeVar("_E", bound=NotSynced | Stale | StateError)
 
-
-def absent(one: One, declared: Selector | AnyOf, version: str) -> NotFound:
-    """Say that an object is proved absent."""
-    return NotFound(
-        f"{one} is absent as of version {version} (the filter, {_brief(declared)}, would hold it)",
-        remedy=f"If it may be absent: {one.call(None, 'default=None')}",
-        version=version,
-    )
+_LATER = 30
+"""Seconds after which a read may be tried again, if the server names no time."""
 
 
-def not_held(one: One, verdict: Verdict) -> OutsideFilter:
-    """Say that an object is not held, and that the filter does not prove it absent."""
-    instead = (
-        f"({one.call('fetch', 'default=None')}) is not None" if one.verb == "exists" else one.call("fetch")
-    )
-    ask = f"To ask the server: {instead}"
-    if verdict.answer is Answer.UNKNOWN:
-        return OutsideFilter(
-            f"{one} is not held, and whether the filter, {_brief(verdict.filter)}, would hold it "
-            f"is undecided after {MAX_BOXES:,} boxes",
-            remedy=ask,
-            reason=Reason.UNDECIDED,
-        )
-    without = _without(verdict)
-    if not without:
-        return OutsideFilter(
-            f"{one} can never be held: the filter is {_brief(verdict.filter)}",
-            remedy=ask,
-            reason=Reason.EXCLUDED,
-            witness=verdict.witness,
-        )
-    return OutsideFilter(
-        f"{one} is not held: it is absent, or present {without}",
-        remedy=ask,
-        reason=Reason.HIDDEN,
-        witness=verdict.witness,
-    )
+def _short(text: object) -> str:
+    return text if isinstance(text, str) and len(text) <= 500 else clipped(text, 500)
 
 
-def _without(verdict: Verdict) -> str:
-    """Say what the object that was asked for must lack, not to be held; nothing if no branch could hold
-    it.
+class Reason(StrEnum):
+    """Why a read falls outside the filter."""
+
+    EXCLUDED = "excluded"
+    """Nothing that is asked for can ever be held."""
+    HIDDEN = "hidden"
+    """The object is absent, or it exists and fails the filter: from here the two look the same."""
+    OVERLAPS = "overlaps"
+    """Some of the requested objects may be held, and some of them cannot be."""
+    UNDECIDED = "undecided"
+    """It would cost too much to find out if the filter holds all requested objects."""
+
+
+class OutsideFilter(ReadError):
+    """The read asks for something that the declared filter does not hold, so that "not found" would be a
+    guess.
     """
-    texts = []
-    for branch in verdict.filter.branches:
-        if not branch.disjoint(verdict.request, kind=verdict.kind):
-            terms = [
-                term for term in branch.terms if field_dimension(term.label, verdict.kind)[0].axis == "field"
-            ]
-            plain = all(each.operator in ("=", "==", "in", "exists") for each in branch.requirements)
-            word = "without" if plain and all(term.equal for term in terms) else "not matching"
-            texts.append(f"{word} {','.join(map(str, (*branch.requirements, *terms)))}")
-    return _brief(" and ".join(dict.fromkeys(texts)))
+
+    def __init__(self, request: Request, coverage: Coverage) -> None:
+        self.witness = coverage.witness
+        describe = _describe_one if request.name is not None else _describe_several
+        self.reason, what, remedy = describe(request, coverage)
+        super().__init__(what, remedy=remedy)
 
 
-def _brief(told: object) -> str:
-    """Shorten a filter: the rest of the message must be seen, too."""
-    return clipped(told, 500)
+def _describe_one(request: Request, coverage: Coverage) -> tuple[Reason, str, str]:
+    remedy = f"To ask the server: {call_of('fetch')}"
+    if coverage.answer is Answer.UNKNOWN:
+        why = (
+            f"the object is not held, and it is undecided after {MAX_BOXES:,} boxes if the filter,"
+            f" {_short(coverage.filter)}, would hold it"
+        )
+        return Reason.UNDECIDED, f"{request!r}: {why}", remedy
+    if not coverage.possible:
+        why = f"the filter, {_short(coverage.filter)}, never holds this object"
+        return Reason.EXCLUDED, f"{request!r}: {why}", remedy
+    why = f"the object is not held: it is absent, or present {_short(coverage.lacking)}"
+    return Reason.HIDDEN, f"{request!r}: {why}", remedy
 
 
-def outside(many: Many, verdict: Verdict) -> OutsideFilter:
-    """Say that not all that is asked for is held, and what could be asked instead."""
-    narrowest = verdict.narrowest
+def _describe_several(request: Request, coverage: Coverage) -> tuple[Reason, str, str]:
+    narrowest = coverage.narrowest
+    server = f"to ask the server: {call_of('fetch_list')}"
     if narrowest is None:
-        return OutsideFilter(
-            f"{_brief(many.call())} asks for what can never be held: the filter is {_brief(verdict.filter)}",
-            remedy=f"To ask the server: {many.call('fetch_list')}",
-            reason=Reason.EXCLUDED,
-            witness=verdict.witness,
-        )
+        why = f"the filter, {_short(coverage.filter)}, never holds such objects"
+        return Reason.EXCLUDED, f"{request!r}: {why}", f"T{server[1:]}"
     assert isinstance(narrowest, Selector), "a request of one branch is narrowed to one"
-    held = many.call("held")
-    meant = [
-        branch for branch in verdict.filter.branches if not branch.disjoint(many.request, kind=verdict.kind)
-    ]
-    cut = len(meant) > 1 and replace(narrowest, namespaces=None) != replace(many.request, namespaces=None)
+    wanted = request.selector or Selector()
+    is_part = len(coverage.possible) > 1 and (narrowest.label, narrowest.field, narrowest.names) != (
+        wanted.label,
+        wanted.field,
+        wanted.names,
+    )
     remedy = (
-        f"For what is held: {f'len({held})' if many.verb == 'count' else held}; for all of the narrower"
-        f" request{', which is of one of the alternatives' if cut else ''}: {many.call(None, narrowest)}"
+        f"For all of a narrower request{', which is one of the alternatives' if is_part else ''}:"
+        f" {replace(request, selector=narrowest)!r}; for the held part: cache.held(...); {server}"
     )
-    if verdict.witness is None:
-        return OutsideFilter(
-            f"whether the filter, {_brief(verdict.filter)}, holds all of {_brief(many.call())} is undecided"
-            f" after {MAX_BOXES:,} boxes",
-            remedy=remedy,
-            reason=Reason.UNDECIDED,
+    if coverage.witness is None:
+        why = f"it is undecided after {MAX_BOXES:,} boxes if the filter, {_short(coverage.filter)}, holds all"
+        return Reason.UNDECIDED, f"{request!r}: {why}", remedy
+    fails = _short(" and ".join(dict.fromkeys(coverage.witness.fails)))
+    why = (
+        f"the filter, {_short(coverage.filter)}, does not hold all of them: {_short(coverage.witness)} would"
+        f" fail {fails}"
+    )
+    return Reason.OVERLAPS, f"{request!r}: {why}", remedy
+
+
+class NotFound(ReadError):
+    """The object is absent: the filter would hold it, and as of `version` it does not exist."""
+
+    def __init__(self, request: Request, version: str) -> None:
+        self.version = version
+        source = f"as of version {version}, and the filter would hold it" if version else "on the server"
+        super().__init__(
+            f"{request!r}: the object is absent {source}", remedy="Give a default if it may be absent"
         )
-    fails = _brief(" and ".join(dict.fromkeys(verdict.witness.fails)))
-    return OutsideFilter(
-        f"{_brief(many.call())} asks for more than the filter, {_brief(verdict.filter)}, holds:"
-        f" {_brief(verdict.witness)} would fail {fails}",
-        remedy=remedy,
-        reason=Reason.OVERLAPS,
-        witness=verdict.witness,
-    )
 
 
-# ---- Reads that no answer can be given to.
+class NotKept(ReadError):
+    """The path that is asked for was dropped before storing."""
 
 
-def misplaced(one: One) -> ReadError | None:
-    """Say that the namespace is missing, or that there can be none."""
-    if one.resource.kind.namespaced is True and one.namespace is None and one.name.count("/") == 1:
-        namespace, _, name = one.name.partition("/")
-        return ReadError(
-            f"{one.call()} has the namespace in the name",
-            remedy=f"Write: {one._replace(name=name, namespace=namespace).call()}",
-        )
-    if one.resource.kind.namespaced is True and one.namespace is None:
-        return ReadError(
-            f"{one.resource} are namespaced, and {one.call()} names no namespace",
-            remedy=f"Name it: {one.call(None, 'namespace')}",
-        )
-    if one.resource.kind.namespaced is False and one.namespace is not None:
-        return nowhere(one, one._replace(namespace=None))
-    return None
-
-
-def nowhere(asked: One | Many, instead: One | Many) -> ReadError:
-    """Say that objects of a cluster-scoped kind have no namespace."""
-    return ReadError(
-        f"{asked.resource} are cluster-scoped, and {asked.call()} names a namespace",
-        remedy=f"Leave it out: {instead.call()}",
-    )
-
-
-def misnamed(one: One) -> ReadError:
-    """Say that no object can have the name, or be in the namespace."""
-    argument, given = ("namespace", one.namespace) if is_name(one.name) else ("name", one.name)
-    if not given:
-        remedy = (
-            f"Name a namespace: {one._replace(namespace=None).call(None, 'namespace')}"
-            if argument == "namespace"
-            else "Name an object"
-        )
-    elif "*" in given or "?" in given:
-        remedy = (
-            f"There are no patterns. Compare yourself: [each for each in cache.held({as_given(one.kind)}) if"
-            " ...]"
-        )
-    else:
-        remedy = "Correct it"
-    return ReadError(
-        f"{clipped(one.call(), 300)}: no object of {one.resource} can have the {argument}"
-        f" {clipped(repr(given), 200)}",
-        remedy=remedy,
-    )
-
-
-def mistyped(call: str, argument: str, given: object, wanted: str) -> ReadError:
-    """Say that an argument is of a type that makes no sense."""
-    return ReadError(f"{call}: {argument} is {shown_with_type(given)}", remedy=f"Give {wanted}")
-
-
-def no_such_read(name: str, reads: Iterable[str]) -> NoSuchRead:
-    """Say what there is instead of a read that there is not."""
-    what = f"cache.{name} is no read"
-    if name in ("create", "patch", "update", "replace", "delete", "apply"):
-        return NoSuchRead(f"{what}: caches are read only", remedy="Write objects with a client of your own")
-    if find(name) is not None:
-        return NoSuchRead(what, remedy=f"Write cache.list({name!r}, ...), or one of its other methods")
-    meant = near(name, reads)
-    return NoSuchRead(
-        what, remedy=f"{f'Did you mean cache.{meant}? ' if meant else ''}There are {', '.join(sorted(reads))}"
-    )
-
-
-def not_awaited(method: str, call: str, *, sync: bool) -> ReadError:
-    """Say that a read which waits was called where its event loop is not."""
-    where = (
-        "without an event loop, as sync handlers are" if sync else "on another event loop than the operator's"
-    )
-    return ReadError(
-        f"cache.{method}() was called {where}", remedy=f"In a sync handler or a thread, write: {call}"
-    )
-
-
-def never_awaited(call: str) -> ReadError:
-    """Say that a read which waits was not awaited: nothing was read."""
-    return ReadError(f"{call} was never awaited", remedy=f"Write: await {call}")
-
-
-def awaitable(call: str, role: str, function: object) -> ReadError:
-    """Say that what a function returns is to be awaited, which would be taken for a yes, or for the
-    answer.
+class Unreadable(ReadError):
+    """An object that is asked for exists, and cannot be decoded: it is nested too deeply, is not UTF-8, or
+    has a number out of range.
     """
-    return ReadError(
-        f"{call}: the answer of {role} {_named(function)} is to be awaited, and nobody awaits it",
-        remedy="Give a plain function of an object, and await the rest once the object is there",
-    )
 
-
-def _named(function: object) -> str:
-    return str(getattr(function, "__qualname__", type(function).__qualname__)).rpartition(".")[2]
-
-
-def in_vain(
-    many: Many, declared: Selector | AnyOf, predicate: object, timeout: float | None, seen: int
-) -> str:
-    """Say what was waited for, for how long, and how much of it there was to look at."""
-    looked = (
-        f"{seen} {'was' if seen == 1 else 'were'} looked at" if seen else "none was there to be looked at"
-    )
-    within = "" if timeout is None else f" within {timeout:g} s"
-    return (
-        f"{_brief(many.call())}: of the objects that match, {looked}, and none satisfied"
-        f" {_named(predicate)}{within}. The filter is {_brief(declared)}, and what it does not hold is never"
-        " looked at. Wait longer, or raise kopf.TemporaryError to look again later"
-    )
-
-
-def into_list(many: Many, path: Keys, listed: Keys, name: str) -> ReadError:
-    """Say that a path leads into a list of an object, and how to look there."""
-    where = many.options.get("where")
-    compared = (
-        {each: value for each, value in where.items() if keys_of(each) != path}
-        if isinstance(where, Mapping)
-        else {}
-    )
-    if isinstance(where, Mapping) and len(compared) < len(where):
-        others = many._replace(
-            verb="list" if many.verb == "count" else many.verb, options={**many.options, "where": compared}
+    def __init__(self, request: Request, records: Sequence[UnreadableRecord]) -> None:
+        self.keys = tuple(record.key for record in records)
+        """The namespace, empty for a cluster-scoped kind, and the name of each such object."""
+        first = records[0]
+        more = f"; nor {len(records) - 1:,} more" if len(records) > 1 else ""
+        super().__init__(
+            f"{request!r}: {'/'.join(filter(None, first.key))} cannot be read: {first.why}"
+            f" (version {first.version}){more}",
+            remedy="Correct the object, or declare drop= for the part that cannot be decoded",
         )
-        remedy = f"Look into the lists yourself: [each for each in {others.call()} if ...]"
-    else:
-        remedy = "Sort by a function that looks into the list: sort_by=lambda obj: ..."
-    return ReadError(
-        f"{many.bare()}: {as_written(path)!r} leads nowhere: paths lead through dicts, not into lists, "
-        f"and {many.resource} {name} has a list at {as_written(listed)!r}",
-        remedy=remedy,
-    )
-
-
-def unreadable(one: One, record: UnreadableRecord, line: str | None) -> Unreadable:
-    """Say that an object exists, and cannot be decoded. `line` is where the kind is declared."""
-    return Unreadable(
-        f"{one} cannot be read: {record.why} (version {record.version})",
-        remedy=f"Correct the object{_dropping(line)}",
-        keys=(record.key,),
-    )
-
-
-def unreadable_many(many: Many, records: Sequence[UnreadableRecord], line: str | None) -> Unreadable:
-    """Say which objects are among the answer, or may be, and cannot be decoded."""
-    record, others = records[0], len(records) - 1
-    more = f"; so cannot {others:,} other{'s' if others > 1 else ''}" if others else ""
-    held = many.call("held")
-    rest = f"; for the others: {f'len({held})' if many.verb == 'count' else held}" if line is not None else ""
-    return Unreadable(
-        f"{_brief(many.call())} means {'/'.join(filter(None, record.key))} as well, which cannot be read:"
-        f" {record.why} (version {record.version}){more}",
-        remedy=f"Correct {'the objects' if others else 'the object'}{_dropping(line)}{rest}",
-        keys=tuple(each.key for each in records),
-    )
-
-
-def _dropping(line: str | None) -> str:
-    return (
-        f", or drop the part that cannot be decoded: Cached(..., drop=[...]) in {line}"
-        if line is not None
-        else ""
-    )
-
-
-def not_kept(many: One | Many, path: Keys, projection: Projection, line: str | None) -> NotKept:
-    """Say that a path is asked for that was dropped, and what to change in the line where the kind is
-    declared.
-    """
-    asked, dropped = as_written(path), projection.dropping(path)
-    if dropped is None:
-        what, remedy = (
-            f"which is not among what is kept of {many.resource}",
-            f"Add {asked!r} to keep= of {line}",
-        )
-    else:
-        what = (
-            f"{'which' if len(dropped) <= len(path) else 'a part of which'} is dropped before {many.resource}"
-            " are stored"
-        )
-        remedy = (
-            f"Take {as_written(dropped)!r} out of drop= of {line}"
-            if dropped in projection.drop
-            else "Look at another path"
-        )
-    if projection.partial:
-        remedy += (
-            "; or ask the server for whole objects:"
-            f" {many._replace(verb='fetch' if isinstance(many, One) else 'fetch_list').bare()[:-1]},"
-            " whole=True)"
-        )
-    return NotKept(f"{many.bare()} looks at {_brief(asked)}, {what}", remedy=_brief(remedy))
-
-
-def not_whole(asked: One | Many, form: str, projection: Projection, line: str | None) -> NotKept:
-    """Say that objects are asked for which would be written back as wholes, where only a part of each is
-    kept.
-    """
-    whole = asked._replace(options={**asked.options, "whole": True})
-    remedy = f"Ask for whole ones: {whole.call()}"
-    if not asked.verb.startswith("fetch"):
-        ask = f"Ask for a whole one: {whole.call('fetch')}; or t" if isinstance(asked, One) else "T"
-        remedy = f"{ask}ake that out of {line}; or read dicts"
-    return NotKept(
-        f"{asked.bare()} is to return {form} objects, and of {asked.resource} only a part is kept,"
-        f" {_brief(projection)}: written back, they would wipe the rest",
-        remedy=_brief(remedy),
-    )
-
-
-def unfit(asked: One | Many, form: str) -> ReadError:
-    """Say that objects of this kind are no objects of the class."""
-    resource = asked.resource
-    return ReadError(
-        f"{asked.bare()}: {resource} are {resource.kind.kind} objects of {resource.api_version}, and none of"
-        f" them is a {form}",
-        remedy="Give the class of this kind and version",
-    )
-
-
-def unmade(record: Record, form: str, why: str) -> ReadError:
-    """Say that another client can make nothing of an object; not why, which may show a Secret."""
-    return ReadError(
-        f"{'/'.join(filter(None, record.key))} cannot be made a {form}: the client raised {why}",
-        remedy=(
-            "Read it as a dict, without as_=; or take a version of the client that knows what the cluster"
-            " serves"
-        ),
-    )
-
-
-def camelled(key: str) -> str:
-    """Return a key as Kubernetes writes it.
-
-    >>> camelled('node_name')
-    'nodeName'
-    """
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), key)
-
-
-def _renamed(camel: str) -> str:
-    return f"If {camel!r} is meant, write it so, or class ...(msgspec.Struct, rename='camel')"
-
-
-def misspelt(asked: One | Many, path: Keys, camel: Keys) -> NotKept:
-    """Say that a struct wants a field that objects have not, where another is kept of which this is how
-    Python would write it.
-    """
-    return NotKept(
-        f"{asked.bare()} looks at {_brief(as_written(path))}, which is not among what is kept of"
-        f" {asked.resource}, but {as_written(camel)} is",
-        remedy=_brief(_renamed(next(key for key, other in zip(camel, path, strict=True) if key != other))),
-    )
-
-
-def mismade(record: Record, form: str, where: str, lacks: str) -> ReadError:
-    """Say that an object is not as a struct says; not what is there, which may be a Secret's."""
-    which, at = (
-        "/".join(filter(None, record.key)),
-        clipped(where.removeprefix("$").removeprefix("."), 200) or "the object",
-    )
-    if lacks:
-        camel = camelled(lacks)
-        rename = f"{_renamed(camel)}; else g" if camel != lacks else "G"
-        return ReadError(
-            f"{which} is no {form}: there is no {lacks!r} in {at}",
-            remedy=f"{rename}ive the field a default, such as None: objects may lack it",
-        )
-    return ReadError(
-        f"{which} is no {form}: {at} is of another type, or has more than {form} allows",
-        remedy=(
-            f"Correct that field of {form}, or let it be None as well; to allow for other fields, take"
-            " forbid_unknown_fields=True out"
-        ),
-    )
-
-
-def partial(asked: One | Many, projection: Projection) -> NotKept:
-    """Say that whole objects are asked for where they are not kept: the server is asked then."""
-    return NotKept(
-        f"{asked.bare()} is to return whole objects, and of {asked.resource} only a part is kept,"
-        f" {_brief(projection)}",
-        remedy=(
-            "Leave whole=True out for that part:"
-            f" {asked._replace(options={**asked.options, 'whole': False}).call()}"
-        ),
-    )
-
-
-def unordered(many: Many, path: Keys, name: str, *, listed: bool) -> ReadError:
-    """Say that nothing can be sorted by what is at a path, and nothing that is in it: it may be a
-    Secret's.
-    """
-    return ReadError(
-        f"{many.bare()}: sort_by={as_written(path)!r} sorts nothing: {many.resource} {name} has a"
-        f" {'list' if listed else 'dict'} there",
-        remedy="Sort by a value: by a longer path, or by a function, sort_by=lambda obj: ...",
-    )
 
 
 class Unmatchable(ReadError):
-    """The server alone knows which objects are meant: a mistake in most reads, a reason to ask it in
-    `fetch_list`.
-    """
+    """Only the server can select by a field of this kind. `fetch_list` asks the server then."""
+
+    def __init__(self, request: Request, field: str) -> None:
+        super().__init__(
+            f"{request!r}: only the server knows the value of the field {field}",
+            remedy=f"Compare a path with where=; or ask the server: {call_of('fetch_list')}",
+        )
 
 
-def unmatchable(many: Many, field: str) -> Unmatchable:
-    """Say that a field cannot be looked at here: an aggregated server does not tell what its field labels
-    stand for.
+# ---- Projections.
+
+
+def not_kept(request: Request, path: Keys, projection: Projection) -> NotKept:
+    """Return the error of a read that looks at a path that is not stored."""
+    dropped = projection.dropping(path)
+    if dropped is None:
+        why, remedy = "it is not among the paths of keep=", f"Add {as_written(path)!r} to keep="
+    elif dropped in projection.drop:
+        why = f"drop= has {as_written(dropped)!r}"
+        remedy = f"Take {as_written(dropped)!r} out of drop="
+    else:
+        why, remedy = f"{as_written(dropped)!r} is never stored", "Look at another path"
+    if projection.partial:
+        verb = "fetch" if request.name is not None else "fetch_list"
+        remedy += f"; or ask the server for whole objects: {call_of(verb, 'whole=True')}"
+    return NotKept(f"{request!r}: {as_written(path)!r} is not stored: {why}", remedy=_short(remedy))
+
+
+def not_whole(request: Request, projection: Projection) -> NotKept:
+    """Return the error of a read that needs whole objects where a part of each is stored."""
+    form = request.form
+    if form is not None and form.of_client is not None:
+        why = f", and written back as {form.of_client.__name__} they would wipe the rest"
+        verb = "fetch" if request.name is not None else "fetch_list"
+        remedy = f"Read dicts; or ask the server for whole objects: {call_of(verb, 'whole=True')}"
+    else:
+        why, remedy = "", "Leave whole=True out to read the stored part"
+    return NotKept(
+        f"{request!r}: only a part of each object is stored, {_short(projection)}{why}", remedy=remedy
+    )
+
+
+# ---- States of a cache, as a read meets them.
+
+
+def misdeclared(verb: str, error: DeclarationError) -> ReadError:
+    """Return a mistake in a selector or key as an error of a read. Because of a declaration error, Kopf would
+    drop a creation for good.
     """
-    return Unmatchable(
-        f"{many.call()} selects by {field}, and only the server knows which value of {many.resource} that is",
+    what, remedy = (text.replace("namespaces=", "namespace=") for text in (error.what, error.remedy))
+    return ReadError(f"cache.{verb}(): {what}", remedy=remedy)
+
+
+def for_request(error: _E, request: Request, declared: Branches | None = None) -> _E:
+    """Return an error of a cache with the request and the filter added."""
+    behind = ""
+    if declared is not None and (filter_text := _short(declared)) not in str(error):
+        behind = f"; the filter is {filter_text}"
+    cause = {"cause": error.cause} if isinstance(error, StateError) else {}
+    return type(error)(f"{request!r}: {error.what}{behind}", remedy=error.remedy, **cause)
+
+
+def undeclared(error: NotDeclared) -> NotDeclared:
+    """Return the error of a kind without a cache, with the read that needs none."""
+    return NotDeclared(error.what, remedy=f"{error.remedy}; or ask the server: {call_of('fetch')}")
+
+
+def unsynced(key: str, trouble: str, remedy: str, *, after: float | None = None) -> NotSynced:
+    """Return the error of a cache that has had no complete list yet."""
+    waited = "" if after is None else f" after {after:g} s"
+    return NotSynced(
+        f"the cache of {key} is not synced{waited}: {trouble or 'no complete list has come yet'}",
+        remedy=remedy or f"Wait for it: {call_of('wait_synced')}",
+    )
+
+
+def stale(request: Request, age: float | None) -> Stale:
+    """Return the error of a cache that the server confirmed too long ago."""
+    # Rounded up, because it must read as longer than the bound.
+    ago = "never confirmed" if age is None else f"last confirmed {math.ceil(age * 10) / 10:g} s ago"
+    return Stale(
+        f"{request!r}: the held state was {ago}",
         remedy=(
-            f"To ask the server: {many.call('fetch_list')}; or look at a path of the objects:"
-            f" where={{{field!r}: ...}}"
+            "Allow some more than a minute, which is how often servers confirm; or ask the server:"
+            f" {call_of('fetch' if request.name is not None else 'fetch_list')}"
         ),
     )
+
+
+# ---- Answers of the server to a read.
+
+
+def not_served(request: Request, cause: Cause = NO_CAUSE) -> Missing:
+    """Return the error of a kind that the cluster does not know."""
+    key = key_of(request.kind)
+    return Missing(
+        f"{request!r}: the cluster does not serve the kind", remedy=unserved(key, None), cause=cause
+    )
+
+
+def refused(request: Request, verb: str, resource: Resource | None, refusal: Refusal) -> StateError:
+    """Return the error of a request that the server refuses. Without a resource, the request was to find out
+    which resource a key means.
+    """
+    cause, code = cause_of(refusal), refusal.code
+    if code == 401:
+        return unauthorized(request, "the server accepts no credentials of the operator", cause)
+    if resource is None:
+        return unanswered(request, f"{code} {refusal.reason}".rstrip(), cause)
+    match code:
+        case 403:
+            where = request.region().namespaces
+            within = f" in {', '.join(where)}" if where is not None else ""
+            return Forbidden(
+                f"{request!r}: the operator may not {verb} {resource}{within}",
+                remedy=(
+                    f"Grant it the verb {verb}{within}: apiGroups: [{resource.kind.group!r}], resources:"
+                    f" [{resource.kind.plural!r}]"
+                ),
+                cause=cause,
+            )
+        case 404:
+            return not_served(request, cause)
+        case 400 | 422:
+            return Rejected(
+                f"{request!r}: the server refuses it: {refusal.message}",
+                remedy="Correct the selectors, or compare a path with where=",
+                cause=cause,
+            )
+        case 405:
+            return Rejected(
+                f"{request!r}: the server does not let anybody {verb} {resource}",
+                remedy="Take the read out",
+                cause=cause,
+            )
+        case _:
+            return Stalled(
+                f"{request!r}: the server answers {code} {refusal.reason}".rstrip(),
+                remedy=_again(cause)
+                if cause.transient
+                else "The same request fails again: correct the server, or a proxy in front of it",
+                cause=cause,
+            )
+
+
+def failed(request: Request, error: Unreachable | Garbled) -> StateError:
+    """Return the error of a request that got no answer, or none that makes sense."""
+    cause = cause_of(error)
+    match error:
+        case Untransformed():
+            return untransformed(request, error)
+        case Unselected():
+            return Rejected(
+                f"{request!r}: the server, or a proxy in front of it, does not select by label: {error}",
+                remedy="Correct what ignores labelSelector; or leave label= out, and select from the answer",
+                cause=cause,
+            )
+        case TooLarge():
+            return Stalled(
+                f"{request!r}: the answer is too large: {error}",
+                remedy="Ask for less, or assign more bytes to settings.selectcache.max_page_bytes",
+                cause=cause,
+            )
+        case NoCredentials():
+            return unauthorized(request, str(error), NO_ANSWER)
+        case _:
+            return unanswered(request, str(error))
+
+
+def unanswered(request: Request, why: str, cause: Cause = NO_ANSWER) -> Stalled:
+    """Return the error of a request without an answer."""
+    return Stalled(f"{request!r}: the server gave no answer: {why}", remedy=_again(cause), cause=cause)
+
+
+def unauthorized(request: Request, why: str, cause: Cause) -> Unauthorized:
+    """Return the error of a request whose credentials the server does not accept, or that had none."""
+    return Unauthorized(f"{request!r}: {why}", remedy="Correct the operator's login", cause=cause)
+
+
+def untransformed(request: Request, error: Untransformed) -> Stalled:
+    """Return the error of an object for which a function of the declaration failed."""
+    verb = "fetch" if request.name is not None else "fetch_list"
+    return Stalled(
+        f"{request!r}: {error}",
+        remedy=(
+            f"Correct {error.argument} of the declaration{error.besides}; or ask the server for whole"
+            f" objects: {call_of(verb, 'whole=True')}"
+        ),
+    )
+
+
+def _again(cause: Cause) -> str:
+    delay = math.ceil(min(cause.retry_after or _LATER, ASKED))
+    return f"Ask again later: raise kopf.TemporaryError('no answer', delay={delay})"

@@ -32,9 +32,6 @@ class Explanation:
     indexes: str = ""
     """The index that such a read would have made, so that the next ones look at less; empty if none would
     help, or it is being made."""
-    missing: str = ""
-    """What to write for an index that would find them, where objects have to be decoded to be compared; empty
-    if there is one, or none would help."""
     nowhere: tuple[str, ...] = ()
     """The declared indexes that are asked by, and by which no held object has a value."""
     lacks: str = ""
@@ -53,8 +50,6 @@ class Explanation:
         ]
         if self.indexes:
             lines.append(f"Such a read has an index of {self.indexes} made, for the next ones.")
-        if self.missing:
-            lines.append(f"An index would find them: {self.missing}.")
         lines += [f"No held object has a value by the index {each}." for each in self.nowhere]
         if self.lacks:
             lines.append(f"A read raises NotKept: {self.lacks}.")

@@ -1,131 +1,74 @@
-"""The server's answers to reads that the cache cannot answer, or the read errors that say why there is
-none.
-"""
+"""Answers of the server to requests that the cache cannot answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
-from kopf_selectcache._errors import NotDeclared, NotFound, NotSynced, StateError
+from kopf_selectcache._errors import NotDeclared, NotSynced
 from kopf_selectcache.client import partial_metadata
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.transport import JSON, UNAUTHORIZED, NoCredentials, Refused, Unreachable
-from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
+from kopf_selectcache.client.transport import JSON, Refused, Unreachable
+from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.selection.sent import Sent, Unselected
+from kopf_selectcache.core.selection.sent import Sent
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record, Unreadable
 from kopf_selectcache.informer.audit import Audit
-from kopf_selectcache.informer.causes import cause_of
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, key_of
+from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.settings.planner import questions
 
-from .errors import unreadable, unreadable_many
-from .request import Many, One, Read
-from .state_errors import (
-    REFUSED_CREDENTIALS,
-    gone,
-    not_served,
-    refused,
-    too_large,
-    unanswered,
-    unauthorized,
-    unselected,
-    untransformed,
-)
+from ._checks import require_kept, require_names_of, require_namespaces, require_place
+from .errors import NotFound, failed, not_served, refused
+from .errors import Unreadable as UnreadableObject
+from .matcher import Match, paths_of
+from .request import Request
+from .snapshot import form_objects
 
 
-async def resource_of(runtime: Runtime, read: Read) -> Resource:
-    """Return what the read is of, declared or not."""
-    kind, call = key_of(read.kind), read.call()
-    try:
-        declared = runtime.feed(kind).resource
-    except (NotDeclared, NotSynced):
-        declared = None
-    question = f"{call}, which has to know what {kind!r} is"
-    try:
-        return declared if declared is not None else await runtime.resolve(kind)
-    except NotServed:
-        raise not_served(call, repr(kind), kind, line_of(runtime, kind)) from None
-    except Refused as error:
-        if error.refusal.code == UNAUTHORIZED:
-            raise unauthorized(question, REFUSED_CREDENTIALS, cause_of(error.refusal)) from None
-        raise unanswered(
-            question, f"{error.refusal.code} {error.refusal.reason}".rstrip(), cause_of(error.refusal)
-        ) from None
-    except (Unreachable, Garbled) as error:
-        raise _unanswered(question, error) from error
-
-
-def projection_of(runtime: Runtime, kind: Key) -> Projection:
-    """Return what is kept of the kind: what the server answers has the same shape."""
-    with suppress(NotDeclared, NotSynced):
-        return runtime.feed(kind).projection
-    return ALL
-
-
-def line_of(runtime: Runtime, kind: AnyKey) -> str | None:
-    """Return what the kind's filter is assigned to in a startup handler; None if it is not declared."""
-    with suppress(NotDeclared, NotSynced):
-        feed = runtime.feed(key_of(kind))
-        return next(assigned(key) for key, each in runtime.feeds.items() if each is feed)
-    return None
-
-
-async def ask_one(runtime: Runtime, one: One, projection: Projection) -> Record:
-    """Ask for one object."""
-    record = await _asked(
-        runtime, one, JSON, partial(Reader.of(one.resource, projection).record, kindless=False)
-    )
+async def fetch_object(runtime: Runtime, request: Request) -> Any:
+    """Return one object from the server, in its form."""
+    resource = await resource_of(runtime, request)
+    projection = ALL if request.whole else _projection_of(runtime, request)
+    require_place(request, resource)
+    require_names_of(request)
+    require_kept(request, resource, projection)
+    read = partial(Reader.of(resource, projection).record, kindless=False)
+    record = await _ask(runtime, request, resource, JSON, read)
     if isinstance(record, Unreadable):
-        raise unreadable(one, record, line_of(runtime, one.kind))
-    return record
+        raise UnreadableObject(request, [record])
+    return record.decode() if request.form is None else request.form.make(record, None)
 
 
-async def ask_uid(runtime: Runtime, one: One) -> str | None:
-    """Ask which object has the name, by its metadata alone; None if there is none."""
+async def fetch_uid(runtime: Runtime, request: Request) -> str | None:
+    """Return the uid of the object of this name, from its metadata alone; None if there is none."""
+    resource = await resource_of(runtime, request)
+    require_place(request, resource)
+    require_names_of(request)
+    read = partial(partial_metadata.metadata_of, resource)
     with suppress(NotFound):
-        return (
-            await _asked(
-                runtime, one, partial_metadata.ONE, partial(partial_metadata.metadata_of, one.resource)
-            )
-        ).uid
+        return (await _ask(runtime, request, resource, partial_metadata.ONE, read)).uid
     return None
 
 
-async def _asked(runtime: Runtime, one: One, accept: str, read: Callable[[bytes], Record]) -> Record:
-    request = one.request  # What is no name must not become a part of a path.
-    path = one.resource.path(*request.namespaces or (None,), *request.names or ())
-    try:
-        return _wanted(
-            read(await runtime.fetches.get(path, {}, accept=accept)),
-            request.namespaces or ("",),
-            request.names,
-        )
-    except Refused as error:
-        # Where the kind itself is not served, a server answers 404 without that reason.
-        if (error.refusal.code, error.refusal.reason) == (404, "NotFound"):
-            raise gone(one) from None
-        raise refused(one, "get", error.refusal, line_of(runtime, one.kind)) from None
-    except (Unreachable, Garbled) as error:
-        raise _senseless(runtime, one, error) from error
-
-
-async def ask_many(
-    runtime: Runtime, many: Many, projection: Projection, *, enough: int | None
-) -> list[Record]:
-    """Ask for all objects, or for at least so many of them."""
+async def fetch_objects(runtime: Runtime, request: Request) -> Sequence[Any]:
+    """Return several objects from the server, in their form."""
+    resource = await resource_of(runtime, request)
+    projection = ALL if request.whole else _projection_of(runtime, request)
+    require_namespaces(request, resource)
+    require_kept(request, resource, projection)
     records: list[Record] = []
+    wanted = request.region()
+    enough = request.limit if request.where is None and request.sort_by is None else None
     try:
         # Labels alone are compared: our table of fields must not make an answer an error.
-        reader = Reader.of(many.resource, projection, sent=Sent(tuple(many.request.requirements)))
-        for path, query in questions(many.resource, many.request):
+        reader = Reader.of(resource, projection, sent=Sent(tuple(wanted.requirements)))
+        for path, query in questions(resource, wanted):
             more = None if enough is None else enough - len(records)
             if more is not None and more <= 0:
                 break
@@ -137,18 +80,60 @@ async def ask_many(
                 patience=runtime.settings.sync_timeout,
                 enough=more,
             )
-            records += [_wanted(record, many.request.namespaces, many.request.names) for record in found]
+            records += [_require_requested(record, wanted.namespaces, wanted.names) for record in found]
     except Refused as error:
-        raise refused(many, "list", error.refusal, line_of(runtime, many.kind)) from None
+        raise refused(request, "list", resource, error.refusal) from None
     except (Unreachable, Garbled) as error:
-        raise _senseless(runtime, many, error) from error
-    if found := [record for record in records if isinstance(record, Unreadable)]:
-        raise unreadable_many(many, found, line_of(runtime, many.kind))
-    return records
+        raise failed(request, error) from error
+    if unreadable := [record for record in records if isinstance(record, Unreadable)]:
+        raise UnreadableObject(request, unreadable)
+    return form_objects(request, Match(where=paths_of(request.where)), records)
 
 
-def _wanted(record: Record, namespaces: Collection[str] | None, names: Collection[str] | None) -> Record:
-    """Return the object if it has a name and a namespace that were asked for; else raise Garbled."""
+async def resource_of(runtime: Runtime, request: Request) -> Resource:
+    """Return the requested resource, declared or not; ask the server if that is not known."""
+    try:
+        key = key_of(request.kind)
+        with suppress(NotDeclared, NotSynced):
+            if (declared := runtime.feed(key).resource) is not None:
+                return declared
+        return await runtime.resolve(key)
+    except NotServed:
+        raise not_served(request) from None
+    except Refused as error:
+        raise refused(request, "get", None, error.refusal) from None
+    except (Unreachable, Garbled) as error:
+        raise failed(request, error) from error
+
+
+def _projection_of(runtime: Runtime, request: Request) -> Projection:
+    """Return the projection of the kind: answers of the server have the same shape as held objects."""
+    with suppress(NotDeclared, NotSynced):
+        return runtime.feed(key_of(request.kind)).projection
+    return ALL
+
+
+async def _ask(
+    runtime: Runtime, request: Request, resource: Resource, accept: str, read: Callable[[bytes], Record]
+) -> Record:
+    namespaces = None if request.namespace is None else (request.namespace,)
+    path = resource.path(request.namespace, request.name)
+    try:
+        answer = await runtime.fetches.get(path, {}, accept=accept)
+        return _require_requested(read(answer), namespaces or ("",), (request.name or "",))
+    except Refused as error:
+        # If the kind itself is not served, a server answers 404 without that reason.
+        if (error.refusal.code, error.refusal.reason) == (404, "NotFound"):
+            raise NotFound(request, "") from None
+        raise refused(request, "get", resource, error.refusal) from None
+    except (Unreachable, Garbled) as error:
+        raise failed(request, error) from error
+
+
+def _require_requested(
+    record: Record, namespaces: Collection[str] | None, names: Collection[str] | None
+) -> Record:
+    """Return the object if its name and namespace were requested; else raise Garbled."""
     if (namespaces is None or record.namespace in namespaces) and (names is None or record.name in names):
         return record
     raise Garbled(
@@ -156,28 +141,11 @@ def _wanted(record: Record, namespaces: Collection[str] | None, names: Collectio
     )
 
 
-def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled) -> StateError:
-    if isinstance(error, Untransformed):
-        whole = asked._replace(options={**asked.options, "whole": True})
-        return untransformed(asked.bare(), error, line_of(runtime, asked.kind), whole.call())
-    if isinstance(error, Unselected):
-        return unselected(asked, error)
-    return _unanswered(asked.call(), error, one=isinstance(asked, One))
-
-
-def _unanswered(asked: str, error: Unreachable | Garbled, *, one: bool = False) -> StateError:
-    if isinstance(error, TooLarge):
-        return too_large(asked, error, one=one)
-    return (
-        unauthorized(asked, str(error)) if isinstance(error, NoCredentials) else unanswered(asked, str(error))
-    )
-
-
-async def ask_audit(runtime: Runtime, feed: Feed, many: Many) -> Audit:
-    """Ask for all names and versions of what the feed holds, and compare."""
+async def audit(informer: Feed, request: Request, resource: Resource) -> Audit:
+    """Compare the names and versions of all held objects with those of the server."""
     try:
-        return await feed.audit()
+        return await informer.audit()
     except Refused as error:
-        raise refused(many, "list", error.refusal, line_of(runtime, many.kind)) from None
+        raise refused(request, "list", resource, error.refusal) from None
     except (Unreachable, Garbled) as error:
-        raise _unanswered(many.bare(), error) from error
+        raise failed(request, error) from error

@@ -1,261 +1,254 @@
-"""How a read is written as Python: as it was called, and as what to call instead. Knows the words of no
-error, and reads nothing.
-"""
+"""A read as data. Built and validated once, from the arguments of the read; all other functions take it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import replace
-from types import MappingProxyType
-from typing import NamedTuple
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, cast
 
-from kopf_selectcache._errors import DeclarationError, UnknownKind
-from kopf_selectcache.core.redact import clipped, shown
-from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, key_of
+import msgspec
+
+from kopf_selectcache._errors import ReadError
+from kopf_selectcache.core.redact import clipped, shown, shown_with_type
+from kopf_selectcache.core.store.projection import Path
+from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.settings.retention import PATHS, wrong_path
 
-_NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
+from .formats.formats import Form, form_of
+from .matcher import Field, Label, Namespaces, SortBy, Where
 
+Pairs: TypeAlias = tuple[tuple[str, str], ...]
+Selectors: TypeAlias = Callable[[str | Pairs | None, str | None], Selector]
+"""A memoised constructor of selectors, from labels and a namespace."""
 
-class One(NamedTuple):
-    """A read of one object."""
+RAISE: Final = object()
+"""Stands for a `default=` that was not given."""
 
-    verb: str
-    kind: AnyKey
-    resource: Resource
-    name: str
-    namespace: str | None
-    sync: bool = False
-    """Whether a sync handler reads."""
-    options: Mapping[str, object] = _NO_OPTIONS
-    """What else it was given: what is advised instead keeps it."""
-
-    @property
-    def where(self) -> str:
-        """Say in which namespace."""
-        return f" in {self.namespace}" if self.namespace is not None else ""
-
-    @property
-    def request(self) -> Selector:
-        """Return what is asked for, as a selector."""
-        return Selector(
-            names=[self.name], namespaces=[self.namespace] if self.namespace is not None else None
-        )
-
-    def __str__(self) -> str:
-        return f"{self.resource} {self.name}{self.where}"
-
-    def call(self, verb: str | None = None, *more: str) -> str:
-        """Write the read as Python, with another verb perhaps."""
-        return _of_one(
-            verb or self.verb,
-            self.kind,
-            self.name,
-            self.namespace,
-            *more,
-            sync=self.sync,
-            options=self.options,
-        )
-
-    def bare(self) -> str:
-        """Write the read without its arguments, one of which may be anything."""
-        return _bare(self.verb, self.kind, sync=self.sync)
+_LONGEST = 500
+"""Characters of a request in a message."""
 
 
-class Many(NamedTuple):
-    """A read of several objects."""
+class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """One read. Its `repr` is the call as Python, without values that may be those of a Secret."""
 
     verb: str
-    kind: AnyKey
-    resource: Resource
-    request: Selector
-    sync: bool = False
-    """Whether a sync handler reads."""
-    options: Mapping[str, object] = _NO_OPTIONS
-    """What else it was given: what is advised instead keeps it, or it would be another question."""
+    kind: AnyKey = ""
+    """Empty for a read of all kinds."""
+    name: str | None = None
+    """The name of one object. None for reads of several objects, and of none."""
+    namespace: str | None = None
+    selector: Selector | None = None
+    """The region of a read of several objects."""
+    uid: str | None = None
+    """The uid of the object that `gone` means, or of the owner that `owned` means."""
+    where: Where | None = None
+    index: Mapping[str, object] | None = None
+    sort_by: SortBy | None = None
+    limit: int | None = None
+    max_age: float | None = None
+    form: Form | None = None
+    """The form of the objects; None for dicts."""
+    keys_only: bool = False
+    whole: bool = False
+    timeout: float | None = None
+    default: Any = RAISE
+    is_plain: bool = True
+    """False if an option is given: then the request has to be compared with the kind."""
 
-    @property
-    def where(self) -> str:
-        """Say in which namespaces."""
-        return f" in {', '.join(self.request.namespaces)}" if self.request.namespaces is not None else ""
+    def region(self) -> Selector:
+        """Return all requested objects as a selector; raise DeclarationError if the name is none."""
+        if self.name is None:
+            return self.selector or Selector()
+        return Selector(names=[self.name], namespaces=None if self.namespace is None else [self.namespace])
 
-    def __str__(self) -> str:
-        return f"{self.resource}{self.where}"
+    def __repr__(self) -> str:
+        parts = ["owner"] if self.verb == "owned" else []
+        if type(self.kind) is str:
+            parts += [repr(self.kind)] if self.kind else []
+        else:
+            parts.append(as_given(self.kind))
+        if self.name is not None:
+            parts += [repr(each) for each in (self.name, self.namespace) if each is not None]
+        elif self.selector is not None and self.verb != "owned":
+            parts += ["predicate"] if self.verb == "wait_for" else []
+            parts += _write_selector(self.selector)
+        parts += [] if self.is_plain else self._write_options()
+        if self.default is not RAISE:
+            parts.append(f"default={'None' if self.default is None else '...'}")
+        text = f"cache.{self.verb}({', '.join(parts)})"
+        return text if len(text) <= _LONGEST else clipped(text, _LONGEST)
 
-    def call(self, verb: str | None = None, request: Selector | None = None) -> str:
-        """Write the read as Python, with another verb or request perhaps."""
-        return _of_many(
-            verb or self.verb, self.kind, request or self.request, sync=self.sync, options=self.options
-        )
-
-    def bare(self) -> str:
-        """Write the read without its arguments, one of which may be anything."""
-        return _bare(self.verb, self.kind, sync=self.sync)
-
-
-_OF_ONE = frozenset({"get", "exists", "fetch", "gone"})
-_FETCHED = {
-    "get": "fetch",
-    "exists": "fetch",
-    "fetch": "fetch",
-    "gone": "fetch",
-    "wait_for": "",
-    "explain": "",
-    "age": "",
-    "audit": "",
-    "scope": "",
-    "stats": "",
-    "add_index": "",
-}
-"""What asks the server instead; of what returns several objects, it is `fetch_list`."""
-
-
-class Read(NamedTuple):
-    """A read as it was called, before anything is known of its kind: perhaps it makes no sense."""
-
-    verb: str
-    kind: AnyKey
-    request: Selector | None = None
-    name: object = None
-    namespace: object = None
-    sync: bool = False
-    options: Mapping[str, object] = _NO_OPTIONS
-
-    def call(self) -> str:
-        """Write the read as Python."""
-        if self.verb == "owned":
-            return _of_many(self.verb, self.kind, Selector(), sync=self.sync, options=self.options)
-        return self._written(self.verb, self.options)
-
-    def bare(self) -> str:
-        """Write the read without its arguments, one of which may be anything."""
-        return _bare(self.verb, self.kind, sync=self.sync)
-
-    def of_server(self, **more: object) -> str:
-        """Write what asks the server instead, with these options as well; nothing if nothing does."""
-        options = {**self.options, **more}
-        verb = _FETCHED.get(self.verb, "fetch_list")
-        match self.verb:
-            case "exists":
-                return f"({self._written(verb, {**options, 'default': None})}) is not None"
-            case "count":
-                return f"len({self._written(verb, options)})"
-            case "owned":
-                return f"[each for each in {self._written(verb, options)} if ...]"
-            case _:
-                return self._written(verb, options) if verb else ""
-
-    def as_filter(self) -> str:
-        """Write a filter that would hold what is asked for; nothing if that is everything, or nothing at
-        all.
-        """
-        with suppress(DeclarationError):
-            request = self._request()
-            if any(
-                (request.label, request.field)
-            ):  # Where it is asked for in one namespace, it will be in others.
-                request = replace(request, namespaces=None)
-            if request != Selector() and request.contradiction() is None:
-                return clipped(
-                    repr(str(request.label)) if request == Selector(request.label) else repr(request), 500
-                )
-        return ""
-
-    def _request(self) -> Selector:
-        if self.request is not None:
-            return self.request
-        return Selector(
-            names=[self.name] if self.name is not None else None,  # type: ignore[list-item]  # It is checked.
-            namespaces=[self.namespace] if self.namespace is not None else None,  # type: ignore[list-item]
-        )  # It is checked.
-
-    def _written(self, verb: str, options: Mapping[str, object]) -> str:
-        if self.verb in _OF_ONE:
-            if isinstance(self.name, str) and isinstance(self.namespace, str | None):
-                return _of_one(
-                    verb, self.kind, clipped(self.name, 300), self.namespace, sync=self.sync, options=options
-                )
-            return _bare(verb, self.kind, sync=self.sync)
-        with suppress(DeclarationError):
-            return clipped(_of_many(verb, self.kind, self._request(), sync=self.sync, options=options), 500)
-        return _bare(verb, self.kind, sync=self.sync)
+    def _write_options(self) -> list[str]:
+        texts = [
+            f"{name}={{{', '.join(f'{shown(key)}: ...' for key in given)}}}"
+            for name in ("where", "index")
+            if (given := getattr(self, name))
+        ]
+        if self.sort_by is not None:
+            texts.append(f"sort_by={'...' if callable(self.sort_by) else shown(self.sort_by)}")
+        texts += [
+            f"{name}={value!r}"
+            for name in ("limit", "max_age", "keys_only", "whole", "timeout")
+            if (value := getattr(self, name)) is not None and value is not False
+        ]
+        if self.form is not None and self.form.given is not None:
+            given = self.form.given
+            name = given.__name__ if isinstance(given, type) else repr(given) if given == "view" else "..."
+            texts.append(f"as_={name}")
+        return texts
 
 
-def bare(verb: str, kind: object) -> str:
-    """Write a read of which nothing is known to make sense but its name."""
-    with suppress(UnknownKind):
-        key_of(kind)
-        # It is one: this was no error.
-        return f"cache.{verb}({as_given(kind)}, ...)"  # type: ignore[arg-type]
-    return f"cache.{verb}()"
+replace = msgspec.structs.replace
 
 
-def _bare(verb: str, kind: AnyKey, *, sync: bool) -> str:
-    return f"{method(verb, sync=sync)}({as_given(kind)}, ...)"
+def call_of(verb: str, arguments: str = "") -> str:
+    """Return the call of an awaited read, as it is written where this runs: a sync handler has no loop.
 
-
-def _of_one(
-    verb: str,
-    kind: AnyKey,
-    name: str,
-    namespace: str | None,
-    *more: str,
-    sync: bool,
-    options: Mapping[str, object],
-) -> str:
-    given = [
-        as_given(kind),
-        repr(name),
-        *([repr(namespace)] if namespace is not None else []),
-        *more,
-        *_written(options),
-    ]
-    return f"{method(verb, sync=sync)}({', '.join(given)})"
-
-
-def _of_many(verb: str, kind: AnyKey, request: Selector, *, sync: bool, options: Mapping[str, object]) -> str:
-    if verb == "owned":
-        return f"cache.owned({', '.join(['owner', as_given(kind), *_written(options)])})"
-    parts = [as_given(kind), *(["predicate"] if verb == "wait_for" else [])]
-    if verb.startswith("fetch"):  # Only a cache has indexes.
-        options = {name: value for name, value in options.items() if name != "index"}
-    parts += [
-        f"{each}={str(value)!r}"
-        for each in ("label", "field")
-        if (value := getattr(request, each)) is not None
-    ]
-    parts += [f"names={list(request.names)}"] if request.names is not None else []
-    if request.namespaces is not None:
-        parts.append(f"namespace={_one_or_list(request.namespaces)!r}")
-    return f"{method(verb, sync=sync)}({', '.join([*parts, *_written(options)])})"
-
-
-def _written(options: Mapping[str, object]) -> list[str]:
-    """Write what else a read was given as Python; without values that may be those of a Secret, or
-    functions.
+    >>> call_of("fetch")
+    'cache.blocking.fetch(...)'
+    >>> call_of("fetch", "whole=True")
+    'cache.blocking.fetch(..., whole=True)'
     """
-    texts = {}
-    for name, value in options.items():
-        if name == "default":
-            texts[name] = "None" if value is None else "..."
-        elif name in ("where", "index"):
-            paths = ", ".join(f"{shown(path)}: ..." for path in value) if isinstance(value, Mapping) else ""
-            texts |= {name: f"{{{paths}}}"} if paths else {}
-        elif isinstance(value, type):
-            texts[name] = value.__name__
-        elif value is not None and value is not False:
-            texts[name] = "..." if callable(value) else shown(value)
-    return [f"{name}={text}" for name, text in texts.items()]
+    given = "()" if verb == "wait_synced" else f"(..., {arguments})" if arguments else "(...)"
+    return f"cache.blocking.{verb}{given}" if running_loop() is None else f"await cache.{verb}{given}"
 
 
-def _one_or_list(values: tuple[str, ...]) -> str | list[str]:
-    return values[0] if len(values) == 1 else list(values)
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread; None in the thread of a sync handler."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
-def method(verb: str, *, sync: bool) -> str:
-    """Write the name of a read, as async handlers or sync ones call it."""
-    if not verb.startswith(("fetch", "gone", "wait", "audit", "add")):
-        return f"cache.{verb}"
-    return f"cache.blocking.{verb}" if sync else f"await cache.{verb}"
+def _write_selector(selector: Selector) -> list[str]:
+    parts = [
+        f"{name}={str(value)!r}"
+        for name in ("label", "field")
+        if (value := getattr(selector, name)) is not None
+    ]
+    parts += [f"names={list(selector.names)}"] if selector.names is not None else []
+    if (spaces := selector.namespaces) is not None:
+        parts.append(f"namespace={(spaces[0] if len(spaces) == 1 else list(spaces))!r}")
+    return parts
+
+
+# ---- From the arguments of a read.
+
+
+def selectors(*, remembered: int = 1024) -> Selectors:
+    """Return a memoised constructor: reads repeat a few dozen selectors."""
+    return lru_cache(remembered)(_selector)
+
+
+def _selector(label: str | Pairs | None, namespace: str | None) -> Selector:
+    return Selector(
+        dict(label) if isinstance(label, tuple) else label,
+        namespaces=None if namespace is None else [namespace],
+    )
+
+
+def selector_of(
+    memo: Selectors, label: Label, field: Field, names: Collection[str] | None, namespace: Namespaces
+) -> Selector:
+    """Return the selector of a read of several objects; raise DeclarationError if there is none."""
+    if field is None and names is None and (namespace is None or type(namespace) is str):
+        if label is None or type(label) is str:
+            return memo(label, namespace)
+        if type(label) is dict and all(type(value) is str for value in label.values()):
+            return memo(tuple(label.items()), namespace)
+    namespaces = [namespace] if isinstance(namespace, str) else namespace
+    return Selector(label, field=field, names=names, namespaces=namespaces)
+
+
+def with_options(request: Request, given: Mapping[str, Any]) -> Request:
+    """Return the request with the options that were given; raise ReadError for those that make no sense."""
+    call = f"cache.{request.verb}()"
+    options = {name: value for name, value in given.items() if name != "as_"}
+    _check_objects(call, options)
+    _check_numbers(call, options)
+    form = None
+    if (as_ := given.get("as_")) is not None:
+        if options.get("keys_only"):
+            raise ReadError(
+                f"{call}: as_= and keys_only=True exclude each other", remedy="Leave one of them out"
+            )
+        form = form_of(call, as_)
+    elif isinstance(request.kind, type) and not options.get("keys_only"):
+        form = form_of(call, request.kind)._replace(given=None)
+    return replace(request, form=form, is_plain=False, **options)
+
+
+def _check_numbers(call: str, options: Mapping[str, Any]) -> None:
+    for name in ("keys_only", "whole"):
+        value = options.get(name, False)
+        _require(isinstance(value, bool), call, name, value, "True or False")
+    for name in ("max_age", "timeout"):
+        value = options.get(name)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+        _require(value is None or is_number, call, name, value, "a number of seconds")
+    limit = options.get("limit")
+    is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0
+    _require(limit is None or is_count, call, "limit", limit, "a number of objects")
+
+
+def _check_objects(call: str, options: Mapping[str, Any]) -> None:
+    where, index, sort_by = (options.get(name) for name in ("where", "index", "sort_by"))
+    wanted = "a dict of values by path, such as {'spec.nodeName': 'node01'}"
+    _require(where is None or isinstance(where, Mapping), call, "where", where, wanted)
+    for path, value in (where or {}).items():
+        _require_path(call, "a path of where", path)
+        if value is not None and not isinstance(value, (str, int, float, list, Mapping)):
+            raise ReadError(
+                f"{call}: where={{{shown(path)}: ...}} has a {type(value).__name__}, which no object has",
+                remedy="Give a value that JSON has, or compare yourself: [each for each in ... if ...]",
+            )
+    if index is not None and not isinstance(index, Mapping):  # Its value may be that of a Secret.
+        raise ReadError(
+            f"{call}: index is of the type {type(index).__name__}",
+            remedy="Give a dict of values by the names of indexes, such as {'image': 'nginx'}",
+        )
+    if isinstance(sort_by, str) and sort_by.startswith("-"):
+        raise ReadError(
+            f"{call}: sort_by is {shown(sort_by)}, and there is no descending order",
+            remedy="Reverse the answer: [...][::-1]",
+        )
+    if sort_by is not None and not callable(sort_by):
+        _require_path(call, "sort_by", sort_by)
+
+
+def _require(fits: object, call: str, argument: str, given: object, wanted: str) -> None:
+    """Raise ReadError unless an argument fits."""
+    if not fits:
+        raise ReadError(f"{call}: {argument} is {shown_with_type(given)}", remedy=f"Give {wanted}")
+
+
+def require_names(request: Request) -> None:
+    """Raise ReadError unless the name and namespace are texts, and the uid is one if it is given."""
+    call, uid = f"cache.{request.verb}()", request.uid
+    _require(isinstance(request.name, str), call, "name", request.name, "a text")
+    _require(isinstance(request.namespace, str | None), call, "namespace", request.namespace, "a text")
+    _require(uid is None or (isinstance(uid, str) and uid), call, "uid", uid, "the metadata.uid of an object")
+
+
+def owner_of(owner: object) -> tuple[str, str | None]:
+    """Return the uid and namespace of the object that `owned` was given."""
+    _require(isinstance(owner, Mapping), "cache.owned()", "the owner", owner, "the body of an object")
+    metadata = owner.get("metadata") if isinstance(owner, Mapping) else None
+    uid, namespace = (
+        metadata.get(name) if isinstance(metadata, Mapping) else None for name in ("uid", "namespace")
+    )
+    if not isinstance(uid, str) or not uid:
+        raise ReadError("cache.owned(): the owner has no metadata.uid", remedy="Give the body of an object")
+    return uid, namespace if isinstance(namespace, str) else None
+
+
+def _require_path(call: str, argument: str, given: object) -> None:
+    """Raise ReadError unless this can be a path of keys."""
+    keys = given if isinstance(given, tuple) else (given,)
+    is_path = all(isinstance(key, str) for key in keys)
+    _require(is_path, call, argument, given, "a path such as 'metadata.name'")
+    if why := wrong_path(cast("Path", given)):
+        raise ReadError(f"{call}: {argument}, {shown(given)}, {why}", remedy=PATHS)

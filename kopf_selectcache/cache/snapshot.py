@@ -1,71 +1,75 @@
-"""One kind as one handler sees it: what is held, with the handler's own object laid over it. A read sees one
-generation.
-
-Two streams race: Kopf's, which called the handler with an object, and the cache's. A handler that does not
-find its own object, or finds it older than the body it was called with, would undo what it has just seen. So
-where the body is newer than the stream, it counts: it is in the filter or out of it, and whatever is held
-under its name is older.
-"""
+"""Snapshots: one kind as one handler sees it. Opens one for a request, and answers the request from it."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
+from typing import Any, TypeVar
 
-import msgspec
-
-from kopf_selectcache.core.errors import Garbled, Untransformed
-from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.recursion import with_room
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled
+from kopf_selectcache.core.errors import BadField, Untransformed
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.index_spec import ODD, Indexed
+from kopf_selectcache.core.selection.witness import Answer
+from kopf_selectcache.core.store.index_spec import ODD
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
-from kopf_selectcache.core.store.projection import ALL, Projection
-from kopf_selectcache.core.store.record import Record, Unreadable, is_older
+from kopf_selectcache.core.store.projection import Projection, at
+from kopf_selectcache.core.store.record import Record, Unreadable
 from kopf_selectcache.core.store.store import Readable
-from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector
+from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.retries import Unanswered
+from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of
+from kopf_selectcache.selectors.selector import Selector
 
-from .matcher import selects
-from .memo import Comparisons
+from ._checks import index_values, require_kept, require_place
+from .errors import (
+    NotFound,
+    OutsideFilter,
+    Unmatchable,
+    for_request,
+    misdeclared,
+    not_whole,
+    stale,
+    unanswered,
+    undeclared,
+    unsynced,
+    untransformed,
+)
+from .errors import Unreadable as UnreadableObject
+from .formats.lazy_list import Objects
+from .formats.views import BodyView
+from .matcher import Compared, Comparisons, Field, Label, Match, Namespaces, key_for
+from .overlay import Own, is_of, own_of
+from .request import RAISE, Request, require_names, selector_of, selectors, with_options
+
+_T = TypeVar("_T")
+
+_NAME = ("metadata", "name")
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
-    """A handler's own object, where it is newer than the stream."""
+class Snapshot:
+    """One kind as one handler sees it. Each of its methods sees one generation."""
 
-    key: tuple[str, str]
-    """Its namespace and name."""
-    version: str
-    record: Record | None
-    """None if it is deleted, or has left the filter."""
-
-    def instead_of(self, held: Record | None) -> Record | None:
-        """Return whichever is newer. Of two objects of one name, with two uids, the newer is the one that is
-        there.
-        """
-        return held if held is not None and not is_older(held.version, self.version) else self.record
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """One kind as one handler sees it."""
-
-    resource: Resource
-    filter: Selector | AnyOf
-    store: Readable
     comparisons: Comparisons
+    store: Readable
     body: Mapping[str, Any] | None = None
-    """What the handler was called with, of whatever kind."""
+    """The body that the handler was called with, of any kind."""
     deleted: bool = False
-    """Whether it was called with a deletion. The body then has the labels of before: they must not be
-    matched."""
-    projection: Projection = ALL
-    """What is kept of each object, the handler's own as well."""
-    indexes: Mapping[str, Indexed] = field(default_factory=dict)
-    """Those that are declared, by name."""
+    """True if the handler was called with a deletion. The body then has the labels of before, which must not
+    be matched."""
+
+    @property
+    def resource(self) -> Resource:
+        return self.comparisons.resource
+
+    @property
+    def projection(self) -> Projection:
+        """The stored part of each object, the handler's own as well."""
+        return self.comparisons.projection
 
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         """Return the object, if there is one, and the version as of which that is so."""
@@ -113,66 +117,385 @@ class View:
         return own.instead_of(held) if own is not None and own.key == held.key else held
 
     def _own_key(self) -> tuple[str, str] | None:
-        """Return the namespace and name of the handler's own object, if it is of this kind, and may be of
-        this cache.
+        """Return the namespace and name of the handler's own object, if it is of this kind and may be in this
+        cache.
         """
-        body = self.body
-        if body is None or (body.get("apiVersion"), body.get("kind")) != (
-            self.resource.api_version,
-            self.resource.kind.kind,
-        ):
+        if self.body is None or not is_of(self.body, self.resource):
             return None
-        metadata = body.get("metadata") or {}
+        metadata = self.body.get("metadata") or {}
         return metadata.get("namespace") or "", metadata.get("name") or ""
 
     def _own(self, version: str) -> Own | None:
         """Return the own object, if it is of this kind, and newer than the stream's version."""
         if self.body is None:
             return None
+        within = self.comparisons
         return own_of(
             self.body,
-            self.resource,
-            self.filter,
+            within.resource,
+            within.filter,
             deleted=self.deleted,
             version=version,
-            projection=self.projection,
-            indexes=tuple(self.indexes.values()),
+            projection=within.projection,
+            indexes=tuple(within.indexes.values()),
         )
 
 
-def own_of(
-    body: Mapping[str, Any],
-    resource: Resource,
-    declared: Branches,
-    *,
-    deleted: bool,
-    version: str,
-    projection: Projection,
-    indexes: tuple[Indexed, ...] = (),
-) -> Own | None:
-    """Read a handler's own object; None if it is of another kind, or not newer than this version of the
-    stream.
+# ---- Opening.
 
-    Raise Untransformed if the operator's own function fails for it: what is held is older, and must not pass
-    for it.
+
+def informer_of(runtime: Runtime, request: Request) -> Feed:
+    """Return the informer of the requested kind; raise NotDeclared if there is none, and NotSynced as long as
+    that is not known.
     """
-    # A daemon's body is a view of what is replaced under its hands as a whole, in a thread even while it is
-    # read. Its shallow copy is a view of what it was.
-    body = copy.copy(body)
-    if (body.get("apiVersion"), body.get("kind")) != (resource.api_version, resource.kind.kind):
-        return None
-    own = (body.get("metadata") or {}).get("resourceVersion")
-    if not isinstance(own, str) or not is_older(version, own):
-        return None
     try:
-        record = replace(Reader.of(resource, projection), indexes=indexes).record(
-            with_room(partial(msgspec.json.encode, dict(body)))
+        key = key_of(request.kind)
+        try:
+            return runtime.feed(key)
+        except (NotDeclared, NotSynced):
+            checked_key(key)
+            raise
+    except NotDeclared as error:
+        raise undeclared(error) from None
+    except NotSynced as error:
+        raise for_request(error, request) from None
+    except DeclarationError as error:
+        raise misdeclared(request.verb, error) from error
+
+
+def open_snapshot(
+    informer: Feed, request: Request, own: Mapping[str, Any] | None, *, deleted: bool
+) -> Snapshot:
+    """Return the kind as this handler sees it; raise NotSynced, StateError or Stale if the request needs a
+    part that cannot be read.
+    """
+    state = informer.state
+    store: Readable | None = None if informer.parted else informer.ready
+    if store is None:
+        store = require_readable(informer, request)
+    if request.max_age is not None:
+        age = informer.age(region_of(request))
+        if age is None or age > request.max_age:
+            raise stale(request, age)
+    comparisons: Comparisons | None = informer.derived
+    if (
+        comparisons is None
+        or comparisons.indexes is not informer.indexes
+        or comparisons.filter is not informer.filter
+        or comparisons.resource is not informer.resource
+    ):
+        assert informer.resource is not None, f"{informer.key} is synced, and its resource is not known"
+        comparisons = informer.derived = Comparisons(
+            informer.resource, informer.filter, informer.projection, informer.indexes
         )
-    except Untransformed:
-        raise
-    except (Garbled, RecursionError, UnicodeEncodeError):
-        # Made by hand, in a test perhaps: without a name or uid it is no object. A lone surrogate has no
-        # UTF-8.
+    if informer.state is not state:  # It was replaced meanwhile, by the loop's thread.
+        return open_snapshot(informer, request, own, deleted=deleted)
+    return Snapshot(comparisons, store, own, deleted)
+
+
+def require_readable(informer: Feed, request: Request, *, after: float | None = None) -> Readable:
+    """Return the store that the request needs; raise NotSynced or StateError if it cannot be.
+
+    `after` is the number of seconds that were waited.
+    """
+    part = informer.part(region_of(request) if informer.parted else None)
+    if part.error is not None:
+        raise for_request(part.error, request, informer.filter)
+    if informer.resource is None or not part.store.version:
+        error = unsynced(informer.key, part.trouble, part.remedy, after=after)
+        raise for_request(error, request, informer.filter)
+    return part.store
+
+
+def region_of(request: Request) -> Selector | None:
+    """Return all requested objects as a selector; None for all of the kind, or if no name is one."""
+    if request.name is None:
+        return request.selector
+    try:
+        return request.region()
+    except DeclarationError:
         return None
-    selected = not deleted and selects(declared, record, resource)
-    return None if selected is None else Own(record.key, own, record if selected else None)
+
+
+class Counted:
+    """Counts a read with its outcome, and turns errors of other layers into errors of the read."""
+
+    __slots__ = ("_informer", "_request")
+
+    def __init__(self, informer: Feed, request: Request) -> None:
+        self._informer = informer
+        self._request = request
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        request = self._request
+        if error is None:
+            outcome = "served"
+        elif isinstance(error, (ReadError, TimeoutError, asyncio.CancelledError)):
+            outcome = type(error).__name__
+        else:
+            outcomes = {DeclarationError: ReadError, Untransformed: Stalled}
+            outcome = next((to.__name__ for of, to in outcomes.items() if isinstance(error, of)), "failed")
+        self._informer.counts.read(request.verb, outcome)
+        if isinstance(error, DeclarationError):
+            raise misdeclared(request.verb, error) from error
+        if isinstance(error, Untransformed):
+            raise untransformed(request, error) from None
+
+
+class Access:
+    """Builds requests, opens snapshots for them, and answers them: for one handler.
+
+    `own` is the body that the handler was called with, `deleted` is True if it was called with a deletion.
+    """
+
+    def __init__(self, runtime: Runtime, own: Mapping[str, Any] | None, *, deleted: bool) -> None:
+        self.runtime = runtime
+        self._own = own
+        self._deleted = deleted
+        self._selectors = runtime.memo.of(selectors)
+        self._own_name: tuple[object] | None = None  # Found at the first read.
+
+    def one(
+        self,
+        verb: str,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None,
+        *,
+        default: object = RAISE,
+        uid: str | None = None,
+        **options: object,
+    ) -> Request:
+        """Return the request for one object; raise ReadError for arguments that make no sense."""
+        request = Request(verb=verb, kind=kind, name=name, namespace=namespace, uid=uid, default=default)
+        if not isinstance(name, str) or not isinstance(namespace, str | None) or uid is not None:
+            require_names(request)
+        return self._with_options(request, options)
+
+    def several(self, verb: str, kind: AnyKey, selector: Selector, **options: object) -> Request:
+        """Return the request for several objects; raise ReadError for arguments that make no sense."""
+        return self._with_options(Request(verb=verb, kind=kind, selector=selector), options)
+
+    def _with_options(self, request: Request, options: Mapping[str, object]) -> Request:
+        given = {name: value for name, value in options.items() if value is not None and value is not False}
+        return with_options(request, given) if given or isinstance(request.kind, type) else request
+
+    def select(
+        self,
+        verb: str,
+        label: Label,
+        field: Field,
+        names: Collection[str] | None,
+        namespace: Namespaces,
+    ) -> Selector:
+        try:
+            if field is None and names is None and type(label) is str and type(namespace) is str:
+                return self._selectors(label, namespace)
+            return selector_of(self._selectors, label, field, names, namespace)
+        except DeclarationError as error:
+            raise misdeclared(verb, error) from error
+
+    def read(self, request: Request, answer: Callable[[Request, Snapshot], _T]) -> _T:
+        """Return the answer from a snapshot of the kind, and count the read with its outcome."""
+        informer = self.runtime.quick.get(request.kind) if type(request.kind) is str else None
+        if informer is None:
+            informer = informer_of(self.runtime, request)
+        with Counted(informer, request):
+            return answer(request, self.open(informer, request))
+
+    def open(self, informer: Feed, request: Request) -> Snapshot:
+        return open_snapshot(informer, request, self._own, deleted=self._deleted)
+
+    async def retry(self, request: Request, attempt: Callable[[Request], Awaitable[_T]]) -> _T:
+        """Return the answer; with a timeout, retry transient failures until it ends."""
+        if request.timeout is None:
+            return await attempt(request)
+        try:
+            return await self.runtime.retries.run(lambda: attempt(request), request.timeout)
+        except Unanswered:
+            raise unanswered(request, f"none came within {request.timeout:g} s") from None
+
+    def get_fast(
+        self,
+        verb: str,
+        kind: object,
+        name: object,
+        namespace: object,
+        make: Callable[[Record], _T],
+        *,
+        lossless: bool = False,
+    ) -> _T | None:
+        """Return the made object if it is held and nothing else has to be considered; else None.
+
+        Most reads are of this kind. A held object is served whatever the filter says; only the handler's own
+        object may be another one. With `lossless`, each object must be stored as a whole.
+        """
+        own = self._own_name
+        if own is None:
+            own = self._own_name = (at(self._own, _NAME) if self._own is not None else None,)
+        if type(kind) is not str or type(name) is not str or name == own[0]:
+            return None
+        if namespace is None:
+            namespace = ""
+        elif type(namespace) is not str or not namespace:
+            return None
+        informer = self.runtime.quick.get(kind)
+        if (
+            informer is None
+            or (store := informer.ready) is None
+            or (lossless and informer.projection.partial)
+        ):
+            return None
+        record = store.peek(namespace, name)
+        if record is None or not record.stored:
+            return None
+        try:
+            answer = make(record)
+        except Exception:  # It may be anything of a struct; the other way raises and counts it.  # noqa: BLE001
+            return None
+        informer.counts.read(verb, "served")
+        return answer
+
+
+# ---- Answers.
+
+
+def get_record(request: Request, snapshot: Snapshot) -> Record:
+    """Return the record of one object; raise NotFound if it is proved absent, and OutsideFilter if it may
+    exist.
+    """
+    comparisons, namespace, name = snapshot.comparisons, request.namespace or "", request.name or ""
+    if comparisons.resource.kind.namespaced is not bool(namespace):
+        require_place(request, comparisons.resource)
+    record, version = snapshot.get(namespace, name)
+    if record is not None:
+        return record
+    coverage = comparisons.of_object(namespace, name)
+    if coverage.answer is Answer.YES:
+        raise NotFound(request, version)
+    raise OutsideFilter(request, coverage)
+
+
+def get_object(request: Request, snapshot: Snapshot) -> Any:
+    """Return one object in its form; raise what `get_record` raises, and Unreadable."""
+    if request.form is not None:
+        require_kept(request, snapshot.resource, snapshot.projection)
+    record = get_record(request, snapshot)
+    if request.whole and snapshot.projection.partial:
+        raise not_whole(request, snapshot.projection)
+    if isinstance(record, Unreadable):
+        raise UnreadableObject(request, [record])
+    return record.decode() if request.form is None else request.form.make(record, None)
+
+
+def list_objects(request: Request, snapshot: Snapshot) -> Sequence[Any]:
+    """Return all requested objects; raise OutsideFilter if some of them may not be held."""
+    return form_objects(request, *_find_all(request, snapshot))
+
+
+def list_held(request: Request, snapshot: Snapshot) -> Sequence[Any]:
+    """Return the held objects that are requested; raise OutsideFilter if none can ever be held."""
+    compared = compare(request, snapshot)
+    require_overlap(request, compared)
+    return form_objects(request, *find(request, snapshot, compared))
+
+
+def list_owned(request: Request, snapshot: Snapshot) -> Sequence[Any]:
+    """Return the held objects with an owner of this uid. They are in the namespace of their owner."""
+    within = request.namespace if snapshot.resource.kind.namespaced else None
+    selector = Selector(namespaces=[within] if within else None)
+    if request.form is not None:
+        require_kept(request, snapshot.resource, snapshot.projection)
+    require_overlap(request, snapshot.comparisons.of(selector))
+    match = Match(owner=request.uid, namespaces=frozenset([within]) if within else None)
+    return form_objects(request, *_look_up(match, match.lookup, snapshot))
+
+
+def count_objects(request: Request, snapshot: Snapshot) -> int:
+    """Return the number of requested objects; raise OutsideFilter if some of them may not be held."""
+    match, records = _find_all(request, snapshot)
+    return match.count(records)
+
+
+def _find_all(request: Request, snapshot: Snapshot) -> tuple[Match, list[Record]]:
+    compared = compare(request, snapshot)
+    if not compared.is_covered:
+        raise OutsideFilter(request, compared.coverage)
+    match, records, unreadable = find(request, snapshot, compared)
+    if unreadable:
+        raise UnreadableObject(request, unreadable)
+    return match, records
+
+
+def compare(request: Request, snapshot: Snapshot) -> Compared:
+    """Return the comparison of the request with the filter; raise ReadError if its options make no sense for
+    the kind.
+    """
+    if not request.is_plain:
+        require_kept(request, snapshot.resource, snapshot.projection)
+        if request.whole and snapshot.projection.partial:
+            raise not_whole(request, snapshot.projection)
+    assert request.selector is not None, "a read of several objects has a selector"
+    return snapshot.comparisons.of(request.selector)
+
+
+def require_overlap(request: Request, compared: Compared) -> None:
+    """Raise OutsideFilter if none of the requested objects can ever be held."""
+    if compared.is_excluded:
+        raise OutsideFilter(request, compared.coverage)
+
+
+def find(
+    request: Request, snapshot: Snapshot, compared: Compared
+) -> tuple[Match, list[Record], Sequence[Unreadable]]:
+    """Return the candidates, the predicate that they have still to meet, and the unreadable objects that may
+    meet it.
+    """
+    try:
+        if request.where is None and request.index is None:
+            return _look_up(compared.match, compared.lookup, snapshot)
+        match = match_of(request, snapshot, compared)
+    except BadField as problem:
+        raise Unmatchable(request, problem.label) from None
+    return _look_up(match, match.lookup, snapshot)
+
+
+def match_of(request: Request, snapshot: Snapshot, compared: Compared) -> Match:
+    """Return the predicate of a request; raise BadField for a field that only the server knows."""
+    values = () if request.index is None else index_values(request, snapshot.comparisons.indexes)
+    return snapshot.comparisons.match(compared.selector, request.where, values)
+
+
+def _look_up(
+    match: Match, lookup: Lookup, snapshot: Snapshot
+) -> tuple[Match, list[Record], Sequence[Unreadable]]:
+    chosen = snapshot.chosen(lookup)
+    unreadable = match.unreadable(chosen.unreadable) if chosen.unreadable else ()
+    return (match if chosen.rest == lookup else match.left(chosen.rest)), chosen.records, unreadable
+
+
+def form_objects(
+    request: Request, match: Match, records: Iterable[Record], unreadable: Sequence[Record] = ()
+) -> Sequence[Any]:
+    """Return the records that match in the requested form: sorted as dicts, then cut, then made. Dicts and
+    views are made when they are reached.
+
+    `unreadable` are those that may match as well, and are left out.
+    """
+    form, limit = request.form, request.limit
+    if form is None or form.given == "view":
+        make = Record.decode if form is None else BodyView
+        if request.sort_by is None:
+            return Objects(list(islice(match.chosen(records), limit)), make, unreadable)
+        key = key_for(request.sort_by)
+        # The objects are dropped once they are sorted: many at once are what lazy lists avoid.
+        keyed = sorted(((key(obj), record) for record, obj in match.pairs(records)), key=itemgetter(0))
+        return Objects([record for _, record in keyed[:limit]], make, unreadable)
+    if request.sort_by is None:
+        return [form.make(record, obj) for record, obj in islice(match.records(records), limit)]
+    by = key_for(request.sort_by)
+    pairs = sorted(match.pairs(records), key=lambda pair: by(pair[1]))
+    return [form.make(record, obj) for record, obj in pairs[:limit]]

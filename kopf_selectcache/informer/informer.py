@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.client.discovery import NotServed, resolve
@@ -41,7 +42,6 @@ from .health import Condition, Health
 from .index_builder import Indexing
 from .list_version import AgreedVersion, agreed_versions
 from .log import News, context_of
-from .memo import Memo
 from .memory import AGAIN, Budget, LetGo, indexed_bytes
 from .metrics import Counts
 from .reflector import Listwatch
@@ -71,6 +71,8 @@ class Feed:
     ) -> None:
         self.key = key if isinstance(key, str) else "/".join(key)
         """As it was declared, for messages."""
+        self.derived: Any = None
+        """Holds what reads derive from this state; they replace it when the state changes."""
         self.counts = Counts()
         self.packing = packing_of(declared.storage or world.settings.storage)
         """How objects are packed, if they may be."""
@@ -124,10 +126,6 @@ class Feed:
     @property
     def indexes(self) -> Mapping[str, Indexed]:
         return self.state.indexes
-
-    @property
-    def memo(self) -> Memo:
-        return self.state.memo
 
     @property
     def store(self) -> Store:
@@ -277,7 +275,7 @@ class Feed:
         return self._new_condition(subject, None if resolving.has_settled else resolving.since)
 
     def _set_indexes(self, indexes: Mapping[str, Indexed]) -> None:
-        self.state = replace(self.state, indexes=indexes, memo=Memo())
+        self.state = replace(self.state, indexes=indexes)
 
     async def run(self) -> None:
         """Keep the cache until cancelled. A mistake of ours costs a relist, never the operator."""
@@ -421,7 +419,6 @@ class Feed:
             plan=planned,
             merging=merging,
             listwatches=listwatches,
-            memo=Memo(),
         )
         # From here on no read takes the streams of before.
         for listwatch in state.listwatches:

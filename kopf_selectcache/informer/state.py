@@ -19,7 +19,6 @@ from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.planner import Plan
 
 from .health import Condition
-from .memo import Memo
 from .reflector import Listwatch
 
 
@@ -53,8 +52,6 @@ class InformerState:
     """The plan of the streams; None before the first."""
     merging: Merging = field(default_factory=Merging)
     listwatches: tuple[Listwatch, ...] = ()
-    memo: Memo = field(default_factory=Memo)
-    """Holds what reads derive from this state."""
     needed: Callable[[Selector], Needed] = field(init=False, repr=False)
     """Returns what a request needs, where there are several streams. Memoised."""
 

@@ -19,10 +19,9 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError
-from kopf_selectcache.cache.blocking import Blocking
+from kopf_selectcache.cache.blocking import ThreadReads, refuse_thread
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.checks import running_loop
-from kopf_selectcache.cache.errors import not_awaited
+from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.fetcher import Fetches
 from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import Key
@@ -31,7 +30,6 @@ from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
-from kopf_selectcache.selectors.signatures import taught
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .operator import (
@@ -78,9 +76,7 @@ def cache_of(settings: kopf.OperatorSettings) -> Cache:
     if operator_of(settings) is None:
         request_launch(settings)
     late = _LateRuntime(settings)
-    cache = Cache(cast("Runtime", late))
-    cache.blocking = _LateBlocking(cache._of_sync(), late)  # As Cache itself makes its own.  # noqa: SLF001
-    return cache
+    return Cache(cast("Runtime", late), thread_reads=_LateThreadReads)
 
 
 def note_activity(activity: _kopf.Activity) -> None:
@@ -186,7 +182,7 @@ class _LateRuntime:
         while (operator := self._operator_if_any()) is None:
             await wrap_future(expect_operator(self._settings))
         if operator.task.get_loop() is not asyncio.get_running_loop():
-            raise not_awaited("wait_synced", "cache.blocking.wait_synced()", sync=False)
+            raise refuse_thread("wait_synced")
         await operator.logged_in()
         self._now().ending.include(self._ending)
 
@@ -239,20 +235,13 @@ class _LateRuntime:
         return await self._now().resolve(key)
 
 
-class _LateBlocking(Blocking):
-    """`cache.blocking` of such a cache: it has no loop to run its reads on before the operator is
-    launched.
-    """
+class _LateThreadReads(ThreadReads):
+    """`cache.blocking` of such a cache: there is no loop before the operator is launched."""
 
-    def __init__(self, cache: Cache, late: _LateRuntime) -> None:
-        super().__init__(cache, late)
-        self._late = late
-
-    @taught(ReadError, "cache.blocking.wait_synced")
     def wait_synced(self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None) -> None:
-        self._late.wait_launched(timeout)
-        super().wait_synced(timeout, at_least=at_least)
+        cast("_LateRuntime", self._runtime).wait_launched(timeout)
+        self._run("wait_synced", lambda: cast("Cache", self._cache).wait_synced(timeout, at_least=at_least))
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        self._late.operator()
+        cast("_LateRuntime", self._runtime).operator()
         return super()._run(method, call)

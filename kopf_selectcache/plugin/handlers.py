@@ -21,7 +21,6 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, Stale
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.reading import must_be_awaited
 from kopf_selectcache.core.redact import shown, shown_with_type
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, text_of
@@ -147,7 +146,7 @@ def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
             return _handle(fn, waiting, args, kwargs)
         try:
             cache = _cache_for_callback(kwargs)
-            return must_be_awaited(cache, fn(*args, **kwargs | {"cache": cache}))
+            return fn(*args, **kwargs | {"cache": cache})
         except ReadError:
             if "resource" not in kwargs:
                 raise  # No callback of Kopf's, but somebody's own call.
@@ -196,9 +195,7 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
             return None
         kwargs["cache"] = cache
         if _kopf.is_async_fn(target):
-            return must_be_awaited(
-                cache, await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
-            )
+            return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
         stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
         if stopper is not None:
             kwargs["stopped"] = stopper.sync_waiter  # To Kopf we are async, and so was the waiter.

@@ -68,25 +68,3 @@ def _remedy(signature: inspect.Signature, kwargs: Mapping[str, object]) -> str:
     unknown = next((name for name in kwargs if name not in names), None)
     meant = near(unknown, names) if unknown is not None else None
     return f"{f'Did you mean {meant}=? ' if meant else ''}It takes {', '.join(names)}"
-
-
-def written(
-    called: str, signature: inspect.Signature, args: tuple[object, ...], kwargs: Mapping[str, object]
-) -> str:
-    """Write a method's call as Python. Texts are shown but for a default, which is a value of somebody's."""
-    parameters = list(signature.parameters)
-    shown = [_shown(name, value) for name, value in zip(parameters, args, strict=False) if name != "self"]
-    return f"{called}({', '.join([*shown, *(f'{name}={_shown(name, value)}' for name, value in kwargs.items())])})"  # noqa: E501
-
-
-def _shown(name: str, value: object) -> str:
-    if value is None or (
-        isinstance(value, list)
-        and name != "default"
-        and len(value) < 10
-        and all(isinstance(each, str) for each in value)
-    ):
-        return clipped(repr(value), 100)
-    if isinstance(value, type):
-        return value.__name__
-    return repr(clipped(value, 100)) if isinstance(value, str) and name != "default" else "..."

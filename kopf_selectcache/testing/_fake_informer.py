@@ -11,7 +11,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar, cast
 
-from kopf_selectcache.cache.checks import running_loop
+from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.transport import JSON, Refused, Transport, seconds_to_wait
 from kopf_selectcache.core.errors import Garbled

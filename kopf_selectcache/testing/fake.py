@@ -14,9 +14,9 @@ from typing import Any, TypeVar, cast
 
 import kopf
 
-from kopf_selectcache.cache.blocking import Blocking
+from kopf_selectcache.cache.blocking import ThreadReads
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.checks import running_loop
+from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.fetcher import Fetches
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
@@ -75,8 +75,7 @@ class FakeCache(Cache):
         given, gone = with_own(objects, own, deleted=deleted)
         self.cluster = OfflineCluster()
         self.cluster.fill(given, settings.selectors, gone=gone)
-        super().__init__(cast("Runtime", _Runtime(settings, self.cluster, within)))
-        self.blocking = _Blocking(self._of_sync(), self._runtime)
+        super().__init__(cast("Runtime", _Runtime(settings, self.cluster, within)), thread_reads=_ThreadReads)
 
 
 class _Runtime:
@@ -135,7 +134,7 @@ def _at_once() -> Retries:
     return Retries(clock=lambda: sum(slept), sleep=sleep, chance=lambda: 0.5)
 
 
-class _Blocking(Blocking):
+class _ThreadReads(ThreadReads):
     """In a test there is no other thread whose loop could do the work."""
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:

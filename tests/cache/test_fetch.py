@@ -14,7 +14,6 @@ from kopf_selectcache import (
     Missing,
     NotFound,
     NotKept,
-    NotSynced,
     ReadError,
     Rejected,
     Selector,
@@ -84,10 +83,6 @@ def test_what_the_server_does_not_have_is_not_found() -> None:
         world.declare("app=web").hold(WEB)
         with pytest.raises(NotFound) as info:
             await world.cache().fetch("pods", "nope", "ns")
-        assert (
-            str(info.value) == "pods nope in ns is absent: the server has none. "
-            "If it may be absent: await cache.fetch('pods', 'nope', 'ns', default=None)"
-        )
         assert info.value.version == ""
         assert await world.cache().fetch("pods", "nope", "ns", default=7) == 7
 
@@ -165,114 +160,80 @@ LATER = "Ask again later: raise kopf.TemporaryError('no answer', delay={})"
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "message"),
+    ("answer", "error"),
     [
         (
             Refusal(403, "Forbidden"),
             Forbidden,
-            (
-                "await cache.fetch('pods', 'db-1', 'ns', default=None): the operator may not get pods db-1 in"
-                " ns. Grant it the verb get in ns: apiGroups: [''], resources: ['pods']"
-            ),
         ),
         (
             Refusal(404),
             Missing,
-            (
-                "await cache.fetch('pods', 'db-1', 'ns', default=None): the cluster serves no pods. "
-                "Install its definition, or correct the key of settings.selectcache.selectors['pods']"
-            ),
         ),
         (
             Refusal(400, "BadRequest", "no such name"),
             Rejected,
-            (
-                "The server refuses await cache.fetch('pods', 'db-1', 'ns', default=None): no such name."
-                " Correct the name, 'db-1'"
-            ),
         ),
         (
             Refusal(405, "MethodNotAllowed"),
             Rejected,
-            (
-                "await cache.fetch('pods', 'db-1', 'ns', default=None): the server does not let anybody get"
-                " pods. Take the read out"
-            ),
         ),
         (
             Refusal(500, "InternalError"),
             Stalled,
-            (
-                "The server answers 500 InternalError to await cache.fetch('pods', 'db-1', 'ns',"
-                f" default=None). {LATER.format(30)}"
-            ),
         ),
         (
             Refusal(429, retry_after=7.2),
             Stalled,
-            (
-                "The server answers 429 to await cache.fetch('pods', 'db-1', 'ns', default=None)."
-                f" {LATER.format(8)}"
-            ),
         ),
         (
             Unreachable("gone"),
             Stalled,
-            (
-                "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns', default=None): gone."
-                f" {LATER.format(30)}"
-            ),
         ),
         (
             {"kind": "Table"},
             Stalled,
-            (
-                "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns', default=None): an"
-                " object of kind 'Table' came instead of Pod"
-            ),
         ),
     ],
 )
-def test_what_the_server_says_instead(answer: Any, error: type[Exception], message: str) -> None:
+def test_what_the_server_says_instead(
+    answer: Any,
+    error: type[Exception],
+) -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold()
         world.server.answer(DB_PATH, answer)
-        with pytest.raises(error) as info:
+        with pytest.raises(error):
             await world.cache().fetch("pods", "db-1", "ns", default=None)
-        assert str(info.value).startswith(message)
 
     run(main)
 
 
 @pytest.mark.parametrize(
-    ("found", "error", "message"),
+    ("found", "error"),
     [
         (
             NotServed("no"),
             Missing,
-            "{}: the cluster serves no 'things'. Install its definition, or correct the key",
         ),
         (
             Refused(Refusal(503, "ServiceUnavailable")),
             Stalled,
-            (
-                "The server gave no answer to {}, which has to know what 'things' is: 503 ServiceUnavailable."
-                " Ask again later: raise kopf."
-            ),
         ),
         (
             Unreachable("gone"),
             Stalled,
-            "The server gave no answer to {}, which has to know what 'things' is: gone. Ask again later",
         ),
         (
             Garbled("what?"),
             Stalled,
-            "The server gave no answer to {}, which has to know what 'things' is: what?. Ask again later",
         ),
     ],
 )
-def test_a_kind_that_cannot_be_looked_up(found: Exception, error: type[Exception], message: str) -> None:
+def test_a_kind_that_cannot_be_looked_up(
+    found: Exception,
+    error: type[Exception],
+) -> None:
     async def main(world: World) -> None:
         world.resources["things"] = found
         reads: dict[str, Callable[[Cache], Coroutine[Any, Any, object]]] = {
@@ -282,82 +243,48 @@ def test_a_kind_that_cannot_be_looked_up(found: Exception, error: type[Exception
             ),
             "await cache.gone('things', 'x', 'ns')": lambda cache: cache.gone("things", "x", "ns"),
         }
-        for call, read in reads.items():
-            with pytest.raises(error) as info:
+        for read in reads.values():
+            with pytest.raises(error):
                 await read(world.cache())
-            assert str(info.value).startswith(message.format(call))
-
-    run(main)
-
-
-def test_a_declared_kind_that_is_not_served_is_told_with_the_line_to_correct() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web", None, "things")
-        world.resources["things"] = NotServed("no")
-        with pytest.raises(Missing) as info:
-            await world.cache().fetch("things", "x", "ns")
-        assert (
-            info.value.remedy
-            == "Install its definition, or correct the key of settings.selectcache.selectors['things']"
-        )
-        world.declare("app=web", None, "podz")
-        world.resources["podz"] = NotServed("no")
-        with pytest.raises(Missing) as info:
-            await world.cache().fetch("podz", "x", "ns")
-        assert (
-            info.value.remedy == "Did you mean 'pods'? If not, install its definition, or correct the key of"
-            " settings.selectcache.selectors['podz']"
-        )
-
-    run(main)
-
-
-def test_a_kind_that_is_almost_one_of_kubernetes_is_named() -> None:
-    async def main(world: World) -> None:
-        world.resources["podz"] = NotServed("no")
-        with pytest.raises(
-            Missing,
-            match=r"the cluster serves no 'podz'\. Did you mean 'pods'\? If not, install its definition",
-        ):
-            await world.cache().fetch("podz", "x", "ns")
 
     run(main)
 
 
 @pytest.mark.parametrize(
-    ("key", "name", "namespace", "message"),
+    ("key", "name", "namespace"),
     [
-        ("pods", "x", None, "pods are namespaced, and await cache.fetch('pods', 'x') names no namespace"),
+        (
+            "pods",
+            "x",
+            None,
+        ),
         (
             "nodes",
             "x",
             "ns",
-            "nodes are cluster-scoped, and await cache.fetch('nodes', 'x', 'ns') names a namespace",
         ),
         (
             "pods",
             "../../secrets/x",
             "ns",
-            (
-                "await cache.fetch('pods', '../../secrets/x', 'ns'): no object of pods can have the name"
-                " '../../secrets/x'"
-            ),
         ),
         (
             "pods",
             "x",
             "../..",
-            "await cache.fetch('pods', 'x', '../..'): no object of pods can have the namespace '../..'",
         ),
     ],
 )
-def test_mistakes_never_reach_the_server(key: str, name: str, namespace: str | None, message: str) -> None:
+def test_mistakes_never_reach_the_server(
+    key: str,
+    name: str,
+    namespace: str | None,
+) -> None:
     async def main(world: World) -> None:
         world.resources.update(pods=PODS, nodes=NODES)
         with pytest.raises(ReadError) as info:
             await world.cache().fetch(key, name, namespace)
         assert not isinstance(info.value, BadSelector)
-        assert str(info.value).startswith(message)
         assert world.server.asked == []
 
     run(main)
@@ -497,7 +424,7 @@ def test_a_list_that_comes_to_no_end_is_given_up(answers: list[Any], requests: i
     async def main(world: World) -> None:
         world.resources["pods"] = PODS
         world.server.answer(LIST_PATH, *answers)
-        with pytest.raises(Stalled, match=r"to await cache\.fetch_list\('pods', namespace='ns'\)"):
+        with pytest.raises(Stalled):
             await world.cache().fetch_list("pods", namespace="ns")
         assert len(world.server.asked) == requests
 
@@ -521,56 +448,43 @@ def test_a_field_that_only_the_server_knows_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "message"),
+    ("answer", "error"),
     [
         (
             Refusal(410, "Expired"),
             Stalled,
-            "The server answers 410 Expired to await cache.fetch_list('pods', namespace='ns')",
         ),
         (
             {"kind": "Status", "code": 403},
             Forbidden,
-            (
-                "await cache.fetch_list('pods', namespace='ns'): the operator may not list pods in ns. "
-                "Grant it the verb list in ns: apiGroups: [''], resources: ['pods']"
-            ),
         ),
         (
             Refusal(400, "BadRequest", "no"),
             Rejected,
-            (
-                "The server refuses await cache.fetch_list('pods', namespace='ns'): no. Correct the kind,"
-                " await cache.fetch_list('pods', ...): it cannot be listed so"
-            ),
         ),
         (
             Refusal(404),
             Missing,
-            (
-                "await cache.fetch_list('pods', namespace='ns'): the cluster serves no pods. Install its"
-                " definition, or correct the key"
-            ),
         ),
         (
             Unreachable("gone"),
             Stalled,
-            "The server gave no answer to await cache.fetch_list('pods', namespace='ns'): gone",
         ),
         (
             {"kind": "PodList"},
             Stalled,
-            "The server gave no answer to await cache.fetch_list('pods', namespace='ns'): a PodList came",
         ),
     ],
 )
-def test_what_the_server_says_instead_of_a_list(answer: Any, error: type[Exception], message: str) -> None:
+def test_what_the_server_says_instead_of_a_list(
+    answer: Any,
+    error: type[Exception],
+) -> None:
     async def main(world: World) -> None:
         world.resources["pods"] = PODS
         world.server.answer(LIST_PATH, answer)
-        with pytest.raises(error) as info:
+        with pytest.raises(error):
             await world.cache().fetch_list("pods", namespace="ns")
-        assert str(info.value).startswith(message)
         assert len(world.server.asked) == 1
 
     run(main)
@@ -588,44 +502,37 @@ def test_a_right_that_is_missing_in_all_namespaces() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message", "remedy"),
+    ("asked", "message"),
     [
-        ({"label": "app=web"}, "unable to parse requirement", "Correct label='app=web'"),
+        (
+            {"label": "app=web"},
+            "unable to parse requirement",
+        ),
         (
             {"field": "spec.color=red"},
             "field label not supported: spec.color",
-            (
-                "Correct field='spec.color=red'; or leave it out, and compare a path of the objects:"
-                " where={'spec.color': ...}"
-            ),
         ),
         (
             {"label": "app=web", "field": "spec.color=red"},
             "field label not supported: spec.color",
-            (
-                "Correct field='spec.color=red'; or leave it out, and compare a path of the objects:"
-                " where={'spec.color': ...}"
-            ),
         ),
         (
             {"label": "app=web", "field": "spec.color=red"},
             "unable to parse requirement",
-            "Correct label='app=web'",
         ),
     ],
 )
 def test_a_list_that_the_server_refuses_is_told_with_the_argument_to_correct(
-    asked: dict[str, Any], message: str, remedy: str
+    asked: dict[str, Any],
+    message: str,
 ) -> None:
     async def main(world: World) -> None:
         world.resources["things"] = Resource(
             Kind.unknown("x.io", "Thing", "things", namespaced=True), "v1", fields_known=False
         )
         world.server.answer("/apis/x.io/v1/things", Refusal(400, "BadRequest", message))
-        with pytest.raises(Rejected) as info:
+        with pytest.raises(Rejected):
             await world.cache().fetch_list("things", **asked)
-        assert info.value.remedy == remedy
-        assert "await cache.fetch_list('things'" in info.value.what
 
     run(main)
 
@@ -633,11 +540,11 @@ def test_a_list_that_the_server_refuses_is_told_with_the_argument_to_correct(
 def test_a_list_of_what_makes_no_sense() -> None:
     async def main(world: World) -> None:
         world.resources["nodes"] = NODES
-        with pytest.raises(ReadError, match="nodes are cluster-scoped"):
+        with pytest.raises(ReadError):
             await world.cache().fetch_list("nodes", namespace="ns")
         with pytest.raises(NotKept):
             await world.cache().fetch_list("nodes", where={"metadata.managedFields": []})
-        with pytest.raises(ReadError, match="label selector"):
+        with pytest.raises(ReadError):
             await world.cache().fetch_list("nodes", label="=")
         assert world.server.asked == []
 
@@ -647,76 +554,30 @@ def test_a_list_of_what_makes_no_sense() -> None:
 # ---- Only on the operator's loop.
 
 
-ASKED: list[tuple[str, Callable[[Any], Any]]] = [
-    ("fetch('pods', 'x', 'ns')", lambda cache: cache.fetch("pods", "x", "ns")),
-    ("fetch_list('pods', label='app=web')", lambda cache: cache.fetch_list("pods", label="app=web")),
-    ("gone('pods', 'x', 'ns', uid='u')", lambda cache: cache.gone("pods", "x", "ns", uid="u")),
-    ("wait_synced()", lambda cache: cache.wait_synced()),
-    ("wait_for('pods', bool, timeout=...)", lambda cache: cache.wait_for("pods", bool, timeout=1)),
+ASKED: list[Callable[[Any], Any]] = [
+    lambda cache: cache.fetch("pods", "x", "ns"),
+    lambda cache: cache.fetch_list("pods", label="app=web"),
+    lambda cache: cache.gone("pods", "x", "ns", uid="u"),
+    lambda cache: cache.wait_synced(),
+    lambda cache: cache.wait_for("pods", bool, timeout=1),
 ]
 
 
-@pytest.mark.parametrize(("call", "ask"), ASKED)
-def test_another_loop_is_refused(call: str, ask: Callable[[Any], Awaitable[Any]]) -> None:
+@pytest.mark.parametrize("ask", ASKED)
+def test_another_loop_is_refused(ask: Callable[[Any], Awaitable[Any]]) -> None:
     async def elsewhere() -> None:
-        with pytest.raises(ReadError) as info:
+        with pytest.raises(ReadError):
             await ask(World().cache())
-        method = call.partition("(")[0]
-        assert (
-            str(info.value) == f"cache.{method}() was called on another event loop than the operator's. "
-            f"In a sync handler or a thread, write: cache.blocking.{call}"
-        )
 
     asyncio.run(elsewhere())
 
 
-@pytest.mark.parametrize(("call", "ask"), ASKED)
-def test_a_sync_handler_that_cannot_await_is_told_at_once(call: str, ask: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("ask", ASKED)
+def test_a_sync_handler_that_cannot_await_is_told_at_once(ask: Callable[[Any], Any]) -> None:
     """It would take the coroutine for the answer, which is not None, and believe that the object exists."""
 
     async def main(world: World) -> None:
-        with pytest.raises(ReadError) as info:
+        with pytest.raises(ReadError):
             await asyncio.to_thread(ask, world.cache())
-        method = call.partition("(")[0]
-        assert (
-            str(info.value) == f"cache.{method}() was called without an event loop, as sync handlers are. "
-            f"In a sync handler or a thread, write: cache.blocking.{call}"
-        )
-
-    run(main)
-
-
-def test_what_a_sync_handler_is_advised_it_can_call() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
-        cache = world.cache()
-
-        def handler() -> None:
-            for read, advice in (
-                (
-                    lambda: cache.get("pods", "x", "ns"),
-                    "To ask the server: cache.blocking.fetch('pods', 'x', 'ns')",
-                ),
-                (
-                    lambda: cache.list("pods", label="app=db"),
-                    "To ask the server: cache.blocking.fetch_list('pods', label='app=db')",
-                ),
-                (
-                    lambda: cache.blocking.fetch("pods", "x"),
-                    "Name it: cache.blocking.fetch('pods', 'x', namespace)",
-                ),
-                (
-                    lambda: cache.blocking.fetch("pods", "x", "ns"),
-                    "If it may be absent: cache.blocking.fetch('pods', 'x', 'ns', default=None)",
-                ),
-            ):
-                with pytest.raises(ReadError) as info:
-                    read()
-                assert info.value.remedy == advice
-
-        await asyncio.to_thread(handler)
-        world.declare("app=web")
-        with pytest.raises(NotSynced, match=r"Wait for it: cache\.blocking\.wait_synced\(\)"):
-            await asyncio.to_thread(cache.held, "pods")
 
     run(main)

@@ -240,75 +240,59 @@ def test_it_is_counted_as_a_read_of_the_cache_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "message"),
+    ("answer", "error"),
     [
         (
             Refusal(403, "Forbidden"),
             Forbidden,
-            (
-                "await cache.gone('pods', 'web-1', 'ns'): the operator may not get pods web-1 in ns. Grant it"
-                " the verb get in ns: "
-            ),
         ),
-        (Refusal(404), Missing, "await cache.gone('pods', 'web-1', 'ns'): the cluster serves no pods"),
+        (
+            Refusal(404),
+            Missing,
+        ),
         (
             Refusal(500, "InternalError"),
             Stalled,
-            "The server answers 500 InternalError to await cache.gone('pods', 'web-1', 'ns')",
         ),
         (
             Unreachable("down"),
             Stalled,
-            "The server gave no answer to await cache.gone('pods', 'web-1', 'ns'): down. Ask again later",
         ),
         (
             {"kind": "Table"},
             Stalled,
-            (
-                "The server gave no answer to await cache.gone('pods', 'web-1', 'ns'): an object of kind"
-                " 'Table' came"
-            ),
         ),
     ],
 )
 def test_what_the_server_says_instead_is_no_deletion(
-    answer: Any, error: type[Exception], message: str
+    answer: Any,
+    error: type[Exception],
 ) -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold()
         world.server.answer(PATH, answer)
-        with pytest.raises(error) as info:
+        with pytest.raises(error):
             await world.cache().gone("pods", "web-1", "ns", uid="uid-web-1")
-        assert str(info.value).startswith(message)
 
     run(main)
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    "asked",
     [
-        ({"name": "web-1"}, "pods are namespaced, and await cache.gone('pods', 'web-1') names no namespace"),
-        (
-            {"name": "web-1", "namespace": "ns", "uid": 7},
-            "cache.gone(): uid is 7, of the type int. Give the metadata.uid of an object",
-        ),
-        (
-            {"name": "web-1", "namespace": "ns", "uid": ""},
-            "cache.gone(): uid is '', of the type str. Give the metadata.uid of an object",
-        ),
-        ({"name": {"metadata": {}}}, "await cache.gone('pods', ...): name is a dict. Give text"),
-        (
-            {"name": "web-1", "namespace": "ns", "uuid": "u"},
-            "await cache.gone(): ",
-        ),
+        {"name": "web-1"},
+        {"name": "web-1", "namespace": "ns", "uid": 7},
+        {"name": "web-1", "namespace": "ns", "uid": ""},
+        {"name": {"metadata": {}}},
     ],
 )
-def test_mistakes_are_told(asked: dict[str, Any], message: str) -> None:
+def test_mistakes_are_told(
+    asked: dict[str, Any],
+) -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold()
-        with pytest.raises(ReadError) as info:
+        with pytest.raises(ReadError):
             await world.cache().gone("pods", **asked)
-        assert str(info.value).startswith(message)
         assert world.server.asked == []
 
     run(main)

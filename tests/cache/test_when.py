@@ -4,13 +4,12 @@ gate."""
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Any
 
 import kopf
 import pytest
 
-from kopf_selectcache import DeclarationError, OutsideFilter, ReadError
+from kopf_selectcache import DeclarationError, OutsideFilter
 from kopf_selectcache.plugin.handlers import with_cache
 from tests.kopf_operators import (
     Cluster,
@@ -169,29 +168,3 @@ def test_a_callback_on_a_value_that_reads_a_cache_is_refused_at_startup(
         DeclarationError, match=f"a function in its {argument}= reads a cache.* Read in when="
     ):
         started(registry, declaring(pods=""))
-
-
-@pytest.mark.parametrize("negated", [False, True])
-def test_a_when_that_returns_a_read_costs_no_other_handler_the_event_and_fails_its_own(
-    negated: bool, registry: kopf.OperatorRegistry
-) -> None:
-    """It cannot await one. The coroutine would count as true, also of what is not there."""
-
-    @with_cache
-    def when(cache: Any, name: str, **_: Any) -> Any:
-        read = cache.fetch("pods", name, "shop", default=None)
-        return not read if negated else read
-
-    ran = handler_with_when(registry, when)
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            await cycles()
-            cause = changing()
-            assert list(registry._changing.get_handlers(cause)) == [only(registry._changing)]
-            with pytest.raises(ReadError, match="was never awaited"):
-                await called(only(registry._changing), cause)
-
-    run(main())
-    gc.collect()  # The error keeps the read, which would be told of in another test's log.
-    assert ran == []

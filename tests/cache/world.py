@@ -89,7 +89,7 @@ class FakeFeed:
         self.filter = declared
         self.resource = resource
         self.store = Store()
-        self.memo = Memo()
+        self.derived: object = None
         self.counts = Counts()
         self.trouble = ""
         self.remedy = ""
@@ -108,15 +108,15 @@ class FakeFeed:
         return self
 
     @cached_property
-    def _reader(self) -> Reader:
+    def reader(self) -> Reader:
         assert self.resource is not None
         return Reader.of(self.resource, self.projection)
 
     def put(self, obj: Obj) -> None:
-        self.tell(self.store.put(self._reader.record(msgspec.json.encode(obj))))
+        self.tell(self.store.put(self.reader.record(msgspec.json.encode(obj))))
 
     def leave(self, obj: Obj) -> None:
-        self.tell(self.store.leave(self._reader.record(msgspec.json.encode(obj))))
+        self.tell(self.store.leave(self.reader.record(msgspec.json.encode(obj))))
 
     def is_unconfirmed(self, _namespace: str, _name: str) -> bool:
         return False

@@ -3,6 +3,7 @@ docs/."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import threading
@@ -72,8 +73,12 @@ def test_the_operator_runs_and_counts_the_pods_of_the_filter(
 @pytest.mark.parametrize("page", [README, INDEX], ids=["README.md", "index.md"])
 def test_the_error_is_shown_as_it_is(page: Path) -> None:
     (shown,) = (fence.text for fence in fences(page, "text") if "OutsideFilter" in fence.text)
-    with pytest.raises(OutsideFilter) as info:
+
+    async def handler() -> None:
         reading("app=web").get("pods", "db-1", "shop")
+
+    with pytest.raises(OutsideFilter) as info:
+        asyncio.run(handler())
     call = "cache.get('pods', 'db-1', 'shop')"
     assert shown.replace('"', "'").split() == f"{call} OutsideFilter: {info.value}".split()
 

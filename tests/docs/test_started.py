@@ -132,7 +132,7 @@ def test_the_wider_read_fails_with_the_words_that_are_shown(
             )
         )
     assert registry is kopf.get_default_registry()
-    (shown,) = (text for text in texts if "asks for more" in text)
+    (shown,) = (text for text in texts if "does not hold all" in text)
     assert str(info.value).split() == shown.split()
 
 

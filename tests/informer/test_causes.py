@@ -9,7 +9,8 @@ import pytest
 
 from kopf_selectcache import Forbidden, Selector, Stalled, StateError
 from kopf_selectcache._errors import NO_CAUSE, Cause
-from kopf_selectcache.cache.state_errors import of_read
+from kopf_selectcache.cache.errors import for_request
+from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm
@@ -101,7 +102,7 @@ def test_the_cause_is_that_of_the_last_trouble_and_of_the_state_that_is_told() -
 def test_the_error_of_a_read_has_the_cause_of_its_cache() -> None:
     one = condition()
     one.fail(Refusal(503, "ServiceUnavailable", retry_after=3.0), verb="list")
-    error = of_read(error_of(one), "cache.held('pods')", None)
+    error = for_request(error_of(one), Request(verb="held", kind="pods"))
     for again in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert (again.code, again.reason, again.retry_after, again.transient) == (
             503,

@@ -12,7 +12,7 @@ from kopf_selectcache import ReadError
 from kopf_selectcache.cache.freshness import event_of
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.errors import NotFound
+from kopf_selectcache.errors import NotSynced
 from kopf_selectcache.informer.audit import Audit
 from tests.faults.server import Answer, Server, answer, error, listed, pod, refused, streamed
 from tests.faults.world import operating, run, until
@@ -82,7 +82,7 @@ def test_so_are_what_problems_audits_and_errors_quote() -> None:
     for text in (
         Garbled(EVIL),
         Audit(missing=((EVIL, EVIL),) * 9),
-        NotFound(EVIL, remedy=EVIL, version="1"),
+        NotSynced(EVIL, remedy=EVIL),
         event_of(pod(EVIL, "90")),
     ):
         check(str(text))

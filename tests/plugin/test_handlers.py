@@ -14,7 +14,7 @@ import pytest
 from kopf._core.intents import causes
 from kopf._core.intents.registries import generate_id
 
-from kopf_selectcache import DeclarationError, NotSynced, ReadError
+from kopf_selectcache import DeclarationError, NotSynced
 from kopf_selectcache.plugin.handlers import with_cache
 from tests.kopf_operators import (
     Cluster,
@@ -456,31 +456,6 @@ def forgetting(how: str) -> Callable[..., Any]:
     return {"dropped": dropped, "returned": returned, "caught": caught}[how]
 
 
-@pytest.mark.parametrize("how", ["dropped", "returned", "caught"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_handler_that_forgets_to_await_a_read_fails(
-    kind: str, how: str, registry: kopf.OperatorRegistry
-) -> None:
-    """It has taken the coroutine for the answer, and a wrong turn. The error is no permanent one: Kopf calls
-    it again."""
-    decorator, part, cause = KINDS[kind]
-    decorator("pods", registry=registry)(with_cache(forgetting(how)))
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster()):
-            with pytest.raises(
-                ReadError,
-                match=(
-                    r"^cache\.fetch\('pods', 'none', 'shop', default=None\) was never awaited\. Write: await"
-                    r" cache"
-                ),
-            ) as info:
-                await called(only(getattr(registry, part)), cause())
-            assert not isinstance(info.value, kopf.PermanentError)
-
-    run(main())
-
-
 def test_a_handler_may_leave_a_read_to_a_task_that_outlives_it(registry: kopf.OperatorRegistry) -> None:
     tasks: list[asyncio.Task[Any]] = []
 
@@ -494,20 +469,5 @@ def test_a_handler_may_leave_a_read_to_a_task_that_outlives_it(registry: kopf.Op
         async with launched(declaring(pods=""), Cluster(pod("web-1"))):
             assert await called(only(registry._changing), changing()) == "left"
             assert (await tasks[0])["metadata"]["name"] == "web-1"
-
-    run(main())
-
-
-def test_what_a_handler_raises_is_raised_whatever_it_has_forgotten(registry: kopf.OperatorRegistry) -> None:
-    @kopf.on.create("pods", registry=registry)
-    @with_cache
-    async def create(cache: Any, **_: Any) -> None:
-        cache.fetch("pods", "web-1", "shop")
-        raise kopf.TemporaryError("its own")
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster()):
-            with pytest.raises(kopf.TemporaryError, match="its own"):
-                await called(only(registry._changing), changing())
 
     run(main())

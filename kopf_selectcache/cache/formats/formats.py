@@ -4,24 +4,20 @@ object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine
 from functools import lru_cache, partial
 from inspect import iscoroutinefunction
-from itertools import islice
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeAlias, get_origin
 
 import msgspec
 
 from kopf_selectcache._errors import ReadError
-from kopf_selectcache.cache.errors import awaitable, mismade, mistyped, unmade
-from kopf_selectcache.cache.matcher import Match, Obj, SortBy, key_for
-from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.cache.matcher import Obj
+from kopf_selectcache.core.redact import clipped, shown_with_type
 from kopf_selectcache.core.store.projection import MANAGED, Keys
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.client_classes import is_of_client, made
 
-from .lazy_list import Objects
 from .structs import is_struct, paths, reader, wrong
 from .views import BodyView
 
@@ -69,7 +65,11 @@ def _as_client(wanted: type, record: Record, obj: Obj | None) -> Any:
         return made(wanted, _decoded(record, obj))
     except Exception as error:  # It is the client's, and may show a Secret.  # noqa: BLE001
         why = f"{type(error).__name__}{_where(error)}"
-    raise unmade(record, wanted.__name__, why)  # Out here it does not carry the error along.
+    # Out here it does not carry the error along.
+    raise ReadError(
+        f"{'/'.join(filter(None, record.key))} cannot be made a {wanted.__name__}: the client raised {why}",
+        remedy="Read it as a dict, without as_=; or use a version of the client that fits the cluster",
+    )
 
 
 def _as_function(call: str, function: Callable[[Obj], Any], record: Record, obj: Obj | None) -> Any:
@@ -78,7 +78,7 @@ def _as_function(call: str, function: Callable[[Obj], Any], record: Record, obj:
         answer, Coroutine
     ):  # No other awaitable: objects of kr8s can be awaited, and are objects all the same.
         answer.close()
-        raise awaitable(call, "the function of as_=", function)
+        raise _async_function(call)
     return answer
 
 
@@ -87,7 +87,22 @@ def _as_struct(name: str, read: Callable[[Record], Any], record: Record, _: Obj 
         return read(record)
     except msgspec.ValidationError as error:
         where, lacks = wrong(error)
-    raise mismade(record, name, where, lacks)  # Out here, as above.
+    place = clipped(where.removeprefix("$").removeprefix("."), 200) or "the object"
+    raise ReadError(  # Out here, as above. A value may be that of a Secret.
+        f"{'/'.join(filter(None, record.key))} is no {name}:"
+        + (f" there is no {lacks!r} in {place}" if lacks else f" {place} is of another type"),
+        remedy="Give the field a default, or the name that objects have: rename='camel'"
+        if lacks
+        else f"Correct that field of {name}",
+    )
+
+
+def _async_function(call: str) -> ReadError:
+    return ReadError(f"{call}: the function of as_= is async", remedy="Give a plain function of an object")
+
+
+def _unusable(call: str, as_: object) -> ReadError:
+    return ReadError(f"{call}: as_ is {shown_with_type(as_)}", remedy=f"Give {_WANTED}")
 
 
 def _where(error: Any) -> str:
@@ -109,7 +124,7 @@ def form_of(call: str, as_: Any) -> Form:
     if as_ == "view" or as_ is BodyView:
         return Form("view", _view)
     if as_ is Any or as_ is msgspec.Struct:  # They are classes, of which nobody has objects.
-        raise mistyped(call, "as_", as_, _WANTED)
+        raise _unusable(call, as_)
     if as_ is bytes:
         return Form(as_, _data)
     if is_struct(as_):
@@ -134,16 +149,16 @@ def form_of(call: str, as_: Any) -> Form:
     if is_of_client(as_):
         return Form(as_, partial(_as_client, as_), as_)
     if not callable(as_):
-        raise mistyped(call, "as_", as_, _WANTED)
+        raise _unusable(call, as_)
     if iscoroutinefunction(as_) or iscoroutinefunction(type(as_).__call__):
-        raise awaitable(call, "the function of as_=", as_)
+        raise _async_function(call)
     return Form(as_, partial(_as_function, call, as_))
 
 
 def quick(as_: object) -> Callable[[Record], Any] | None:
-    """Return what makes this form of a whole object with no more ado; None if there may be something to say
-    about it first.
-    """
+    """Return a function that makes this form of a whole object; None if the form has to be checked first."""
+    if as_ == "view":
+        return BodyView
     if as_ is bytes:
         return _data
     return _quick_struct(as_) if is_struct(as_) else None
@@ -161,34 +176,3 @@ def _quick_struct(as_: type[msgspec.Struct]) -> Callable[[Record], Any] | None:
         if not any(path[:2] == MANAGED for path in form.paths)
         else None
     )
-
-
-def formed(
-    match: Match,
-    records: Iterable[Record],
-    form: Form | None,
-    *,
-    sort_by: SortBy | None,
-    limit: int | None,
-    unreadable: Sequence[Record] = (),
-) -> Sequence[Any]:
-    """Return those that match in the form that is asked for: sorted as dicts, then cut, then made. Dicts and
-    views are made when they are reached.
-
-    `unreadable` are those that would match as well, and are left out.
-    """
-    if form is None or form.given == "view":
-        made = Record.decode if form is None else BodyView
-        if sort_by is None:
-            return Objects(list(islice(match.chosen(records), limit)), made, unreadable)
-        by = key_for(sort_by)
-        # The objects are not kept until they are made again: many at once are what is to be avoided.
-        keyed = sorted(((by(obj), record) for record, obj in match.pairs(records)), key=itemgetter(0))
-        return Objects([record for _, record in keyed[:limit]], made, unreadable)
-    if sort_by is None:
-        return [form.make(record, obj) for record, obj in islice(match.records(records), limit)]
-    key = key_for(sort_by)
-    return [
-        form.make(record, obj)
-        for record, obj in sorted(match.pairs(records), key=lambda pair: key(pair[1]))[:limit]
-    ]

@@ -1,0 +1,105 @@
+"""Checks of a request against the kind that it reads: place, form, stored paths, indexes. Reads no object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kopf_selectcache._errors import ReadError
+from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.values import is_dns_label
+from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.projection import Projection, keys_of
+from kopf_selectcache.selectors.client_classes import stands_for
+from kopf_selectcache.selectors.names import is_name
+from kopf_selectcache.selectors.suggestions import near
+
+from .errors import not_kept, not_whole
+from .matcher import paths_of
+from .request import Request
+
+
+def require_namespaces(request: Request, resource: Resource) -> None:
+    """Raise ReadError if cluster-scoped objects of a namespace are requested."""
+    namespaces = request.namespace if request.selector is None else request.selector.namespaces
+    if namespaces is not None and resource.kind.namespaced is False:
+        raise ReadError(
+            f"{request!r}: {resource} are cluster-scoped, and the read names a namespace",
+            remedy="Leave it out",
+        )
+
+
+def require_place(request: Request, resource: Resource) -> None:
+    """Raise ReadError for a namespaced object without a namespace, or a cluster-scoped object with one."""
+    is_namespaced = resource.kind.namespaced
+    if is_namespaced is True and not request.namespace:
+        raise ReadError(
+            f"{request!r}: {resource} are namespaced, and the read names no namespace",
+            remedy="Give the namespace after the name",
+        )
+    require_namespaces(request, resource)
+
+
+def require_names_of(request: Request) -> None:
+    """Raise ReadError if no object can have the name, or be in the namespace."""
+    name, namespace = request.name or "", request.namespace
+    for argument, given, fits in (
+        ("name", name, is_name(name)),
+        ("namespace", namespace, namespace is None or is_dns_label(namespace)),
+    ):
+        if not fits:
+            raise ReadError(
+                f"{request!r}: no object can have the {argument} {clipped(repr(given), 200)}",
+                remedy="Give one name: there are no patterns",
+            )
+
+
+def require_kept(request: Request, resource: Resource, projection: Projection) -> None:
+    """Raise NotKept if the request needs a path that is not stored, and ReadError for a class of another
+    kind.
+    """
+    form = request.form
+    paths = [path for path, _ in paths_of(request.where)]
+    if request.sort_by is not None and not callable(request.sort_by):
+        paths.append(keys_of(request.sort_by))
+    for path in paths:
+        if not projection.kept(path):
+            raise not_kept(request, path, projection)
+    if form is None:
+        return
+    for path in form.paths:
+        if projection.lost(path):
+            raise not_kept(request, path, projection)
+    if form.of_client is None:
+        return
+    if not stands_for(form.of_client, resource):
+        raise ReadError(
+            f"{request!r}: {resource} are {resource.kind.kind} objects of {resource.api_version}, and no"
+            f" {form.of_client.__name__}",
+            remedy="Give the class of this kind and version",
+        )
+    if projection.partial:
+        raise not_whole(request, projection)
+
+
+def index_values(request: Request, indexes: Mapping[str, Indexed]) -> tuple[tuple[Indexed, object], ...]:
+    """Return the values of `index=`; raise ReadError for an index that there is not. A value may be that of a
+    Secret, and is not shown.
+    """
+    values = []
+    for name, value in (request.index or {}).items():
+        if name not in indexes:
+            meant = near(name, indexes) if isinstance(name, str) else None
+            known = f"; there are {', '.join(map(repr, indexes))}" if indexes else ""
+            raise ReadError(
+                f"{request!r}: there is no index {shown(name)}{known}",
+                remedy=f"Did you mean {meant!r}?" if meant else "Declare it: Cached(..., index={...})",
+            )
+        index = indexes[name]
+        if not isinstance(value, str if index.function is not None else (str, bool, int, float)):
+            raise ReadError(
+                f"{request!r}: the value of the index {name!r} is of the type {type(value).__name__}",
+                remedy="Give one value, which is a text for indexes by a function",
+            )
+        values.append((index, value))
+    return tuple(values)

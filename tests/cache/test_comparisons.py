@@ -1,0 +1,81 @@
+"""Comparisons of requests with a filter: memoised, bounded, and equal to the verdicts of selectors."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from kopf_selectcache import AnyOf, Selector
+from kopf_selectcache.cache.matcher import Comparisons
+from kopf_selectcache.core.selection.kinds import find
+from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.selectors.selector import Branches
+
+from .world import NODES, PODS
+
+WEB, DB = Selector("app=web"), Selector("app=db")
+FILTERS = [
+    Selector(),
+    WEB,
+    Selector("!legacy,app!=db,tier>3"),
+    Selector(field="spec.hostNetwork=true,status.phase!=Failed"),
+    Selector(names=["a", "b"], namespaces=["x"]),
+    Selector(field="metadata.name=a,metadata.namespace!=y"),
+    Selector("app=web", names=["a"], field="spec.nodeName=n1"),
+    AnyOf([WEB, DB]),
+    AnyOf([WEB, Selector("app!=web")]),
+    AnyOf([Selector(namespaces=["x"]), Selector("app=web", namespaces=["y"])]),
+    AnyOf([Selector(names=["a"]), Selector("app=web", names=["b"]), Selector("app!=web", names=["b"])]),
+    AnyOf([Selector(field="spec.hostNetwork=true"), Selector(field="spec.hostNetwork=false")]),
+]
+
+
+def compared(declared: Branches, remembered: int = 1024) -> Comparisons:
+    assert isinstance(declared, (Selector, AnyOf))
+    return Comparisons(PODS, declared, ALL, {}, remembered=remembered)
+
+
+@pytest.mark.parametrize("declared", FILTERS, ids=str)
+def test_the_coverage_of_one_object_is_that_of_its_region(declared: Branches) -> None:
+    comparisons = compared(declared)
+    for namespace, name in itertools.product(("x", "y", "z"), ("a", "b", "c")):
+        region = Selector(names=[name], namespaces=[namespace])
+        for _ in range(2):  # The second answer is a memoised one.
+            coverage = comparisons.of_object(namespace, name)
+            verdict = declared.covers(region, kind=find("pods"))
+            assert coverage.answer is verdict.answer
+            assert (not coverage.possible) is declared.disjoint(region, kind=find("pods"))
+            if (witness := coverage.witness) is None:
+                assert verdict.witness is None
+                continue
+            assert (witness.namespace, witness.name) == (namespace, name)
+            known = {"name": name, "namespace": namespace, "labels": witness.labels}
+            assert not declared.matches(**known, fields=witness.fields)  # type: ignore[arg-type]
+            assert len(witness.fails) == len(declared.branches)
+            assert all(witness.fails)
+
+
+def test_a_request_is_compared_once() -> None:
+    comparisons = compared(WEB)
+    one, same = Selector("app=web,tier=gold"), Selector("app=web,tier=gold")
+    assert comparisons.of(one) is comparisons.of(one) is comparisons.of(same)
+    assert comparisons.of(DB) is not comparisons.of(one)
+
+
+def test_comparisons_are_bounded() -> None:
+    comparisons = compared(WEB, remembered=3)
+    requests = [Selector(f"app=a{number}") for number in range(10)]
+    first = comparisons.of(requests[0])
+    for request in requests:
+        comparisons.of(request)
+    assert comparisons.of(requests[0]) is not first
+    assert comparisons.of(requests[0]).selector == requests[0]
+
+
+def test_a_cluster_scoped_kind_is_compared_without_a_namespace() -> None:
+    comparisons = Comparisons(NODES, WEB, ALL, {})
+    coverage = comparisons.of_object("", "n1")
+    assert coverage.witness is not None
+    assert coverage.witness.namespace == ""
+    assert coverage.lacking == "without app=web"

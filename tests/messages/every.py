@@ -1,0 +1,11 @@
+"""All provoked errors, in the order of the table. Another chapter of messages is one more line here."""
+
+from __future__ import annotations
+
+from tests.messages import reads, servers, states
+from tests.messages.provoked import Provoked
+
+PROVOKED = Provoked()
+reads.provoke(PROVOKED)
+states.provoke(PROVOKED)
+servers.provoke(PROVOKED)

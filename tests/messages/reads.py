@@ -1,0 +1,219 @@
+"""Errors of reads from a cache: mistakes in the arguments, requests outside of the filter, parts that are not
+stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from kopf_selectcache import AnyOf, Cached, Selector
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.core.selection.kinds import Kind
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.testing import FakeCache
+from tests.cache.test_reads import HARD, PIGEONS
+from tests.cache.world import NODES, World, node, pod, reading
+from tests.messages.provoked import Provoked
+
+WEB = pod("web-1", app="web")
+SECRETIVE = Resource(Kind.unknown("x.io", "Thing", "things", namespaced=True), "v1", fields_known=False)
+WEB_OR_DB = AnyOf([Selector("app=web", namespaces=["shop"]), Selector("app=db", namespaces=["shop"])])
+
+
+class Strict(msgspec.Struct):
+    """A struct that pods do not have all fields of."""
+
+    kind: int
+    node_name: str
+
+
+class Needs(msgspec.Struct):
+    """A struct with a field that is missing in pods."""
+
+    node_name: str
+
+
+async def later(_: object) -> None: ...
+
+
+def web(read: Callable[[Cache], Any]) -> Callable[[], Any]:
+    """Return a function that reads a cache of pods with app=web, and of such nodes."""
+
+    def provoke() -> Any:
+        world = World()
+        world.declare("app=web").hold(WEB)
+        world.declare("app=web", NODES, "nodes").hold(node("n1", app="web"))
+        return read(world.cache())
+
+    return provoke
+
+
+def awaited(read: Callable[[FakeCache], Coroutine[Any, Any, Any]]) -> Callable[[], Any]:
+    """Return a function that awaits a read of a fake cache of pods with app=web."""
+
+    async def work() -> Any:
+        return await read(FakeCache([WEB], {"pods": "app=web"}))
+
+    return lambda: asyncio.run(work())
+
+
+def indexed(read: Callable[[FakeCache], Any]) -> Callable[[], Any]:
+    """Return a function that reads a fake cache whose pods have indexes."""
+
+    def provoke() -> Any:
+        cache = FakeCache([WEB], {"pods": "app=web"})
+        cache.blocking.add_index("pods", node="spec.nodeName", names=lambda obj: obj["metadata"]["name"])
+        return read(cache)
+
+    return provoke
+
+
+def cut(read: Callable[[Cache], Any], **options: Any) -> Callable[[], Any]:
+    """Return a function that reads pods of which only a part is stored."""
+    return lambda: read(reading("", WEB, projection=Projection.of(**options)))
+
+
+def unreadable(read: Callable[[Cache], Any]) -> Callable[[], Any]:
+    """Return a function that reads pods of which one is nested too deeply."""
+
+    def provoke() -> Any:
+        deep: Any = "x"
+        for _ in range(5000):
+            deep = [deep]
+        world = World()
+        feed = world.declare("app=web").hold(WEB)
+        data = msgspec.json.encode(pod("deep", app="web")).replace(b'"n1"', b"[" * 5000 + b"1" + b"]" * 5000)
+        feed.tell(feed.store.put(feed.reader.record(data)))
+        return read(world.cache())
+
+    return provoke
+
+
+OUTSIDE = {
+    "get, hidden": web(lambda cache: cache.get("pods", "db-1", "ns")),
+    "get of an excluded object": lambda: reading(Selector(namespaces=["a"])).get("pods", "x", "b"),
+    "get, undecided": lambda: reading(
+        AnyOf([*HARD.branches, *(Selector(f"p{each} notin (h0,h1,h2,h3,h4,h5,h6)") for each in range(8))])
+    ).get("pods", "x", "ns"),
+    "get by a filter of absence": lambda: reading(Selector("!legacy")).get("pods", "x", "ns"),
+    "get by two alternatives": lambda: reading(AnyOf([Selector("app=web"), Selector("app=db")])).get(
+        "pods", "x", "ns"
+    ),
+    "get of a proved absent object": lambda: reading(Selector(namespaces=["a"])).get("pods", "x", "a"),
+    "list of more than the filter": web(lambda cache: cache.list("pods")),
+    "list with options": web(
+        lambda cache: cache.list("pods", where={"spec.token": "canary"}, sort_by="metadata.name", limit=0)
+    ),
+    "list, undecided": lambda: reading(HARD).list("pods", label=PIGEONS),
+    "list of excluded objects": web(lambda cache: cache.list("pods", label="app=db")),
+    "list of one of several alternatives": lambda: reading(WEB_OR_DB).list("pods", label="app"),
+    "count of more than the filter": web(lambda cache: cache.count("pods", label="app in (web,db)")),
+    "held of excluded objects": web(lambda cache: cache.held("pods", label="app=db")),
+    "owned by an owner in another namespace": lambda: reading(Selector(namespaces=["a"])).owned(
+        {"metadata": {"uid": "u", "namespace": "b"}}, "pods"
+    ),
+    "list by a field that only the server knows": lambda: reading(
+        Selector(), resource=SECRETIVE, key="things"
+    ).list("things", field="spec.color=red"),
+    "explain by a field that only the server knows": lambda: reading(
+        Selector(), resource=SECRETIVE, key="things"
+    ).explain("things", field="spec.color=red"),
+    "wait_for excluded objects": awaited(lambda cache: cache.wait_for("pods", bool, label="app=db")),
+}
+
+MISTAKES = {
+    "an unknown read": web(lambda cache: cache.lst("pods")),  # type: ignore[attr-defined]
+    "a read that is far from any": web(lambda cache: cache.patch("pods")),  # type: ignore[attr-defined]
+    "in": web(lambda cache: "pods" in cache),
+    "a namespaced object without a namespace": web(lambda cache: cache.get("pods", "x")),
+    "an empty namespace": web(lambda cache: cache.get("pods", "x", "")),
+    "a cluster-scoped object with a namespace": web(lambda cache: cache.get("nodes", "n1", "ns")),
+    "cluster-scoped objects of a namespace": web(lambda cache: cache.held("nodes", namespace="ns")),
+    "a name of another type": web(lambda cache: cache.get("pods", {"metadata": {}}, "ns")),  # type: ignore[call-overload]
+    "a label selector with a mistake": web(lambda cache: cache.list("pods", label="app in")),
+    "a field that pods cannot be selected by": web(lambda cache: cache.held("pods", field="spec.volumes=x")),
+    "a pattern of namespaces": web(lambda cache: cache.list("pods", namespace="team-*")),
+    "no kind": web(lambda cache: cache.list(["pods"])),  # type: ignore[call-overload]
+    "an owner without a uid": web(lambda cache: cache.owned({"metadata": {}}, "pods")),
+    "an owner that is none": web(lambda cache: cache.owned(None, "pods")),  # type: ignore[call-overload]
+    "where is no dict": web(lambda cache: cache.list("pods", where="spec.x=y")),  # type: ignore[call-overload]
+    "where has no path": web(lambda cache: cache.list("pods", where={"spec..x": "y"})),
+    "where has a function": web(lambda cache: cache.held("pods", where={"spec.x": len})),
+    "where leads into a list": lambda: reading("", pod("a", owner="u")).list(
+        "pods", where={"metadata.ownerReferences.uid": "u"}
+    ),
+    "sort_by is no path": web(lambda cache: cache.held("pods", sort_by=5)),  # type: ignore[call-overload]
+    "sort_by in descending order": web(lambda cache: cache.held("pods", sort_by="-metadata.name")),
+    "sort_by a dict": web(lambda cache: cache.held("pods", sort_by="metadata.labels")),
+    "limit is no number": web(lambda cache: cache.held("pods", limit="3")),  # type: ignore[call-overload]
+    "max_age is no number": web(lambda cache: cache.get("pods", "x", "ns", max_age=-1)),
+    "keys_only with a form": web(lambda cache: cache.list("pods", keys_only=True, as_="view")),  # type: ignore[call-overload]
+    "as_ is no form": web(lambda cache: cache.held("pods", as_=5)),  # type: ignore[call-overload]
+    "as_ is an async function": web(lambda cache: cache.held("pods", as_=later)),
+    "as_ is a struct with other fields": web(lambda cache: cache.held("pods", as_=Strict)),
+    "as_ is a struct with a missing field": web(lambda cache: cache.held("pods", as_=Needs)),
+    "index is no dict": web(lambda cache: cache.held("pods", index="canary")),  # type: ignore[call-overload]
+    "an index that there is not": indexed(lambda cache: cache.held("pods", index={"nod": "n1"})),
+    "an index where there is none": web(lambda cache: cache.held("pods", index={"node": "n1"})),
+    "a value of an index that is a list": indexed(lambda cache: cache.held("pods", index={"node": ["n1"]})),
+    "an index that is added twice": indexed(lambda cache: cache.blocking.add_index("pods", node="spec.x")),
+    "no index is added": indexed(lambda cache: cache.blocking.add_index("pods")),
+    "an index whose function fails": indexed(lambda cache: cache.blocking.add_index("pods", bad=lambda _: 5)),  # type: ignore[arg-type,return-value]
+    "a change of a view": web(lambda cache: cache.get("pods", "web-1", "ns", as_="view").update(a=1)),  # type: ignore[attr-defined]
+    "a change of a list": web(lambda cache: cache.held("pods").append(1)),  # type: ignore[attr-defined]
+}
+
+WAITS = {
+    "fetch of an impossible name": awaited(lambda cache: cache.fetch("pods", "a/b", "ns")),
+    "an awaited read in a sync handler": lambda: FakeCache().fetch("pods", "x", "ns"),
+    "a blocking read on the loop": awaited(lambda cache: cache.blocking.fetch("pods", "x", "ns")),  # type: ignore[arg-type,return-value]
+    "a blocking read that does not wait": web(lambda cache: cache.blocking.get("pods")),  # type: ignore[attr-defined]
+    "an unknown blocking read": web(lambda cache: cache.blocking.fetsch("pods")),  # type: ignore[attr-defined]
+    "a timeout that is no number": awaited(lambda cache: cache.fetch("pods", "x", "ns", timeout=-1)),
+    "a predicate that is none": awaited(lambda cache: cache.wait_for("pods", 5)),  # type: ignore[call-overload]
+    "an async predicate": awaited(lambda cache: cache.wait_for("pods", later)),
+    "a predicate that nothing satisfies": awaited(
+        lambda cache: cache.wait_for("pods", lambda _: False, label="app=web", timeout=0)
+    ),
+    "at_least is no body": awaited(lambda cache: cache.wait_synced(at_least=5)),  # type: ignore[arg-type]
+    "at_least without a version": awaited(lambda cache: cache.wait_synced(at_least={"metadata": {}})),
+    "at_least of a kind that is not declared": awaited(
+        lambda cache: cache.wait_synced(at_least=node("n1") | {"kind": "Node"})
+    ),
+}
+
+PARTS = {
+    "where looks at a dropped path": cut(
+        lambda cache: cache.list("pods", where={"status.phase": "Running"}), drop=["status"]
+    ),
+    "where looks at a path that is not kept": cut(
+        lambda cache: cache.list("pods", where={"status.phase": "Running"}), keep=["spec"]
+    ),
+    "sort_by a path that is never stored": lambda: reading("", WEB).held(
+        "pods", sort_by="metadata.managedFields"
+    ),
+    "a struct of a dropped path": cut(
+        lambda cache: cache.held("pods", as_=msgspec.defstruct("Pod", [("status", dict)])), drop=["status"]
+    ),
+    "an index of a dropped path": lambda: FakeCache(
+        [WEB], {"pods": Cached("app=web", drop=["status"])}
+    ).blocking.add_index("pods", phase="status.phase"),
+    "get of an unreadable object": unreadable(lambda cache: cache.get("pods", "deep", "ns")),
+    "list with an unreadable object": unreadable(lambda cache: cache.list("pods", label="app=web")),
+}
+
+
+def provoke(provoked: Provoked) -> None:
+    chapters = {
+        "Outside the filter": OUTSIDE,
+        "Mistakes in a read": MISTAKES,
+        "Waits": WAITS,
+        "Parts of objects": PARTS,
+    }
+    for chapter, entries in chapters.items():
+        for title, function in entries.items():
+            provoked.add(chapter, title, function)

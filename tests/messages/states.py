@@ -1,0 +1,103 @@
+"""Errors of reads of a cache that is not declared, not synced, too old or cannot be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kopf_selectcache.core.protocol.machine import Lost, Silent
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.informer.health import Condition
+from kopf_selectcache.informer.memory import Excess, LetGo
+from kopf_selectcache.selectors.selector import Selector
+from tests.cache.world import PODS, World, pod
+from tests.messages.provoked import Provoked
+
+
+class Subject:
+    """The pods of a cache that holds nothing."""
+
+    kind = PODS.kind
+    filter = Selector("app=web")
+    version = ""
+
+    def __str__(self) -> str:
+        return "pods"
+
+    def held(self) -> int:
+        return 0
+
+
+def _read(tell: Callable[[Condition], object]) -> Any:
+    """Read a cache in the condition that it is told of until reads raise."""
+    times = iter(range(0, 10_000, 100))
+    condition = Condition(
+        Subject(),
+        key="v1/pods",
+        sync_timeout=60.0,
+        clock=lambda: float(next(times)),
+        report=lambda *_: None,
+        unreadable=lambda: None,
+    )
+    for _ in range(3):
+        tell(condition)
+    world = World()
+    world.declare("app=web").error = condition.error()
+    return world.cache().list("pods", label="app=web")
+
+
+def _troubled(trouble: Refusal | Lost | Silent, verb: str = "list") -> Callable[[Condition], object]:
+    return lambda condition: condition.fail(trouble, verb=verb)
+
+
+CONDITIONS: dict[str, Callable[[Condition], object]] = {
+    "a missing right": _troubled(Refusal(403, "Forbidden", "the server's reason")),
+    "a missing right to discover": _troubled(Refusal(403, "Forbidden", "the server's reason"), "get"),
+    "a kind that is not served": _troubled(Refusal(404)),
+    "a refused selector": _troubled(Refusal(400, "BadRequest", "the server's reason")),
+    "a refused method": _troubled(Refusal(405)),
+    "refused credentials": _troubled(Refusal(401, "Unauthorized", "the server's reason")),
+    "no credentials": _troubled(Lost("no login has given credentials", unauthorized=True)),
+    "a server that answers 500": _troubled(Refusal(500, "InternalError")),
+    "a server that does not answer": _troubled(Lost("connection refused")),
+    "a server that is silent": _troubled(Silent()),
+    "an answer that is too large": _troubled(Lost("more than 1,000 bytes", too_large=True)),
+    "objects that were not selected": _troubled(Lost("web-1 has no label app", outside=True)),
+    "a transform that fails": _troubled(Lost("transform= failed", transform=True, argument="transform=")),
+    "too many bytes": lambda condition: condition.fail(
+        LetGo(Excess(8, 80_000, "64Ki", 65_536), Selector("app=web"), packed=False)
+    ),
+}
+
+
+def _world(hold: Callable[[World], object]) -> World:
+    world = World()
+    hold(world)
+    return world
+
+
+def provoke(provoked: Provoked) -> None:
+    add = provoked.add
+    chapter = "States of a cache"
+    add(chapter, "no cache is declared", lambda: World().cache().list("pods"))
+    add(
+        chapter,
+        "another cache is declared",
+        lambda: _world(lambda world: world.declare("a", PODS, "v1/pods")).cache().get("podz", "x", "ns"),
+    )
+    add(
+        chapter,
+        "no complete list yet",
+        lambda: _world(lambda world: world.declare("app=web")).cache().list("pods", label="app=web"),
+    )
+    add(
+        chapter,
+        "confirmed too long ago",
+        lambda: (
+            _world(lambda world: world.declare("app=web").hold(pod("web-1", app="web")))
+            .cache()
+            .list("pods", label="app=web", max_age=1)
+        ),
+    )
+    for title, tell in CONDITIONS.items():
+        add(chapter, title, lambda tell=tell: _read(tell))  # type: ignore[misc]
