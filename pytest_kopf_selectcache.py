@@ -1,9 +1,8 @@
-"""What users' own tests get from pytest once the package is installed: fixtures with a cluster for their
-operators.
+"""Fixtures for users' own tests: a cluster for their operators, and a fresh registry.
 
-It is a module beside the package, not in it: pytest loads it in every run, also of those who never use it,
-and whatever stands in the package brings Kopf along. So it must import nothing of it, and nothing that is
-big, until a fixture is used.
+This module is beside the package, not in it: pytest loads it in every run, also without these fixtures, and
+every module of the package imports Kopf. So it imports nothing of the package, and nothing big, until a
+fixture is used.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def registry() -> Iterator[kopf.OperatorRegistry]:
-    """A fresh registry, where handlers are registered that a test defines or loads; the one before comes back
-    after it.
+    """A fresh registry for the handlers that a test defines or loads; the previous one is restored after the
+    test.
     """
-    import kopf  # Whoever does not use the fixture does not pay for it.  # noqa: PLC0415
+    import kopf  # Tests without the fixture do not pay for the import.  # noqa: PLC0415
 
-    from kopf_selectcache._kopf import SmartOperatorRegistry  # As above.  # noqa: PLC0415
+    from kopf_selectcache._kopf import SmartOperatorRegistry  # Imported on use.  # noqa: PLC0415
 
     before = kopf.get_default_registry()
     with pytest.MonkeyPatch.context() as patch:
-        # A registry finds out when it is made how to log in. Later there will be a cluster, if the test asks
-        # for one.
+        # A registry chooses its login when it is made. The cluster of the test is started
+        # later.
         patch.setenv("KUBECONFIG", "of the cluster")
         fresh = SmartOperatorRegistry()
     kopf.set_default_registry(fresh)
@@ -47,23 +46,23 @@ def registry() -> Iterator[kopf.OperatorRegistry]:
 
 @pytest.fixture
 def cluster(
-    registry: kopf.OperatorRegistry,  # noqa: ARG001
+    registry: kopf.OperatorRegistry,  # The fixture is needed for its effect.  # noqa: ARG001
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,  # It is to be there.
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[EmbeddedCluster]:
     """A fresh cluster, which Kopf and other clients find by `$KUBECONFIG`, and a fresh registry.
 
     def test_my_operator(cluster):
-        with kopf.testing.KopfRunner(['run', '-A', 'operator.py']):
+        with kopf.testing.KopfRunner(['run', '-A', 'app.py']):
             cluster.create({...})
     """
-    from kopf_selectcache.testing import EmbeddedCluster  # As above.  # noqa: PLC0415
+    from kopf_selectcache.testing import EmbeddedCluster  # Imported on use.  # noqa: PLC0415
 
     with EmbeddedCluster().in_thread() as running:
         monkeypatch.setenv("KUBECONFIG", str(running.kubeconfig(tmp_path / "kubeconfig")))
         yield running
-    # Kopf leaves sockets unclosed when an operator ends; found later, they would be warned of in somebody
-    # else's test.
+    # Kopf leaves sockets unclosed when an operator ends. Found later, they would cause a warning in another
+    # test.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()

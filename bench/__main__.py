@@ -361,9 +361,9 @@ def page(head: str, bench: Bench, picture: str) -> str:
         histograms(results, markdown=True),
     )
     return (
-        "# Beside its peers\n\nWritten by `make bench ARGS='--report docs/bench.md'`. In brackets is how"
-        " many times ours a figure is. Ours is measured twice, first and last: how far the two are apart is"
-        f" how noisy the run was.\n\n{head}\n\n{left_out}\n![memory and sync against the number of"
+        "# Beside its peers\n\nWritten by `make bench ARGS='--report docs/bench.md'`. In brackets is the"
+        " multiple of our figure. Ours is measured twice, first and last: the difference shows the noise of"
+        f" the run.\n\n{head}\n\n{left_out}\n![memory and sync against the number of"
         f" objects]({picture})\n\n" + "\n\n".join(part for part in parts if part) + "\n"
     )
 
@@ -380,7 +380,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made.error(str(error))
 
     if sys.platform != "linux":
-        made.error("what a process takes is read from /proc, which only Linux has: run it there")
+        made.error("the bench reads /proc, which only Linux has: run it there")
     picture = options.picture or (options.report.with_suffix(".svg") if options.report is not None else None)
     if picture is not None and (why := missing()):
         made.error(why)
@@ -431,7 +431,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    # A signal, such as that of timeout(1), also ends in a report, and no peer stays
-    # behind.
+    # A signal, such as that of timeout(1), also ends in a report, and no peer stays behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     main()

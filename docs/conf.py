@@ -1,8 +1,7 @@
-"""How the pages of this folder become a site: `make docs`. Asks no network, and takes every warning for an
+"""Configuration of the site of these pages: `make docs`. It sends no request, and treats every warning as an
 error.
-"""  # noqa: INP001
+"""  # Sphinx loads it by its path.  # noqa: INP001
 
-# Sphinx loads it by its path.
 from __future__ import annotations
 
 import re
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sphinx.application import Sphinx  # It is in the extra `docs` alone, and tests look at each file.
+    from sphinx.application import Sphinx  # It is in the extra `docs` only, and tests load this file.
 
 HERE = Path(__file__).parent
 LINK = re.compile(r"\[([^\]]+)\]\(((?!https?:)[^)#]+)(#[^)]*)?\)")
@@ -29,7 +28,7 @@ default_role = "code"
 autodoc_default_options = {
     "members": True,
     "inherited-members": "tuple,Enum",
-    # Of use to the package itself.
+    # For use within the package.
     "exclude-members": "at, box, branches, contradiction_in, failed, unknown, with_defaults",
 }
 autodoc_preserve_defaults = True
@@ -41,8 +40,8 @@ html_copy_source = False
 
 
 def within(match: re.Match[str], page: Path) -> str:
-    """Return the link as the site can have it: folders by their page, and what is no file of these pages by
-    its name alone.
+    """Return the link as the site can have it: folders by their page, and files outside of the site by their
+    name only.
     """
     text, target, anchor = match.groups(default="")
     found = (page.parent / target).resolve()
@@ -65,10 +64,9 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def code_apart(_: Sphinx, __: str, ___: str, ____: object, _____: object, lines: list[str]) -> None:
-    """Let what a docstring indents be code, as it is meant, and not a quotation.
+    """Show the indented parts of a docstring as code, and not as a quotation.
 
-    Where nothing but code follows the first line, its indentation is lost by now; but prose begins with a
-    capital.
+    If only code follows the first line, its indentation is lost by now; but prose begins with a capital.
     """
     told, code, margin = [""], False, ""
     for line in lines:
@@ -86,16 +84,14 @@ def code_apart(_: Sphinx, __: str, ___: str, ____: object, _____: object, lines:
 def without_insides(
     _: Sphinx, __: str, name: str, ____: object, _____: object, signature: str | None, ______: str | None
 ) -> tuple[str | None, None]:
-    """Say nothing of how to make what nobody makes."""
+    """Show no signature of classes that users do not construct."""
     return ("" if name in NEVER_MADE else signature), None
 
 
 def setup(app: Sphinx) -> None:
-    from pygments.lexers.special import TextLexer  # As above.  # noqa: PLC0415
+    from pygments.lexers.special import TextLexer  # The extra `docs` has it.  # noqa: PLC0415
 
-    app.add_lexer(
-        "mermaid", TextLexer
-    )  # A diagram is drawn where the repository is browsed; here its text is to be read.
+    app.add_lexer("mermaid", TextLexer)  # Repositories draw a diagram; the site shows its text.
     app.connect("source-read", read)
     app.connect("autodoc-process-docstring", code_apart)
     app.connect("autodoc-process-signature", without_insides)

@@ -77,9 +77,8 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
         only = metafunc.config.getoption("--api")
-        metafunc.parametrize(
-            "server", [only] if only else list(SERVERS.values()), indirect=True, scope="session"
-        )
+        both = [SERVERS[each] for each in getattr(metafunc.module, "RUNS_ON", SERVERS)]
+        metafunc.parametrize("server", [only] if only else both, indirect=True, scope="session")
 
 
 def without_server(reason: str, environ: Mapping[str, str] = os.environ) -> NoReturn:

@@ -1,4 +1,4 @@
-"""An operator with Kopf's own index of pods, which Kopf is told to watch by label: `kopf run -n shop -m
+"""An operator with Kopf's own index of pods, which Kopf watches by label: `kopf run -n shop -m
 bench.contenders.index`.
 """
 

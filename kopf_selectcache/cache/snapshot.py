@@ -21,6 +21,7 @@ from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.retries import Unanswered
+from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of
 from kopf_selectcache.selectors.selector import Selector
 
@@ -177,20 +178,19 @@ def open_snapshot(
         age = informer.age(region_of(request))
         if age is None or age > request.max_age:
             raise stale(request, age)
-    comparisons: Comparisons | None = informer.derived
-    if (
-        comparisons is None
-        or comparisons.indexes is not informer.indexes
-        or comparisons.filter is not informer.filter
-        or comparisons.resource is not informer.resource
-    ):
-        assert informer.resource is not None, f"{informer.key} is synced, and its resource is not known"
-        comparisons = informer.derived = Comparisons(
-            informer.resource, informer.filter, informer.projection, informer.indexes
-        )
-    if informer.state is not state:  # It was replaced meanwhile, by the loop's thread.
+    if informer.state is not state:  # The loop's thread has replaced it meanwhile.
         return open_snapshot(informer, request, own, deleted=deleted)
+    comparisons: Comparisons | None = state.derived.value
+    if comparisons is None:
+        comparisons = _derive(state)
     return Snapshot(comparisons, store, own, deleted)
+
+
+def _derive(state: InformerState) -> Comparisons:
+    assert state.resource is not None, "the kind is synced, and its resource is not known"
+    derived = Comparisons(state.resource, state.filter, state.projection, state.indexes)
+    state.derived.value = derived
+    return derived
 
 
 def require_readable(informer: Feed, request: Request, *, after: float | None = None) -> Readable:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.client.discovery import NotServed, resolve
@@ -45,7 +44,7 @@ from .log import News, context_of
 from .memory import AGAIN, Budget, LetGo, indexed_bytes
 from .metrics import Counts
 from .reflector import Listwatch
-from .state import InformerState
+from .state import Derived, InformerState
 from .stream_writer import StreamWriter, failure_of
 from .subscribers import Listener, Subscribers
 
@@ -71,8 +70,6 @@ class Feed:
     ) -> None:
         self.key = key if isinstance(key, str) else "/".join(key)
         """As it was declared, for messages."""
-        self.derived: Any = None
-        """Holds what reads derive from this state; they replace it when the state changes."""
         self.counts = Counts()
         self.packing = packing_of(declared.storage or world.settings.storage)
         """How objects are packed, if they may be."""
@@ -275,7 +272,7 @@ class Feed:
         return self._new_condition(subject, None if resolving.has_settled else resolving.since)
 
     def _set_indexes(self, indexes: Mapping[str, Indexed]) -> None:
-        self.state = replace(self.state, indexes=indexes)
+        self.state = replace(self.state, indexes=indexes, derived=Derived())
 
     async def run(self) -> None:
         """Keep the cache until cancelled. A mistake of ours costs a relist, never the operator."""
@@ -419,6 +416,7 @@ class Feed:
             plan=planned,
             merging=merging,
             listwatches=listwatches,
+            derived=Derived(),
         )
         # From here on no read takes the streams of before.
         for listwatch in state.listwatches:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
@@ -32,6 +32,15 @@ class Needed(NamedTuple):
     store: Readable
 
 
+class Derived:
+    """A cell for the value that reads derive from one state, such as memoised comparisons with its filter."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: Any = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class InformerState:
     """One version of all that a read depends on."""
@@ -52,6 +61,7 @@ class InformerState:
     """The plan of the streams; None before the first."""
     merging: Merging = field(default_factory=Merging)
     listwatches: tuple[Listwatch, ...] = ()
+    derived: Derived = field(default_factory=Derived)
     needed: Callable[[Selector], Needed] = field(init=False, repr=False)
     """Returns what a request needs, where there are several streams. Memoised."""
 

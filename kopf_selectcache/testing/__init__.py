@@ -1,4 +1,4 @@
-"""An embedded Kubernetes API server for tests: no cluster, no network, every fault. Needs the extra
+"""An embedded Kubernetes API server for tests, with faults. It needs no cluster and no network, but the extra
 `testing`.
 
 Example:
@@ -8,7 +8,7 @@ Example:
     >>> made["metadata"]["namespace"]
     'default'
 
-"""  # noqa: E501
+"""  # The example has a long line.  # noqa: E501
 
 from .api.status import Problem
 from .cluster import EmbeddedCluster

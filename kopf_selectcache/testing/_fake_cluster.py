@@ -1,5 +1,5 @@
-"""The cluster of a fake cache: an API with no port and no loop, filled as from a backup. Refuses what needs
-HTTP.
+"""The cluster of a fake cache: an API without a port and a loop, filled as from a backup. Methods that need
+HTTP are refused.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from .manifests import in_order as needed_first
 
 T = TypeVar("T")
 
-# What a backup brings back, and a server that is asked to create an object makes anew.
+# A backup restores them; a server that creates an object generates them.
 _KEPT = ("uid", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 class OfflineCluster(EmbeddedCluster):
-    """What `FakeCache.cluster` is. Its methods can be called in any thread; whoever follows it has when they
-    return.
+    """The type of `FakeCache.cluster`. Its methods can be called in any thread; the cache has followed when
+    they return.
     """
 
     def __init__(self) -> None:
-        super().__init__(random=random.Random(0), tls=False)  # The same uids each time.  # noqa: S311
+        super().__init__(random=random.Random(0), tls=False)  # Seeded: the same uids each time.  # noqa: S311
         self._followers: list[Callable[[], None]] = []
         self.faults = self._failing = OfflineFaults(post=self._do)
-        """What goes wrong with the requests of reads: `fetch`, `fetch_list`, `gone` and whatever else asks
-        the server."""
-        del self.requests  # Nothing would ever happen to it.
+        """The faults of the requests of reads: `fetch`, `fetch_list`, `gone` and every other read that asks
+        the server.
+        """
+        del self.requests  # No request would ever be recorded.
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Only what is not there is asked for here."""
+        """Called for missing attributes only."""
         if name == "requests":
             raise _unserved(f"cluster.{name}")
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
@@ -54,11 +55,11 @@ class OfflineCluster(EmbeddedCluster):
     def fill(
         self, given: list[dict[str, Any]], keys: Collection[Key], *, gone: Mapping[str, Any] | None = None
     ) -> None:
-        """Have these objects, as a backup would bring them back: with their uid and times, with versions of
+        """Store these objects as a backup would restore them: with their uid and times, and with versions of
         this cluster.
 
-        What they need is made where it is missing: namespaces, and definitions of custom resources. One may
-        be gone since.
+        Missing namespaces and definitions of custom resources are created. An object may have been deleted
+        since.
         """
         for definition in definitions(given, keys, self.api.kinds):
             self.create(definition)
@@ -77,16 +78,16 @@ class OfflineCluster(EmbeddedCluster):
                 self.api.objects.remove(*self._stored(obj, there))
 
     def follow(self, follower: Callable[[], None]) -> None:
-        """Call this after whatever is done, before it returns."""
+        """Call this after every change, before the method returns."""
         self._followers.append(follower)
 
     def answer(self, request: Request) -> Answer | Watch:
-        """Answer a request, of whichever thread."""
+        """Answer a request from any thread."""
         with self._alone:
             return self.api.answer(request)
 
     def answer_read(self, request: Request) -> Answer:
-        """Do so for a read, to which faults happen."""
+        """Answer a request of a read, with faults."""
 
         def answered(request: Request) -> Answer:
             answer = self.api.answer(request)
@@ -128,8 +129,8 @@ class OfflineCluster(EmbeddedCluster):
 
 
 def _creatable(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what can be created: with no version of another cluster, and no namespace that takes in
-    nothing.
+    """Return the object as it can be created: without a version of another cluster, and not in a namespace
+    that is being deleted.
     """
     metadata = {
         key: value for key, value in obj["metadata"].items() if key not in ("resourceVersion", *_KEPT)

@@ -1,4 +1,4 @@
-"""Faults of a fake cache: they happen to what its reads ask the server. Those that need a connection are
+"""Faults of a fake cache: they affect the requests of reads to the server. Faults that need a connection are
 refused.
 """
 
@@ -12,12 +12,13 @@ from .faults.injector import Faults, Planned
 from .request_log import Asked
 
 OF_ANSWERS = ("asked", "instead", "answered")
-"""The steps of a fault that change a question or its answer. All others change connections, or the lines of
-watches."""
+"""The steps of a fault that change a request or its response. All others change connections, or the lines of
+watches.
+"""
 
 
 class OfflineFaults(Faults):
-    """What `FakeCache.cluster.faults` is."""
+    """The type of `FakeCache.cluster.faults`."""
 
     def add(
         self,
@@ -32,8 +33,8 @@ class OfflineFaults(Faults):
         nth: int = 1,
         times: int | None = None,
     ) -> Planned:
-        """Plan a fault for requests of reads, such as `fetch`, that are equal in all that is given; raise
-        TypeError if it needs a connection.
+        """Plan a fault for the requests of reads, such as `fetch`, that match all arguments; raise TypeError
+        if it needs a connection.
         """
         of = type(fault)
         if all(getattr(of, step) is getattr(Fault, step) for step in OF_ANSWERS):
@@ -54,9 +55,7 @@ class OfflineFaults(Faults):
         )
 
     def answer(self, request: Request, user: str, answer: Callable[[Request], Answer]) -> Answer:
-        """Answer a request, with the faults that happen to it; raise BrokenFault if code of the test's own
-        has raised.
-        """
+        """Answer a request with its faults; raise BrokenFault if code of the test has raised."""
         asked = Asked.of(request, user)
         planned = self.meeting(asked, request)
         made: Answer | None = None

@@ -1,5 +1,5 @@
-"""How a fake cache is kept: by the real protocol, from an API that answers at once. Starts no task, and waits
-for nothing.
+"""The informer of a fake cache: the real protocol on an API that answers at once. It starts no task and never
+waits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ _T = TypeVar("_T")
 
 
 class FakeInformer:
-    """Feeds an informer from the embedded API, without a task: a call that makes a change also stores it."""
+    """Feed an informer from the embedded API without a task: each change is applied within the call that
+    makes it.
+    """
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class FakeInformer:
             resolved=resolved,
             deliver=_on_its_loop,
         )
-        feed.packing = None  # To learn takes a thread.
+        feed.packing = None  # Training takes a thread.
         self._served = transport
         self._streams: list[_FakeStream] = []
         try:
@@ -92,7 +94,7 @@ class FakeInformer:
             raise feed.part().error or ReadError(feed.trouble, remedy=feed.remedy)
 
     def follow(self) -> None:
-        """Take in what has happened since; where the watch has ended, look what is served now."""
+        """Apply all changes so far; if the watch has ended, resolve the kind again."""
         if not all(each.is_open for each in self._streams):
             try:
                 self._start()
@@ -101,7 +103,7 @@ class FakeInformer:
             return
         for each in self._streams:
             each.follow()
-        if self.feed.has_doubts:  # Here, all streams know at once what one of them does.
+        if self.feed.has_doubts:  # All streams receive each change at once.
             for each in self._streams:
                 each.hurry()
 
@@ -116,7 +118,7 @@ class FakeInformer:
 
 
 def _on_its_loop(listener: Listener) -> Listener:
-    """Call the listener on the loop where it is now, in whichever thread the change is made."""
+    """Call the listener on its current loop, from the thread of the change."""
     loop = running_loop()
 
     def call(change: Change | None) -> None:
@@ -130,7 +132,7 @@ def _on_its_loop(listener: Listener) -> Listener:
 
 
 class _FakeStream:
-    """Executes the commands of a stream writer at once."""
+    """Execute the commands of a stream writer at once."""
 
     def __init__(self, listwatch: Listwatch, served: InProcess) -> None:
         self._listwatch = listwatch
@@ -147,7 +149,7 @@ class _FakeStream:
         self._take(Start())
 
     def follow(self) -> None:
-        """Take in what has happened since."""
+        """Apply all changes so far."""
         watch = self._watch
         if watch is None:
             return
@@ -157,7 +159,7 @@ class _FakeStream:
             self._take(Lost("the watch ended", lived=True))
 
     def hurry(self) -> None:
-        """Hear now up to which version all has come, instead of within a minute."""
+        """Receive a bookmark now, instead of within a minute."""
         if self._watch is not None:
             self._watch.bookmark()
         self.follow()
@@ -170,7 +172,7 @@ class _FakeStream:
             case Watch() as command:
                 self._open(command)
             case Wait(failures) if failures < PATIENCE and self._listwatch.condition.error() is None:
-                self._take(Due())  # Nothing gets better here by waiting.
+                self._take(Due())  # Waiting changes nothing here.
             case Wait():
                 self._watch = None
 
@@ -208,8 +210,8 @@ class InProcess:
         query: Mapping[str, str],
         *,
         accept: str = JSON,
-        most: int | None = None,  # noqa: ARG002
-    ) -> bytes:  # All of it is in memory.
+        most: int | None = None,  # The signature of Transport.  # noqa: ARG002
+    ) -> bytes:  # All responses are in memory.
         return self.ask(path, query, accept)
 
     def ask(self, path: str, query: Mapping[str, str], accept: str = JSON) -> bytes:
@@ -233,7 +235,7 @@ class InProcess:
 
 
 class OfReads(InProcess):
-    """The same, for what reads ask: faults happen to it."""
+    """The same for requests of reads, with faults."""
 
     async def get(
         self,
@@ -241,8 +243,8 @@ class OfReads(InProcess):
         query: Mapping[str, str],
         *,
         accept: str = JSON,
-        most: int | None = None,  # noqa: ARG002
-    ) -> bytes:  # Likewise.
+        most: int | None = None,  # The signature of Transport.  # noqa: ARG002
+    ) -> bytes:  # All responses are in memory.
         return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
 
 
@@ -253,7 +255,7 @@ def _body_of(answer: Answer) -> bytes:
 
 
 def _at_once(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Run what never has to wait for anything, though it may let others go on for a moment: here are none."""
+    """Run a coroutine that never waits, though it may yield to others: here are none."""
     try:
         while coroutine.send(None) is None:
             pass

@@ -1,8 +1,7 @@
-"""What must be there before the objects of a fake cache can be: checks what is given, and makes definitions
-that are missing.
+"""Prepare the objects of a fake cache: check them, and create missing definitions.
 
-Guesses only what is safe to guess, and must never guess a kind's plural against a declaration: a cache that
-is empty by mistake would make every test pass.
+A guess must be safe. It never guesses a kind's plural against a declaration: a cache that is empty by mistake
+would make every test pass.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ DEFINITION = "CustomResourceDefinition"
 
 
 def checked(objects: object) -> list[dict[str, Any]]:
-    """Return the objects, each a dict of its own; raise TypeError or ValueError, if they are none."""
+    """Return the objects, each as a private dict; raise TypeError or ValueError for invalid ones."""
     if isinstance(objects, (Mapping, str)) or not isinstance(objects, Iterable):
         raise TypeError(
             f"FakeCache takes a list of objects, and was given a {type(objects).__name__}: write"
@@ -52,11 +51,11 @@ def checked(objects: object) -> list[dict[str, Any]]:
 def with_own(
     objects: object, own: object, *, deleted: bool
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return the objects as they are when a handler is called with its own, which is among them; and that, if
-    it is gone now.
+    """Return the objects at the time of a handler's call, with its own object among them; and the own object,
+    if it is deleted now.
 
-    What is listed under its name is an earlier state of it, unless both have a version, and the listed one is
-    newer.
+    The object of its name in the list is an earlier state of it, unless both have a version, and the listed
+    one is newer.
     """
     given = checked(objects)
     if own is None:
@@ -67,7 +66,7 @@ def with_own(
     listed = next((obj for obj in given if _place(obj) == _place(mine)), None)
     there, metadata = listed["metadata"] if listed is not None else {}, mine["metadata"]
     if deleted and there.get("uid") and metadata.get("uid", there["uid"]) != there["uid"]:
-        return given, None  # Another one has its name by now.
+        return given, None  # Another object has its name by now.
     if not deleted and is_older(str(metadata.get("resourceVersion")), str(there.get("resourceVersion"))):
         return given, None
     if there.get("uid"):
@@ -76,7 +75,7 @@ def with_own(
 
 
 def _place(obj: Obj) -> tuple[str, ...]:
-    """Return what two states of one object have in common."""
+    """Return the common parts of two states of one object."""
     metadata = obj["metadata"]
     return (
         obj["apiVersion"].rpartition("/")[0],
@@ -88,21 +87,21 @@ def _place(obj: Obj) -> tuple[str, ...]:
 
 @dataclass
 class _Custom:
-    """A kind that is not served yet, as far as its objects tell."""
+    """A kind that is not served yet, as derived from its objects."""
 
     group: str
     kind: str
     versions: list[str] = field(default_factory=list)
     namespaced: bool = False
     plural: str = ""
-    """As a declaration calls it; empty if none does."""
+    """The plural in a declaration; empty if no declaration has it."""
 
 
 def definitions(
     objects: Iterable[Obj], keys: Collection[Key], served: Iterable[Served]
 ) -> Iterator[dict[str, Any]]:
-    """Make the definitions that are neither served nor among the objects: of kinds that objects have, and of
-    those declared.
+    """Make the definitions that are neither served nor among the objects: for kinds of objects, and for
+    declared kinds.
     """
     objects = list(objects)
     there = {(each.group, each.kind) for each in served} | set(_given(objects, "kind"))
@@ -142,8 +141,8 @@ def _given(objects: Iterable[Obj], name: str) -> Iterator[tuple[str, str]]:
 def _declared(
     keys: Collection[Key], known: set[tuple[str, str]], *, unclaimed: Collection[str]
 ) -> Iterator[dict[str, Any]]:
-    """Define what is declared in full and has no object. Of a group with unclaimed objects, it may be those
-    that are meant.
+    """Define a fully declared kind without objects. In a group with unclaimed objects, the declaration may
+    mean these.
     """
     wanted: dict[tuple[str, str], _Custom] = {}
     for key in keys:
@@ -161,8 +160,8 @@ def _declared(
 
 
 def _declared_plural(custom: _Custom, keys: Iterable[Key]) -> str:
-    """Return what a declaration calls the kind, if it is one of its plurals, or its name; empty if none
-    does.
+    """Return the declaration's word for the kind, if it is one of its plurals, or its name; empty if there is
+    none.
     """
     plurals = _plurals(custom.kind)
     for key in keys:

@@ -1,4 +1,4 @@
-"""HTTP as the embedded server speaks it: requests read, answers packed, connections broken. Knows nothing of
+"""HTTP of the embedded server: read requests, compress responses, break connections. It knows nothing of
 Kubernetes.
 """
 
@@ -19,8 +19,8 @@ from .api.request import Request
 from .faults.fault import End
 
 MAX_BODY = 3 * 1024 * 1024  # As the real server.
-MAX_HEAD = 1024 * 1024  # Of one line of it: selectors may be long.
-BLOCK = 256 * 1024  # So much is compressed or written at a time, before others have their turn.
+MAX_HEAD = 1024 * 1024  # Bytes of one line: selectors may be long.
+BLOCK = 256 * 1024  # Bytes that are compressed or written at a time, before others have their turn.
 
 
 def raw_request(
@@ -30,13 +30,13 @@ def raw_request(
     writer: AbstractStreamWriter,
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
-    """Make aiohttp's request, as aiohttp itself does, but for the size of the body."""
+    """Make aiohttp's request as aiohttp does, except for the size of the body."""
     loop = asyncio.get_running_loop()
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
 
 
 async def read_request(raw: web.BaseRequest) -> Request:
-    """Read a request to its end. Of a query parameter the first value counts; a repeated header is joined by
+    """Read a request to its end. The first value of a query parameter counts; a repeated header is joined by
     newlines.
     """
     headers: dict[str, str] = {}
@@ -52,7 +52,7 @@ async def read_request(raw: web.BaseRequest) -> Request:
 
 
 def accepts_gzip(raw: web.BaseRequest) -> bool:
-    """Say whether a compressed answer is welcome."""
+    """Return whether the client accepts a compressed response."""
     offers = raw.headers.get("Accept-Encoding", "").split(",")
     return any(
         offer.partition(";")[0].strip() in ("gzip", "*") and "q=0" not in offer.replace(" ", "").split(";")
@@ -71,7 +71,7 @@ async def zipped(body: bytes) -> bytes:
 
 
 def break_off(raw: web.BaseRequest, data: bytes, end: End) -> None:
-    """Write what still comes, as the start of a longer chunk, and close or reset the connection."""
+    """Write the remaining bytes as the start of a longer chunk, and close or reset the connection."""
     transport = raw.transport
     if transport is None:
         return
@@ -79,7 +79,7 @@ def break_off(raw: web.BaseRequest, data: bytes, end: End) -> None:
         transport.write(b"%x\r\n%b" % (len(data) + 1, data))
     if end is End.RESET:
         connection = transport.get_extra_info("socket")
-        # To linger for no time is what makes the kernel send an RST.
+        # A linger time of zero makes the kernel send an RST.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.abort()
     else:

@@ -1,6 +1,6 @@
-"""The shell around the API: a port, connections, requests and answers, and the harm that faults ask for.
+"""The HTTP shell of the API: a port, connections, requests and responses, and faults of connections.
 
-It has no semantics of its own: what is answered, the API says.
+It has no semantics of its own: the API makes the responses.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from .request_log import Asked, Match, Requests
 
 logger = logging.getLogger(__name__)
 
-GZIP_FROM = 128 * 1024  # As the real server: smaller answers are not worth it.
-SHORTEST_WATCH = 1800.0  # Seconds: as the real server, which spreads the ends of watches over as much again.
+GZIP_FROM = 128 * 1024  # As the real server: smaller responses are not compressed.
+SHORTEST_WATCH = 1800.0  # Seconds: as the real server, which spreads the ends of watches over the same time.
 SERVER_ERROR = "Internal error occurred: the embedded API server has a bug; its log has more"
 
 
 class Web:
-    """Serves an API on one port. All of it happens in the loop that listens."""
+    """Serve an API on one port. Everything runs in the loop that listens."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class Web:
     # ---- Ports and connections.
 
     def listen(self, listener: socket.socket) -> None:
-        """Serve what comes through a socket that is bound; it is closed here."""
+        """Serve the connections of a bound socket; it is closed here."""
         listener.setblocking(False)
         listener.listen(256)
         self._listener = listener
         self._loop.add_reader(listener, self._accept, listener)
 
     def stop_listening(self) -> None:
-        """Refuse connections from now on, and break those that there are."""
+        """Refuse connections from now on, and break the open ones."""
         if self._listener is not None:
             self._loop.remove_reader(self._listener)
             self._listener.close()
@@ -94,8 +94,9 @@ class Web:
                 connection.transport.abort()
 
     async def close(self) -> None:
-        """Stop listening, and wait until nothing is left of any connection."""
+        """Stop listening, and wait until every connection is closed."""
         self.stop_listening()
+        # aiohttp has no event for the end of its connections.
         while self._http.connections or self._connecting:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
@@ -114,7 +115,7 @@ class Web:
 
     def _connected(self, task: asyncio.Task[None], connection: socket.socket) -> None:
         self._connecting.discard(task)
-        # Whom we end in the middle, even before the task began, or who is no client of ours: without TLS, or
+        # A connection that ends before its task began, or a client without TLS, or
         # without trust.
         if task.cancelled() or isinstance(task.exception(), OSError):
             connection.close()
@@ -131,11 +132,11 @@ class Web:
         try:
             return await self._handled(raw)
         except ConnectionError:
-            pass  # The client has gone in the middle of its answer, as clients may.
+            pass  # The client has gone in the middle of its response, as clients may.
         except BrokenFault:
             logger.exception("A watch is broken off")
             break_off(raw, b"", End.CLOSE)
-        return web.Response()  # Nobody gets it.
+        return web.Response()  # Nobody receives it.
 
     async def _handled(self, raw: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -211,7 +212,7 @@ class Web:
     async def _respond(
         self, raw: web.BaseRequest, answer: Answer, planned: list[Planned], asked: Asked
     ) -> web.StreamResponse:
-        """Write a whole answer, or as much of it as faults let through."""
+        """Write a whole response, or the part of it that faults allow."""
         headers = {
             "Content-Type": answer.content_type,
             "Cache-Control": "no-cache, private",
@@ -231,10 +232,10 @@ class Web:
         response = web.StreamResponse(status=answer.code, headers=headers)
         response.content_length = len(body)
         await response.prepare(raw)
-        # Written at once, it would be copied three times: by aiohttp, by TLS and by the socket.
+        # In one piece, it would be copied three times: by aiohttp, by TLS and by the socket.
         for start in range(0, len(body), BLOCK):
             await response.write(body[start : start + BLOCK])
-            await asyncio.sleep(0)  # In between, it is heard that the client has gone.
+            await asyncio.sleep(0)  # Between the pieces, the end of the connection is noticed.
         return response
 
     async def _interrupted(
@@ -247,7 +248,7 @@ class Web:
         end: End,
         plan: Planned,
     ) -> web.StreamResponse:
-        """Write a part of an answer; then break the connection, or write the rest once the fault is
+        """Write a part of a response; then break the connection, or write the rest once the fault is
         released.
         """
         response = web.StreamResponse(status=code, headers=headers)

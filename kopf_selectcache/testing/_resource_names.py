@@ -1,8 +1,7 @@
-"""The words for what is asked of a server: verbs, resources and rules. Must never refuse what some request
-may have.
+"""The names in requests: verbs, resources and rules. It never refuses a name that some request may have.
 
-A word that no request has makes a test wait in vain, a fault never happen, and a right be none: all of it
-without a word.
+With a name that no request has, a test waits in vain, a fault never happens, and a right has no effect: all
+of it silently.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ _RULE = "{'apiGroups': [''], 'resources': ['pods'], 'verbs': ['list', 'watch']}"
 
 
 def require_verb(verb: object) -> None:
-    """Raise ValueError for what is no verb of a request: there are no others than these, as rights name
-    them.
-    """
+    """Raise ValueError for a word that is no verb of RBAC."""
     if verb not in VERBS:
         raise ValueError(
             f"verb={shown(verb)} is the verb of no request.{_asking(_verb(verb))} There are"
@@ -32,8 +29,8 @@ def require_verb(verb: object) -> None:
 
 
 def require_resource(resource: object) -> None:
-    """Raise ValueError for another name of a kind, where requests have its plural. Plurals that nobody knows
-    may come yet.
+    """Raise ValueError for another name of a kind, where requests have its plural. Unknown plurals may be
+    defined later.
     """
     if not isinstance(resource, str) or resource != (meant := _resource(resource)):
         meant = meant if isinstance(resource, str) else ""
@@ -45,7 +42,9 @@ def require_resource(resource: object) -> None:
 
 
 def require_rules(rules: object) -> None:
-    """Raise TypeError or ValueError for rules that give no rights, as they are misspelt or lack something."""
+    """Raise TypeError or ValueError for rules that give no rights, because they are misspelt or
+    incomplete.
+    """
     if isinstance(rules, (str, Mapping)) or not isinstance(rules, Sequence):
         raise TypeError(f"rules are a list, such as [{_RULE}], and this is a {type(rules).__name__}")
     for rule in rules:
@@ -80,8 +79,8 @@ def _require_rule(rule: Mapping[str, object]) -> None:
             f" {_RULE}"
         )
     for verb in parts["verbs"]:
-        # There are more of them than requests have, such as `bind`, and an authorizer takes any: only slips
-        # are certain.
+        # Rights have more verbs than requests, such as `bind`, and an authorizer accepts any: only
+        # misspelt ones are refused.
         if verb not in VERBS and (meant := _verb(verb)):
             raise ValueError(f"the verb {shown(verb)} allows nothing.{_asking(meant)}")
     for resource in parts.get("resources", ()):
@@ -101,13 +100,13 @@ def _require_granted(resource: str, groups: Sequence[str]) -> None:
 
 
 def _verb(verb: object) -> str:
-    """Return the verb that was meant, if one was."""
+    """Return the intended verb, if one is similar."""
     word = str(verb)
     return _METHODS.get(word.lower()) or near(word, VERBS) or ""
 
 
 def _resource(resource: str) -> str:
-    """Return the resource that was meant: this one, if nothing is known of it; empty, if it cannot be one."""
+    """Return the intended resource: this one, if nothing is known of it; empty, if it cannot be one."""
     if "/" in resource:
         group, version, name = parse_key(resource)
         if (kind := find(resource)) is not None or is_version(

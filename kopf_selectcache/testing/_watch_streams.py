@@ -1,5 +1,5 @@
-"""Open watches: their lines, through the faults at work on them, to the client. One task each; it waits to be
-woken.
+"""Open watches: send their lines, through the active faults, to the client. Each watch has one task, which
+waits to be woken.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ENDLESS = b"x" * 64 * 1024
 
 
 class Timer(Protocol):
-    """What `loop.call_later` returns."""
+    """The result of `loop.call_later`."""
 
     def cancel(self) -> None: ...
 
 
 Later: TypeAlias = Callable[[float, Callable[[], None]], Timer]
-"""Calls something after so many seconds, as `loop.call_later` does."""
+"""Call a function after a number of seconds, as `loop.call_later` does."""
 
 
 class Stream:
@@ -47,7 +47,7 @@ class Stream:
         watch.on_ready(self._woken.set)
 
     def inject(self, planned: Planned) -> None:
-        """Put a fault to work, from now on."""
+        """Apply a fault from now on."""
         self._planned.append(planned)
         self._stages.append(Stage(planned, self.asked, self._watch.version_before))
         self._forget.append(planned.on_release(self._released))
@@ -58,7 +58,7 @@ class Stream:
         self._woken.set()
 
     def end(self, how: End = End.END) -> None:
-        """Let this be the end, after what is ready."""
+        """End the watch after the pending lines."""
         self._end = how
         self._woken.set()
 
@@ -70,7 +70,7 @@ class Stream:
     async def write_to(
         self, raw: web.BaseRequest, *, later: Later, lasts: float, opened: Callable[[], None]
     ) -> web.StreamResponse:
-        """Write what comes until the end, or until the client goes."""
+        """Write lines until the end, or until the client goes."""
         response = web.StreamResponse(
             headers={"Content-Type": self._watch.content_type, "Cache-Control": "no-cache, private"}
         )
@@ -99,7 +99,7 @@ class Stream:
                     packed = packer.compress(block) if packer is not None else block
                     if packed:
                         await response.write(packed)
-                        await asyncio.sleep(0)  # In between, it is heard that the client has gone.
+                        await asyncio.sleep(0)  # Between the lines, the end of the connection is noticed.
                 while end is End.ENDLESS:
                     await response.write(ENDLESS)
                     await asyncio.sleep(0)
@@ -112,7 +112,7 @@ class Stream:
             idle.cancel()
 
     def _take(self) -> tuple[list[bytes], End | None]:
-        """Return what comes through all faults, and the end, if that comes through."""
+        """Return the lines that pass all faults, and the end, if it passes."""
         pieces: list[Piece] = [*self._watch.lines()]
         end = End.END if self._watch.ended else self._end
         if end is not None and not self._over:

@@ -1,5 +1,5 @@
-"""The cluster's admin, who asks its API without HTTP: objects in, what the server has of them out. Waits for
-nothing.
+"""The admin of the cluster, who uses its API without HTTP: objects in, the server's objects out. It never
+waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 class Admin:
-    """Acts on one API, where that runs. Raises `Problem` where the server refuses."""
+    """Act on one API, where it runs. Raise `Problem` where the server refuses."""
 
     def __init__(self, api: Api, *, token: str) -> None:
         self._api = api
@@ -42,7 +42,7 @@ class Admin:
         return answered
 
     def create(self, obj: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
-        """Create an object with its status; or merge it into the one that is there, if that is allowed."""
+        """Create an object with its status; or merge it into the existing one, if that is allowed."""
         _require_object(obj)
         served = self.served(obj)
         collection = self._collection(obj)
@@ -67,12 +67,12 @@ class Admin:
         """Return the path of an object, given by its kind and name."""
         _require_object(obj)
         name = (obj.get("metadata") or {}).get("name")
-        if not name:  # Without one, it would be the path of all of them: to be deleted, for instance.
+        if not name:  # Without a name, it would be the path of all objects, which may be deleted.
             raise ValueError(f"a {obj.get('kind')} is meant that has no name")
         return f"{self._collection(obj)}/{name}"
 
     def served(self, obj: Mapping[str, Any]) -> Served:
-        """Return the resource that an object is one of."""
+        """Return the resource of an object."""
         kind, api_version = obj.get("kind"), obj.get("apiVersion")
         for served in self._api.kinds:
             if served.kind == kind and api_version in (None, served.api_version):
@@ -89,8 +89,8 @@ class Admin:
 def rights(
     user: str, rules: Sequence[Mapping[str, Sequence[str]]], *, namespace: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield the objects that give a user these rights: a role and its binding, of one namespace or (an empty
-    one) of all.
+    """Yield the objects that give a user these rights: a role and its binding, in one namespace or (an empty
+    one) in all.
     """
     kind = "Role" if namespace else "ClusterRole"
     metadata = {"name": f"user-{user}", "namespace": namespace} if namespace else {"name": f"user-{user}"}
@@ -120,12 +120,12 @@ def _require_object(obj: object) -> None:
             f"an object is a dict, such as {{'kind': 'Pod', 'metadata': {{'name': 'web-1'}}}}: {instead}"
         )
     if not isinstance(obj.get("kind"), str):
-        raise ValueError("an object is meant that has no kind")  # It is there, and is none.  # noqa: TRY004
+        raise ValueError("an object is meant that has no kind")  # The attribute exists, and is no object.  # noqa: TRY004
 
 
 def _plain(part: object) -> dict[str, Any]:
-    """Let JSON be made of what is no dict but reads like one, such as the body that Kopf hands to
-    handlers.
+    """Return a JSON value for an object that is no dict but reads like one, such as the body that Kopf passes
+    to handlers.
     """
     if isinstance(part, Mapping):
         return dict(part)

@@ -1,5 +1,5 @@
-"""A throw-away authority for TLS: kubectl sends no token over plain HTTP. Its key is never written to a
-file.
+"""A temporary authority for TLS: kubectl sends no token over plain HTTP. Its key is never
+written to a file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def authority(ca_file: Path) -> ssl.SSLContext:
     trusts.
     """
     try:
-        import trustme  # It is in an extra; what needs no TLS works without it.  # noqa: PLC0415
+        import trustme  # It is in an extra; everything without TLS works without it.  # noqa: PLC0415
     except ImportError:
         raise ImportError(
             "a cluster with TLS needs trustme: pip install '.[testing]' in a clone of kopf_selectcache"

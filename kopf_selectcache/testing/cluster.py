@@ -1,7 +1,6 @@
-"""A Kubernetes cluster inside the process: an API server on a port of 127.0.0.1, with what tests want to do
-to it.
+"""A Kubernetes cluster inside the process: an API server on a port of 127.0.0.1, with methods for tests.
 
-It has no controllers, kubelet or scheduler: Pods stay Pending until somebody writes their status.
+It has no controllers, kubelet or scheduler: Pods stay Pending until a test writes their status.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ from .faults.fault import End, Fault
 from .faults.injector import Faults, Planned
 from .request_log import Match, Requests
 
-LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # Of generated names: none that make words.
-NAME = "embedded"  # Of the cluster, the user and the context in a kubeconfig.
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # The alphabet of generated names: its letters form no words.
+NAME = "embedded"  # The name of the cluster, the user and the context in a kubeconfig.
 
 T = TypeVar("T")
 
@@ -77,11 +76,11 @@ class EmbeddedCluster:
     ) -> None:
         self._random = random
         self.token = self._token()
-        """Of the admin."""
+        """The token of the admin."""
         self.requests = Requests()
-        """What was asked over HTTP."""
+        """The HTTP requests."""
         self.faults = Faults(faults, post=self._do)
-        """What goes wrong."""
+        """The faults."""
         self.api = Api(now=now, new_uid=self._uid, suffix=self._suffix, admin_token=self.token)
         self._admin = Admin(self.api, token=self.token)
         self.port = _checked(port)
@@ -93,9 +92,9 @@ class EmbeddedCluster:
         self._thread_id: int | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._bookmarks: Timer | None = None
-        self._alone = threading.RLock()  # Where no loop runs, several threads may come at once.
+        self._alone = threading.RLock()  # Without a running loop, several threads may come at once.
 
-    # ---- Its life.
+    # ---- Start and end.
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -133,7 +132,7 @@ class EmbeddedCluster:
 
     @contextmanager
     def in_thread(self) -> Iterator[Self]:
-        """Run in a thread of its own, for tests and operators that have loops of their own, or none."""
+        """Run in a thread of its own, for tests and operators that have their own loops, or none."""
         started = threading.Event()
         over: list[asyncio.Event] = []
         failures: list[BaseException] = []
@@ -147,13 +146,13 @@ class EmbeddedCluster:
         def body() -> None:
             try:
                 asyncio.run(run())
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:  # The failure is raised in the thread that starts the cluster.  # noqa: BLE001
                 failures.append(error)
             finally:
                 started.set()
 
         def end() -> None:
-            started.wait()  # Whoever was interrupted while it started must not leave it behind.
+            started.wait()  # An interrupt during the start must not leave the thread behind.
             if over and self._loop is not None:
                 self._loop.call_soon_threadsafe(over[0].set)
             thread.join()
@@ -180,7 +179,7 @@ class EmbeddedCluster:
             self._folder.cleanup()
             self._folder = None
 
-    # ---- How to get there.
+    # ---- Access.
 
     @property
     def url(self) -> str:
@@ -188,7 +187,7 @@ class EmbeddedCluster:
 
     @property
     def ca_file(self) -> Path:
-        """The certificate of the authority, by which clients trust the server; it lives as long as the
+        """The certificate of the authority, by which clients trust the server. The file exists as long as the
         cluster runs.
         """
         if self._folder is None:
@@ -196,8 +195,8 @@ class EmbeddedCluster:
         return Path(self._folder.name) / "ca.pem"
 
     def kubeconfig(self, path: Path | str, *, token: str | None = None, namespace: str = "default") -> Path:
-        """Write a kubeconfig, of the admin unless another token is given, which only its owner can read;
-        return its path.
+        """Write a kubeconfig that only its owner can read, of the admin unless another token is given; return
+        its path.
         """
         path = Path(path)
         cluster = {"server": self.url}
@@ -216,7 +215,7 @@ class EmbeddedCluster:
             },
             indent=2,
         )
-        # Whoever waits for the file must not see half of it, nor anybody else its token.
+        # A reader must not see half of the file, nor other users its token.
         new = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         # A Path opens no descriptor.
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
@@ -226,15 +225,15 @@ class EmbeddedCluster:
     # ---- Objects.
 
     def create(self, *objects: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Create objects, with their status, as if its controller had written it; return them as the server
-        has them.
+        """Create objects with their status, as if their controller had written it; return the server's
+        objects.
 
-        Of a namespaced one that names no namespace it is `default`.
+        A namespaced object without a namespace is created in `default`.
         """
         return self._do(lambda: [self._admin.create(obj) for obj in objects])
 
     def get(self, obj: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the server has of an object, given by its kind and name (and namespace)."""
+        """Return the server's object, given by its kind and name (and namespace)."""
         return self._do(lambda: self._admin.ask("GET", self._admin.path(obj)))
 
     def patch(
@@ -245,19 +244,19 @@ class EmbeddedCluster:
         return self._do(lambda: self._admin.ask("PATCH", self._admin.path(obj) + part, changes))
 
     def delete(self, *objects: Mapping[str, Any], grace_period: int | None = None) -> None:
-        """Delete objects. Those with finalizers go when these have been removed.
+        """Delete objects. Those with finalizers disappear when the finalizers have been removed.
 
-        A Pod that runs on a node is left to its node, of which there is none: it goes at once with
-        `grace_period=0`.
+        A Pod that runs on a node waits for the node, and there is none: with `grace_period=0` it disappears
+        at once.
         """
         self._do(lambda: [self._admin.delete(obj, grace_period=grace_period) for obj in objects])
 
     def apply(self, source: str | Path) -> list[dict[str, Any]]:
-        """Create the objects of a YAML text, or of a file or folder of manifests; merge them into those that
-        there are.
+        """Create the objects of a YAML text, or of a file or folder of manifests; merge them into existing
+        ones.
 
-        So what the server and its clients have added stays. Other than with `kubectl apply`, so does what a
-        manifest has not got any more.
+        Fields that the server and its clients have added stay. Unlike with `kubectl apply`, so do fields that
+        a manifest no longer has.
         """
         read: list[dict[str, Any]] = []
         if not isinstance(source, str | Path):
@@ -275,12 +274,12 @@ class EmbeddedCluster:
     async def until(
         self, obj: Mapping[str, Any], predicate: Callable[[dict[str, Any]], object]
     ) -> dict[str, Any]:
-        """Wait until an object, given by its kind and name, is there and satisfies the predicate; return it
-        as it is then.
+        """Wait until an object, given by its kind and name, exists and satisfies the predicate; return that
+        state.
 
             await cluster.until(pod, lambda now: now['status']['phase'] == 'Running')
 
-        It is looked at now, and after each change in the cluster: what it was for a moment may be missed.
+        The predicate is called now, and after each change in the cluster. It may miss states of a moment.
         """
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
@@ -311,8 +310,7 @@ class EmbeddedCluster:
         *,
         timeout: float = 60,
     ) -> dict[str, Any]:
-        """Do the same in a thread that has no loop; TimeoutError, with the last status, if it does not come
-        so far.
+        """Do the same in a thread without a loop; raise TimeoutError, with the last status.
 
         cluster.wait_for(shop, lambda now: now.get('status') == {'ready': '1/1'})
         """
@@ -335,8 +333,8 @@ class EmbeddedCluster:
             raise TimeoutError(self._describe_failure(obj, timeout)) from error
 
     def _describe_failure(self, obj: Mapping[str, Any], timeout: float) -> str:
-        """Describe an object that has not become what a test waited for. Shows its status alone: other parts
-        may be secret.
+        """Describe an object that does not satisfy the condition of a test. Only its status is shown: other
+        parts may be secret.
         """
         kind, metadata = obj.get("kind"), obj.get("metadata") or {}
         namespace, found = metadata.get("namespace"), "it does not exist"
@@ -359,10 +357,11 @@ class EmbeddedCluster:
     def user(
         self, name: str, rules: Sequence[Mapping[str, Sequence[str]]] = (), *, namespace: str = ""
     ) -> str:
-        """Make a user with these rights (rules as in a Role), in one namespace or in all; return their token.
+        """Create a user with these rights (rules as in a Role), in one namespace or in all; return their
+        token.
 
-        Of a user who is there already it is one more token, and the rules replace those of that namespace, or
-        of all.
+        For an existing user it returns one more token, and the rules replace those of that namespace, or of
+        all.
         """
         require_rules(rules)
         token = self._token()
@@ -376,10 +375,10 @@ class EmbeddedCluster:
         return token
 
     def revoke(self, token: str) -> None:
-        """Make a token invalid: 401 from now on. Open watches go on, as on a real server."""
+        """Make a token invalid: 401 from now on. Open watches continue, as on a real server."""
         self._do(lambda: self.api.users.revoke(token))
 
-    # ---- What happens to servers.
+    # ---- Events of servers.
 
     @property
     def version(self) -> int:
@@ -393,7 +392,7 @@ class EmbeddedCluster:
         return self._do(self.api.history.compact)
 
     def bookmark(self) -> None:
-        """Send a bookmark to all watches that want some, now."""
+        """Send a bookmark now to all watches that allow bookmarks."""
 
         def bookmark() -> None:
             for stream in self._running().streams(Match()):
@@ -410,7 +409,7 @@ class EmbeddedCluster:
         namespace: str | None = None,
         user: str = "",
     ) -> int:
-        """End all watches, or those whose requests match; return how many they were."""
+        """End all watches, or those whose requests match; return their number."""
 
         def cut() -> int:
             streams = self._running().streams(Match(verb, resource, namespace, user=user))
@@ -423,7 +422,7 @@ class EmbeddedCluster:
     def inject(
         self, fault: Fault, resource: str = "", *, namespace: str | None = None, user: str = ""
     ) -> Planned:
-        """Let a fault happen to the watches that are open now; later ones are left alone."""
+        """Apply a fault to the watches that are open now; later ones are not affected."""
 
         def inject() -> Planned:
             planned = self.faults.add(fault, where=lambda _: False)
@@ -437,8 +436,8 @@ class EmbeddedCluster:
         return self._do(self.api.history.backup)
 
     def restore(self, backup: Backup) -> None:
-        """Be as at the backup again; versions go back. All connections are broken, as by the restart that
-        this takes.
+        """Return to the state of the backup; versions go back. All connections break, as by the restart of a
+        restore.
         """
 
         def restore() -> None:
@@ -457,7 +456,7 @@ class EmbeddedCluster:
         self._do(self._running().stop_listening)
 
     def listen_again(self, *, port: int | None = None) -> None:
-        """Accept connections again, at the same port or at another: servers do move."""
+        """Accept connections again, at the same port or at another: servers move."""
 
         def listen() -> None:
             wanted = self.port if port is None else _checked(port)
@@ -481,7 +480,9 @@ class EmbeddedCluster:
         return self._web
 
     def _do(self, call: Callable[[], T]) -> T:
-        """Call this where the server runs, and wait for it. Before it runs, and after, that is here."""
+        """Call a function on the server's loop, and wait for it. Before the start and after the end, call it
+        here.
+        """
         if self._loop is None:
             with self._alone:
                 return call()
@@ -493,10 +494,10 @@ class EmbeddedCluster:
         def called() -> None:
             try:
                 answered.set_result(call())
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:  # The exception is raised in the calling thread.  # noqa: BLE001
                 answered.set_exception(error)
 
-        # No coroutine: whoever is interrupted right here would leave it behind, never awaited.
+        # Not a coroutine: an interrupt right here would leave it behind, never awaited.
         self._loop.call_soon_threadsafe(called)
         return answered.result()
 

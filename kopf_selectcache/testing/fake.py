@@ -1,9 +1,9 @@
 """A cache for unit tests, without a server, sockets or a running loop: objects and filters in, the same reads
 out.
 
-It is the real thing but for the transport: objects live in an embedded API, the real list/watch protocol
-fills real stores through the declared filters, and the verdicts are those of production. So what a handler
-could not see in a cluster, it cannot see in its test.
+It is the real cache without its transport: objects are in an embedded API, the real list/watch protocol fills
+real stores through the declared filters, and the verdicts are those of production. So objects that a handler
+could not see in a cluster are hidden in its test.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _miscalled(what: str, *, remedy: str) -> TypeError:
 
 
 class FakeCache(Cache):
-    """A cache that holds, of these objects, what the declared selectors let through.
+    """A cache of those of the given objects that the declared selectors select.
 
         cache = FakeCache([pod('web-1', app='web'), pod('db-1', app='db')], {'v1/pods': 'app=web'})
         cache.get('pods', 'web-1', 'shop')      # the pod
@@ -51,13 +51,13 @@ class FakeCache(Cache):
         await cache.fetch('pods', 'db-1', 'shop')   # asks the server; here: the objects
 
     Instead of the selectors, give the settings that your startup handler has configured; `namespaces` are
-    those of `kopf run -n`. The objects keep the uid and the times that they are given with. `cluster` has all
+    those of `kopf run -n`. The objects keep their uid and times. `cluster` has all
     of them, and changes them, in any thread: `cache.cluster.create(...)`, `.patch(...)`, `.delete(...)`; the
-    cache follows before the call returns. What needs defining, namespaces and custom resources, is defined
-    where it is missing.
+    cache follows before the call returns. Missing namespaces and definitions of custom resources are
+    created.
 
-    `own` is what the handler is called with: it is there as it says, whatever is listed under its name, or
-    gone if it is `deleted`.
+    `own` is the handler's own object. It replaces the object of its name in the list, or is deleted if
+    `deleted` is true.
     """
 
     @taught(_miscalled, "FakeCache")
@@ -79,10 +79,10 @@ class FakeCache(Cache):
 
 
 class _Runtime:
-    """What a cache needs of its runtime; but its loop is that of the test, whichever runs now."""
+    """The dependencies of a cache. The loop is that of the test, whichever runs now."""
 
     feed = Runtime.feed
-    _named = Runtime._named  # A part of `feed`.  # noqa: SLF001
+    _named = Runtime._named  # It is a part of the informer.  # noqa: SLF001
     resolve = Runtime.resolve
     wait_started = Runtime.wait_started
 
@@ -120,12 +120,12 @@ class _Runtime:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """None runs in a sync test; that is not the same as being on it."""
+        """No loop runs in a sync test; that differs from being called on the loop."""
         return running_loop() or cast("asyncio.AbstractEventLoop", self)
 
 
 def _at_once() -> Retries:
-    """Return retries that wait for no real time: their clock shows what they have slept."""
+    """Return retries that do not wait: their clock advances by the requested sleep."""
     slept = [0.0]
 
     async def sleep(seconds: float) -> None:

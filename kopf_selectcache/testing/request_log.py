@@ -1,7 +1,6 @@
-"""What was asked of the embedded server: each request as it was understood, kept for tests to wait for and
-assert on.
+"""The requests to the embedded server, in parsed form, for tests to wait for and assert on.
 
-Keeps no body and no token: what is recorded may be printed.
+Bodies and tokens are not recorded, so records may be printed.
 """
 
 from __future__ import annotations
@@ -19,21 +18,19 @@ from .api import routing
 from .api.request import Request
 from .api.status import Problem
 
-KEPT = (
-    10_000  # So many requests are remembered: enough for a test, and no leak in a server that runs for days.
-)
-LAST = 5  # So many are told to who has waited in vain.
+KEPT = 10_000  # Requests that are remembered: enough for a test, bounded in a server that runs for days.
+LAST = 5  # The number of requests in the message of a timeout.
 TOLD = (
     "labelSelector",
     "fieldSelector",
     "resourceVersion",
     "limit",
-)  # Of a query; a continue token never is.
+)  # Parameters of a query that are shown; a continue token never is.
 
 
 @dataclass(slots=True)
 class Asked:
-    """One request. Of one that is about no resource, such as `/apis`, the resource is empty."""
+    """One request. If it is about no resource, such as `/apis`, the resource is empty."""
 
     method: str
     path: str
@@ -42,7 +39,7 @@ class Asked:
     verb: str
     group: str
     resource: str
-    """The plural, with the subresource where there is one: `pods`, `pods/status`."""
+    """The plural, with the subresource if there is one: `pods`, `pods/status`."""
     namespace: str
     name: str
     code: int = 0
@@ -64,7 +61,7 @@ class Asked:
         try:
             call = routing.read(request)
         except Problem:
-            call = None  # It is not understood, which is what the server will answer.
+            call = None  # An invalid value, which the server will refuse.
         if call is None:
             return cls(
                 request.method, request.path, request.query, user, request.method.lower(), "", "", "", ""
@@ -85,19 +82,20 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which requests are meant: those that are equal in all that is given."""
+    """A pattern of requests: those that equal all given values match."""
 
     verb: str = ""
-    """As RBAC names it: `list`, `watch`, `get`, `create`, `update`, `patch`, `delete`, `deletecollection`."""
+    """A verb of RBAC: `list`, `watch`, `get`, `create`, `update`, `patch`, `delete`, `deletecollection`."""
     resource: str = ""
-    """`pods`, `pods/status`; with a group where the plural alone is not enough: `widgets.example.com`,
-    `widgets.example.com/status`."""
+    """The plural, `pods`, `pods/status`; with a group if the plural alone is ambiguous:
+    `widgets.example.com`, `widgets.example.com/status`.
+    """
     namespace: str | None = None
-    """An empty one is a request across all namespaces, or for what has none."""
+    """Empty for a request across all namespaces, or for a cluster-scoped kind."""
     name: str = ""
     user: str = ""
     where: Callable[[Asked], bool] | None = field(default=None, kw_only=True)
-    """Whatever else there is to say: `lambda asked: "continue" in asked.query`."""
+    """Another condition: `lambda asked: "continue" in asked.query`."""
 
     def __post_init__(self) -> None:
         if self.verb != "":
@@ -130,7 +128,7 @@ class Match:
 
 
 def named(function: Callable[..., object]) -> str:
-    """Return how a function is called, and where it stands."""
+    """Return the name of a function and its position in the source."""
     name = getattr(function, "__qualname__", None) or repr(function)
     code = getattr(function, "__code__", None)
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
@@ -140,7 +138,7 @@ T = TypeVar("T")
 
 
 class Record(Generic[T]):
-    """What has happened, oldest first, and a way to wait for more: on any loop, or in any thread."""
+    """Entries, oldest first, and a way to wait for more: on any loop, or in any thread."""
 
     def __init__(self) -> None:
         self._entries: deque[T] = deque(maxlen=KEPT)
@@ -167,15 +165,15 @@ class Record(Generic[T]):
         self.stir()
 
     def stir(self) -> None:
-        """Look again at what is waited for: an entry has changed."""
+        """Check the conditions again: an entry has changed."""
         with self._lock:
             waiting = list(self._waiting.items())
         for future, condition in waiting:
-            # Not under the lock: conditions are the tests' own, and may look at the entries.
+            # Without the lock: conditions belong to the tests, and may read the entries.
             try:
                 problem = None
                 is_met = condition()
-            # It is the waiting test's, not the server's that runs this.
+            # The exception belongs to the waiting test, not to the server that runs this.
             except Exception as error:  # noqa: BLE001
                 problem, is_met = error, True
             if is_met and self._forget(future) and future.set_running_or_notify_cancel():
@@ -185,8 +183,8 @@ class Record(Generic[T]):
                     future.set_exception(problem)
 
     def when(self, condition: Callable[[], bool]) -> concurrent.futures.Future[None]:
-        """Return what is done once the condition holds, now or after a later entry; it has the error of a
-        condition.
+        """Return a future of the condition, met now or by a later entry; it has the exception
+        of a condition.
         """
         future: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._lock:
@@ -196,21 +194,23 @@ class Record(Generic[T]):
         return future
 
     def wait_for(self, condition: Callable[[], bool], *, timeout: float, in_vain: Callable[[], str]) -> None:
-        """Wait, in a thread that has no loop, until the condition holds; TimeoutError with these words, if it
-        does not.
+        """Wait, in a thread without a loop, until the condition is met; raise TimeoutError with
+        this message.
         """
         future = self.when(condition)
         try:
             future.result(timeout)
         except TimeoutError:
             if not future.cancel():
-                return future.result()  # It is over, after all; or the error is one of the condition.
+                return (
+                    future.result()
+                )  # The condition is met at the last moment; or the error is one of the condition.
             raise TimeoutError(f"within {timeout:g} seconds {in_vain()}") from None
         finally:
             future.cancel()  # Nobody waits any more.
 
     def _forget(self, future: concurrent.futures.Future[None]) -> bool:
-        """Look no more whether this is met; say whether it was still waited for."""
+        """Stop checking this condition; return whether it was still waited for."""
         with self._lock:
             return self._waiting.pop(future, None) is not None
 
@@ -223,13 +223,13 @@ class Requests(Record[Asked]):
         self._listeners: list[Callable[[Asked], None]] = []
 
     def subscribe(self, listener: Callable[[Asked], None]) -> None:
-        """Call this, on the server's loop, with each request that is answered, and each watch that is
+        """Call a listener, on the server's loop, with each request that is answered, and each watch that is
         opened.
         """
         self._listeners.append(listener)
 
     def answer(self, asked: Asked, code: int) -> None:
-        """Take note that a request is answered, or a watch opened."""
+        """Record that a request is answered, or a watch opened."""
         asked.code = code
         for listener in self._listeners:
             listener(asked)
@@ -245,7 +245,7 @@ class Requests(Record[Asked]):
         user: str = "",
         where: Callable[[Asked], bool] | None = None,
     ) -> list[Asked]:
-        """Return those that are equal in all that is given."""
+        """Return the requests that equal all given values."""
         match = Match(verb, resource, namespace, name, user, where=where)
         return [asked for asked in self if match.matches(asked)]
 
@@ -260,7 +260,7 @@ class Requests(Record[Asked]):
         user: str = "",
         where: Callable[[Asked], bool] | None = None,
     ) -> list[Asked]:
-        """Wait until there were so many of them, each answered (a watch: opened); return them."""
+        """Wait until there were `times` of them, each answered (a watch: opened); return them."""
         match = Match(verb, resource, namespace, name, user, where=where)
         await asyncio.wrap_future(self.when(lambda: len(self._answered(match)) >= times))
         return self._answered(match)
@@ -277,7 +277,7 @@ class Requests(Record[Asked]):
         where: Callable[[Asked], bool] | None = None,
         timeout: float = 60,
     ) -> list[Asked]:
-        """Do the same in a thread that has no loop; TimeoutError, if they do not come."""
+        """Do the same in a thread without a loop; raise TimeoutError after the timeout."""
         match = Match(verb, resource, namespace, name, user, where=where)
         self.wait_for(
             lambda: len(self._answered(match)) >= times,

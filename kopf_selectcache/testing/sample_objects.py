@@ -1,7 +1,7 @@
-"""Objects as a busy cluster has them, made from a seed: for demos and measurements. No two alike, so they
-compress as real ones.
+"""Objects of a busy cluster, generated from a seed, for demos and measurements. No two are alike, so they
+compress like real ones.
 
-Random are uids, hashes, addresses, times and most texts; how long annotations are varies, and one object in
+Uids, hashes, addresses, times and most texts are random; the length of annotations varies, and one object in
 fifty is big.
 """
 
@@ -48,14 +48,14 @@ EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 class Population:
-    """Makes objects; the same seed makes the same ones.
+    """Generate objects; the same seed gives the same ones.
 
     >>> Population(seed=7).pod(3)["metadata"]["name"] == Population(seed=7).pod(3)["metadata"]["name"]
     True
     """
 
     def __init__(self, *, seed: int = 0, namespaces: Sequence[str] = ("default",)) -> None:
-        self._random = random.Random(seed)  # It is to be the same each time.  # noqa: S311
+        self._random = random.Random(seed)  # Seeded: the same objects each time.  # noqa: S311
         self.namespaces = tuple(namespaces)
         self._nodes = [f"node-{number:03}" for number in range(60)]
 
@@ -139,7 +139,7 @@ class Population:
         labels: Mapping[str, str] | None = None,
         active: int = 1,
     ) -> Obj:
-        """Make a job with pods at work, or none."""
+        """Make a job with running pods, or none."""
         return {
             "apiVersion": "batch/v1",
             "kind": "Job",
@@ -156,7 +156,7 @@ class Population:
         }
 
     def run(self, number: int, *, label: str, pods: int = 2) -> Iterator[Obj]:
-        """Make a job, and the pods that it owns, all of one run."""
+        """Make a job and its pods, all of one run."""
         namespace, name = self._random.choice(self.namespaces), f"run-{number:04}-{self._hex(5)}"
         labels = {label: f"r{number:04}", "job-name": name}
         yield self.job(name, namespace=namespace, labels=labels)
@@ -210,9 +210,7 @@ class Population:
         }
 
     def _text(self, size: int) -> str:
-        """Make text of about this size, of words and numbers: it compresses about as well as what people and
-        tools write.
-        """
+        """Make text of about this size, of words and numbers: it compresses about as well as real text."""
         parts: list[str] = []
         length = 0
         while length < size:

@@ -162,7 +162,7 @@ def test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it(
     projection = Projection.of(drop=paths) if drop else ALL
     labels, found = sorted(resource.kind.fields), 0
     used: set[str] = set()
-    for _ in range(25):
+    for _ in range(8):
         objects = [made(resource, paths, name, chance) for name in chance.sample(NAMES, chance.randint(0, 8))]
         body = made(resource, paths, chance.choice(NAMES), chance, version="11") if own else None
         expected = [

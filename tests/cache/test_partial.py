@@ -257,12 +257,21 @@ PROJECTIONS: dict[str, Callable[[Keys], Projection]] = {
         transform=lambda obj: {key: value for key, value in obj.items() if key != path[0]}
     ),
 }
+LABELS = {  # One of each way to read a value; tests/core/store/test_projected_fields.py has all labels.
+    "spec.nodeName",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.podIP",
+    "status.successful",
+}
 CASES = [
     (kind, label, path, what)
     for kind in BUILT_IN
+    if kind.plural in ("pods", "jobs")
     for label, field in kind.fields.items()
+    if label in LABELS
     for path in field.value.paths
-    if path[0] != "metadata"
     for what in PROJECTIONS
 ]
 

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -29,6 +30,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.metrics import Counts
 from kopf_selectcache.informer.retries import Retries
+from kopf_selectcache.informer.state import Derived
 from kopf_selectcache.selectors.kind_keys import not_declared
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -89,7 +91,7 @@ class FakeFeed:
         self.filter = declared
         self.resource = resource
         self.store = Store()
-        self.derived: object = None
+        self._state = SimpleNamespace(parts=())
         self.counts = Counts()
         self.trouble = ""
         self.remedy = ""
@@ -132,6 +134,21 @@ class FakeFeed:
                 listener(change)
 
     parted = False
+
+    @property
+    def state(self) -> Any:
+        """The parts that reads look at, with an empty cell when a part has been replaced."""
+        parts = self.resource, self.filter, self.projection, self.indexes
+        if list(map(id, self._state.parts)) != list(map(id, parts)):
+            self._state = SimpleNamespace(
+                parts=parts,
+                resource=self.resource,
+                filter=self.filter,
+                projection=self.projection,
+                indexes=self.indexes,
+                derived=Derived(),
+            )
+        return self._state
 
     @property
     def ready(self) -> Store | None:

@@ -215,7 +215,7 @@ def test_where_no_login_gives_credentials_another_one_is_tried_now_and_then() ->
         given: list[Any] = []
 
         async def has_no_credentials() -> None:
-            with pytest.raises(NoCredentials, match="every login failed"):
+            with pytest.raises(NoCredentials):
                 await transport.get(PODS, {})
 
         async with (
@@ -419,10 +419,7 @@ def test_a_cache_without_valid_credentials_is_unauthorized_and_follows_again_onc
                 operating(server, vault=vault) as world,
             ):
                 await until(lambda: world.feed.health is Health.UNAUTHORIZED)
-                with pytest.raises(
-                    Unauthorized,
-                    match=r"the server accepts no credentials of the operator.*Correct the operator's login",
-                ) as caught:
+                with pytest.raises(Unauthorized) as caught:
                     world.names()
                 assert (caught.value.code, caught.value.transient) == (401, False)
                 waits = len(world.time.slept)
@@ -463,12 +460,10 @@ def test_a_cache_without_any_credentials_is_unauthorized() -> None:
                 await vault.invalidate(KEY, vault.select()[1].info)
                 async with operating(server, vault=vault) as world:
                     await until(lambda: world.feed.health is Health.UNAUTHORIZED)
-                    with pytest.raises(
-                        Unauthorized, match="there are no valid credentials: every login failed"
-                    ) as caught:
+                    with pytest.raises(Unauthorized) as caught:
                         world.names()
                     assert (caught.value.code, caught.value.transient) == (None, True)
-                    with pytest.raises(Unauthorized, match="every login failed"):
+                    with pytest.raises(Unauthorized):
                         await world.cache.fetch("pods", "a", "shop")
                     await world.synced()
 

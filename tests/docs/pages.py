@@ -1,4 +1,4 @@
-"""The pages that users read, and what is fenced in them. Reads them; judges nothing."""
+"""The pages that users read, and their fenced blocks. Reads them only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Fence(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The file that it is to be saved as, by its first line; empty for others."""
+        """The file name in its first line; empty for others."""
         found = _NAME.match(self.text)
         return found[1] if found else ""
 
@@ -37,7 +37,7 @@ class Fence(NamedTuple):
 
 
 def fences(page: Path, language: str = "") -> Iterator[Fence]:
-    """Yield what is fenced in a page; of one language, or of all."""
+    """Yield the fenced blocks of a page; of one language, or of all."""
     text = page.read_text()
     for found in _FENCE.finditer(text):
         if language in ("", found[1]):
@@ -54,7 +54,7 @@ def saved(page: Path, folder: Path) -> list[Path]:
 
 
 def section(page: Path, heading: str) -> str:
-    """Return what stands below a heading, up to the next one of its rank or a higher one."""
+    """Return the text below a heading, up to the next one of its rank or a higher one."""
     rank = len(heading) - len(heading.lstrip("#"))
     found = re.search(
         rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{rank}}} |\Z)", page.read_text(), re.MULTILINE | re.DOTALL

@@ -1,5 +1,6 @@
-"""The tables of docs/comparison.md: how results are compared, and that each table has every fault and every
-contender."""
+"""The tables of docs/comparison.md: the comparison of results; each table has every fault and every
+contender.
+"""
 
 from __future__ import annotations
 

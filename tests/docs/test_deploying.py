@@ -1,5 +1,6 @@
-"""docs/deploying.md: its manifests are all that its operator needs, and its metrics, alerts and board are of
-what is exported."""
+"""docs/deploying.md: its manifests are enough for its operator, and its metrics, alerts and board use
+exported metrics.
+"""
 
 import datetime as dt
 import json
@@ -55,8 +56,9 @@ def container(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path, cluster: EmbeddedCluster) -> Path:
-    """Where the files of the page are, as its reader has saved them; with the definition of its custom
-    resource applied."""
+    """The folder with the files of the page, as its reader saves them; the definition of its custom resource
+    is applied.
+    """
     saved(PAGE, tmp_path)
     (definition,) = (fence.text for fence in fences(DOCS / "getting-started.md") if fence.name == "crd.yaml")
     cluster.apply(definition)
@@ -71,9 +73,10 @@ def deployed(
     *,
     end: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.terminate,
 ) -> Iterator[Mapping[str, str]]:
-    """Run the container of the page's Deployment as a process, under its account; give the URLs of its ports.
+    """Run the container of the page's Deployment as a process, under its account; yield the URLs of its
+    ports.
 
-    What is listened on is changed to free ports, and arguments as a test wants them.
+    The ports are replaced by free ones, and arguments by those of a test.
     """
     ports = {port["name"]: free_port() for port in container(folder)["ports"]}
     arguments = [
@@ -104,7 +107,7 @@ def read(url: str) -> str:
 
 
 def counted(cluster: EmbeddedCluster, folder: Path, namespace: str) -> None:
-    """Wait until the operator has written how many pods there are."""
+    """Wait until the operator has written the number of pods."""
     cluster.create(webapp(namespace))
     try:
         cluster.wait_for(webapp(namespace), lambda now: now.get("status") == {"pods": 0})
@@ -122,7 +125,7 @@ def refused(cluster: EmbeddedCluster) -> list[str]:
 
 @pytest.fixture
 def metrics(cluster: EmbeddedCluster, folder: Path) -> str:
-    """What the deployed operator shows to Prometheus."""
+    """Return the metrics of the deployed operator."""
     cluster.apply(folder / "rbac.yaml")
     with deployed(cluster, folder) as urls:
         counted(cluster, folder, "default")
@@ -175,7 +178,7 @@ def test_no_rule_can_be_left_out(left_out: str, cluster: EmbeddedCluster, folder
     )
     with deployed(
         cluster, folder, end=subprocess.Popen.kill
-    ):  # Otherwise Kopf tries again for seconds before it ends.
+    ):  # Otherwise Kopf retries for seconds before it ends.
         cluster.create(webapp("default"))
         cluster.requests.wait(user=ACCOUNT, where=lambda asked: asked.code == 403)
     assert {re.split(r"[ ./]", each)[1] for each in refused(cluster)} == {left_out.partition("/")[0]}
@@ -239,14 +242,14 @@ def test_the_caches_of_a_paused_operator_go_on(cluster: EmbeddedCluster, folder:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for what another process must come to say."""
+    """Wait for a condition of another process."""
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
 
 
 def exported(metrics: str) -> dict[str, set[str]]:
-    """The metrics that are exported, with the labels that they have been seen with."""
+    """Return the exported metrics, with their labels."""
     names = {name: set[str]() for name in re.findall(rf"^# TYPE ({PREFIX}\w+) ", metrics, re.MULTILINE)}
     for name, labels in re.findall(rf"^({PREFIX}\w+)\{{(.*)\}} ", metrics, re.MULTILINE):
         names[name] |= set(re.findall(r'(\w+)="', labels))
@@ -254,7 +257,7 @@ def exported(metrics: str) -> dict[str, set[str]]:
 
 
 def documented() -> dict[str, set[str]]:
-    """The metrics of the page's table, with their labels."""
+    """Return the metrics of the page's table, with their labels."""
     rows = re.findall(rf"^\| `({PREFIX}\w+)` \| (.+?) \|(.*)\|$", PAGE.read_text(), re.MULTILINE)
     return {
         name: set(re.findall(r"`(\w+)`", labels)) | (set() if "without those three" in text else OF_EACH)
@@ -272,7 +275,7 @@ def test_the_table_has_each_metric_and_its_labels(metrics: str) -> None:
 
 
 def queries() -> list[str]:
-    """All that is asked of Prometheus: by the alerts, and by the board."""
+    """Yield all queries to Prometheus: of the alerts, and of the board."""
     alerts = yaml.safe_load(next(fence.text for fence in fences(PAGE, "yaml") if fence.name == "alerts.yaml"))
     asked = [rule["expr"] for group in alerts["groups"] for rule in group["rules"]]
     return asked + [

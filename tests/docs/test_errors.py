@@ -1,4 +1,4 @@
-"""docs/errors.md has an entry for each public error, and for nothing else; doctest raises what it shows."""
+"""docs/errors.md has an entry for each public error, and for nothing else; doctest raises its examples."""
 
 import re
 
@@ -17,7 +17,7 @@ PUBLIC = {
     if isinstance(value := getattr(kopf_selectcache, name), type) and issubclass(value, Exception)
 }
 NEVER_RAISED = {"SelectCacheError", "StateError"}
-"""Those that are there to be caught."""
+"""Base classes, to be caught only."""
 
 
 def headings() -> dict[str, str]:

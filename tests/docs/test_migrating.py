@@ -1,4 +1,4 @@
-"""docs/migrating.md: what stands before and after each change writes the same, of the same objects."""
+"""docs/migrating.md: both sides of each change write the same, from the same objects."""
 
 import re
 from pathlib import Path
@@ -27,12 +27,12 @@ WRITTEN = {
     "counted": 2,
     "listed": ["blue-1", "blue-2"],
 }
-# These are run where that client is: tests/clients/test_migrating.py.
+# Tests with that client run these: tests/clients/test_migrating.py.
 OF_CLIENTS = ("import kubernetes",)
 
 
 def sides() -> dict[str, list[Fence]]:
-    """The fences of the page by what their first line says; without those that need a client."""
+    """Return the fences of the page by their first line; without those that need a client."""
     found: dict[str, list[Fence]] = {"both": [], "before": [], "after": []}
     for fence in fences(PAGE, "python"):
         if not any(each in fence.text for each in OF_CLIENTS):
@@ -42,7 +42,7 @@ def sides() -> dict[str, list[Fence]]:
 
 
 def populate(cluster: EmbeddedCluster) -> None:
-    """Have the objects that both sides look at, and some that they must not."""
+    """Create the objects that both sides read, and some that they must not."""
     (definition,) = (fence.text for fence in fences(STARTED) if fence.name == "crd.yaml")
     cluster.apply(definition)
     for namespace in ("shop", "office"):

@@ -1,5 +1,6 @@
-"""What the pages of docs/ promise to have: no option is missing, and no default is out of date. What they
-show, doctest runs."""
+"""The pages of docs/ are complete: no option is missing, and no default is out of date. Doctest runs their
+examples.
+"""
 
 import ast
 import inspect
@@ -51,7 +52,7 @@ def test_the_test_kit_is_called_as_is_said() -> None:
 
 
 def bare(function: Callable[..., object]) -> str:
-    """A signature as it is called, without types."""
+    """Return a signature without types."""
     signature = inspect.signature(function)
     parameters = [
         each.replace(annotation=each.empty) for name, each in signature.parameters.items() if name != "self"

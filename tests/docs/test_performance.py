@@ -1,5 +1,6 @@
-"""docs/performance.md: its sizes are counted here, and what a read decodes is what it says. It claims no
-times of its own."""
+"""docs/performance.md: its sizes are counted here, and reads decode the number of objects that it shows.
+Times are not tested.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ COUNT = 1_000
 
 
 def population() -> list[bytes]:
-    """The pods that the page speaks of, as a server sends them."""
+    """Return the pods of the page, as a server sends them."""
     sent = []
     for number, pod in enumerate(Population(seed=7).pods(COUNT)):
         pod["metadata"].update(uid=f"{number:036}", resourceVersion=str(number + 1))
@@ -46,13 +47,13 @@ def sizes() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("declared", "shown"), sizes())
 def test_objects_are_as_big_as_is_said(declared: str, shown: str) -> None:
-    value = eval(declared, {"Cached": Cached})  # It stands in our own page.  # noqa: S307
+    value = eval(declared, {"Cached": Cached})  # The page is our own.  # noqa: S307
     held = records(value if isinstance(value, Cached) else Cached(value))
     assert f"{sum(len(each.data) + len(each.fields) for each in held) / COUNT:,.0f}" == shown
 
 
 def taken(make: Callable[[], object]) -> float:
-    """The memory that something takes, in bytes an object."""
+    """Return the memory of a result, in bytes an object."""
     tracemalloc.start()
     try:
         made = make()
@@ -65,7 +66,7 @@ def test_python_s_dicts_take_more_than_three_times_the_bytes_and_records_about_a
     sent = population()
     size = sum(map(len, sent)) / COUNT
     assert taken(lambda: [json.loads(one) for one in sent]) > 3 * size
-    # What the server sent is kept as it is: it was there before.
+    # The server's bytes are stored unchanged: they existed before.
     reader = Reader.of(PODS, Cached("app").projection)
     assert taken(lambda: [reader.record(one) for one in sent]) < 1_100
 

@@ -1,5 +1,4 @@
-"""What docs/protocol.md says of the protocol is what the code has, and where it says that a fault is tested,
-it is."""
+"""docs/protocol.md agrees with the code, and the tests that it names exist."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Whatever stands fenced in a page is true: code runs, commands and files exist; and links lead to where they
-say."""
+"""The fenced blocks of all pages are right: code runs, commands and files exist; and links resolve."""
 
 from __future__ import annotations
 
@@ -30,20 +29,20 @@ from .pages import PAGES, ROOT, Fence, fences
 RUN_BY = {
     "docs/testing.md": "tests/docs/test_pages.py",
     "docs/getting-started.md": "tests/docs/test_started.py",
-    # And, where it takes a client, tests/clients/test_kubernetes.py.
+    # Parts that need a client are run by tests/clients/test_kubernetes.py.
     "docs/migrating.md": "tests/docs/test_migrating.py",
     "docs/deploying.md": "tests/docs/test_deploying.py",
 }
-"""Pages of which the parts belong together: these tests run all of them."""
+"""Pages whose parts belong together: these tests run all of them."""
 
 OF_CLIENTS = {
     "from lightkube.": "lightkube is not in this environment: tests/clients/test_forms.py makes its objects",
     "import kr8s.": "kr8s is not in this environment: tests/clients/test_forms.py makes its objects",
 }
-"""What begins so is only read here, not run; and why."""
+"""Blocks that begin so are compiled only; with the reason."""
 
 READERS_OWN = {"app.py", "rbac.yaml", "manifests/"}
-"""Files that a page speaks of, and its reader has."""
+"""Files that a page mentions, and its reader has."""
 
 OBJECTS = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca", "namespace": "infra"}}] + [
     {
@@ -64,7 +63,7 @@ BODY = {
 
 
 def alone() -> Iterator[Fence]:
-    """The Python that no other test runs: doctest runs what has prompts."""
+    """Yield the Python that no other test runs: doctest runs blocks with prompts."""
     for page in PAGES:
         if str(page.relative_to(ROOT)) not in RUN_BY:
             yield from (fence for fence in fences(page, "python") if ">>>" not in fence.text)
@@ -77,7 +76,7 @@ def test_python_runs_and_so_do_the_handlers_in_it(fence: Fence, registry: kopf.O
         pytest.skip(reason)
     settings = kopf.OperatorSettings()
     made: dict[str, Any] = {"kopf": kopf, "selectcache": selectcache, "settings": settings}
-    exec(code, made)  # It is what a reader would do.  # noqa: S102
+    exec(code, made)  # A reader runs it, too.  # noqa: S102
     assert registry is kopf.get_default_registry()
     if "configure" in made:
         made["configure"](settings=settings)
@@ -87,7 +86,7 @@ def test_python_runs_and_so_do_the_handlers_in_it(fence: Fence, registry: kopf.O
 
 
 def called(function: Any, settings: kopf.OperatorSettings) -> None:
-    """Call a handler as Kopf would, with a cache."""
+    """Call a handler as Kopf does, with a cache."""
     answer = function(
         cache=FakeCache(OBJECTS, settings),
         name="web",
@@ -107,7 +106,7 @@ async def waited(answer: Any) -> None:
 
 
 def test_prompts_are_not_mixed_with_code_that_has_none() -> None:
-    """Doctest would run the first part alone."""
+    """Doctest would run the first part only."""
     mixed = [
         str(fence)
         for page in PAGES
@@ -150,11 +149,11 @@ def test_manifests_can_be_applied(fence: Fence, cluster: EmbeddedCluster) -> Non
 
 
 def commands() -> Iterator[tuple[Fence, list[str]]]:
-    """What is to be typed, word by word: lines of shells, without assignments before the command."""
+    """Yield the commands of shells, word by word, without assignments before the command."""
     for page in PAGES:
         for fence in fences(page, "shell"):
             if "$(" in fence.text:
-                continue  # A script, of kubectl alone.
+                continue  # A script of kubectl only.
             for line in fence.text.replace("\\\n", " ").splitlines():
                 words = shlex.split(line, comments=True)
                 while words and re.match(r"\w+=", words[0]):
@@ -185,7 +184,7 @@ def test_commands_of_the_package_take_what_they_are_given(monkeypatch: pytest.Mo
 
 
 def parsed_only(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
-    """Take the arguments, or fail; run nothing."""
+    """Accept the arguments, or fail; run nothing."""
     taken, rest = parser.parse_known_args(arguments)
     assert rest == []
     taken.run = lambda _: 0
@@ -252,7 +251,7 @@ LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
 
 
 def slugs(page: Path) -> set[str]:
-    """The anchors of a page's headings, as they are made where Markdown is shown."""
+    """Return the anchors of a page's headings, as Markdown viewers make them."""
     found: set[str] = set()
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for heading in re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE):
@@ -290,7 +289,7 @@ def test_all_pages_are_on_the_site() -> None:
 
 
 def test_the_site_s_configuration_can_be_read_without_sphinx() -> None:
-    """Tests of these pages look at all Python beside them."""
+    """Tests of these pages load all Python files beside them."""
     assert "myst_parser" in runpy.run_path(str(ROOT / "docs/conf.py"))["extensions"]
 
 

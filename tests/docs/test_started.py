@@ -1,4 +1,4 @@
-"""docs/getting-started.md: whoever does what it says gets what it says."""
+"""docs/getting-started.md: its steps have the results that it shows."""
 
 import asyncio
 import os
@@ -31,13 +31,13 @@ DB = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-1", "namespace
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the files of the page are, as its reader has saved them."""
+    """The folder with the files of the page, as its reader saves them."""
     saved(PAGE, tmp_path)
     return tmp_path
 
 
 def count_at_once(folder: Path) -> Path:
-    """Let the operator count often, as nobody is to wait for the next time."""
+    """Shorten the interval, so that the test does not wait."""
     operator = folder / "app.py"
     operator.write_text(operator.read_text().replace("interval=5", "interval=0.1"))
     return operator
@@ -45,13 +45,12 @@ def count_at_once(folder: Path) -> Path:
 
 @pytest.fixture
 def texts() -> list[str]:
-    """What the page says that will be seen."""
+    """Return the outputs that the page shows."""
     return [fence.text for fence in fences(PAGE, "text")]
 
 
 def measureless(text: str) -> str:
-    """A text without what differs from run to run: bytes, of which versions and times are a part, and
-    seconds."""
+    """Remove the parts that differ from run to run: bytes, which include versions and times, and seconds."""
     return re.sub(r"[\d.]+( s|Ki)\b", r"some\1", text)
 
 
@@ -100,7 +99,7 @@ def started(command: list[str], folder: Path, **variables: str) -> Iterator[subp
 
 
 def said(process: subprocess.Popen[str], words: str) -> None:
-    """Wait until a process says this; fail if it ends without."""
+    """Wait until a process prints this; fail if it ends before."""
     assert process.stdout is not None
     lines = []
     for line in process.stdout:

@@ -1,4 +1,4 @@
-"""The versions that the package needs and is tested with."""
+"""The required and the tested versions of packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kopf_selectcache import _kopf
 
 ROOT = Path(__file__).parents[2]
 BY_KOPF = {"yaml"}
-"""What Kopf itself imports as well, in any version."""
+"""Packages that Kopf itself imports as well, in any version."""
 
 
 def required() -> dict[str, str]:

@@ -98,7 +98,7 @@ def test_the_handlers_of_a_request_share_its_time_limit(registry: kopf.OperatorR
         settings_of(settings).admission_timeout = 3600
         released = cluster.hold(LIST)
         async with launched(settings, cluster) as operator:
-            with pytest.raises(kopf.AdmissionError, match="not synced yet, after 3600 s"):
+            with pytest.raises(kopf.AdmissionError):
                 await called_after_an_hour(registry)
             released.set()
             await operator.gate(None, None)

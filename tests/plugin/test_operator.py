@@ -106,7 +106,7 @@ def test_only_the_named_kinds_are_waited_for(registry: kopf.OperatorRegistry) ->
         cluster.hold(SECRETS)
         async with launched(declaring(pods="", secrets=""), cluster):
             assert await called(only(registry._changing), changing()) == ["web-1"]
-            with pytest.raises(kopf.TemporaryError, match="secrets") as caught:
+            with pytest.raises(kopf.TemporaryError) as caught:
                 await called(only(registry._watching), watching())
             assert isinstance(caught.value.__cause__, NotSynced)
 
@@ -219,7 +219,7 @@ def test_admission_waits_for_a_bounded_time(registry: kopf.OperatorRegistry) -> 
         settings_of(settings).admission_timeout = 0.001
         cluster.hold(PODS)
         async with launched(settings, cluster):
-            with pytest.raises(kopf.AdmissionError, match="not synced yet") as caught:
+            with pytest.raises(kopf.AdmissionError) as caught:
                 await called(only(registry._webhooks), admission())
             assert caught.value.code == 503
 
@@ -402,9 +402,7 @@ def test_a_runtime_that_cannot_be_made_is_told_to_readers_and_logged_once(
         settings = declaring(pods="")
         with context(settings):  # Not clusterwide, and not from `kopf run`.
             for _ in range(3):
-                with pytest.raises(
-                    kopf.TemporaryError, match="namespaces to cache pods in are not known"
-                ) as caught:
+                with pytest.raises(kopf.TemporaryError) as caught:
                     await called(only(registry._changing), changing())
                 assert isinstance(caught.value.__cause__, NotSynced), (
                     "a permanent error would drop the creation for good"

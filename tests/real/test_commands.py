@@ -17,6 +17,8 @@ from tests.apiserver.waiting import wait_until
 from tests.real.operators import Operator
 from tests.real.stages import EmbeddedStage, RealStage
 
+RUNS_ON = ["real"]  # Other tests show the same on the embedded server.
+
 OPERATOR = """
 import kopf
 import kopf_selectcache as selectcache

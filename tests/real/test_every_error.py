@@ -15,6 +15,8 @@ from tests.real.operators import Operator
 from tests.real.proxy import Proxy
 from tests.real.stages import EmbeddedStage, RealStage
 
+RUNS_ON = ["real"]  # Other tests show the same on the embedded server.
+
 OPERATOR = """
 import kopf
 from kopf_selectcache import Cached, Selector

@@ -19,6 +19,8 @@ from tests.real.operators import Operator
 from tests.real.stages import EmbeddedStage, RealStage
 from tests.real.test_skeleton import create, pod
 
+RUNS_ON = ["real"]  # Other tests show the same on the embedded server.
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

@@ -1,4 +1,4 @@
-// The caches of Go that the bench measures, one program with modes: it syncs when it is told, and times the reads that it is told.
+// The caches of Go that the bench measures, one program with modes: it syncs on an order, and times the ordered reads.
 //
 // Must not look at what it reads. One line of JSON in, one out: bench/peers/asking.py has the words.
 package main

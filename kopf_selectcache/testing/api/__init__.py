@@ -1,3 +1,3 @@
-"""The embedded Kubernetes API without its sockets: a request in, an answer out. Pure: no I/O, no clock, no
+"""The embedded Kubernetes API without its sockets: a request in, a response out. Pure: no I/O, no clock, no
 asyncio.
 """

@@ -1,4 +1,4 @@
-"""JSON as clients send it: decoded, or refused in the server's words. Knows no kinds."""
+"""JSON of clients: decoded, or refused with the server's text. It knows no kinds."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
-# Levels. The server goes down ten thousand, which no object needs, and no recursion here would stand.
+# Levels. The server allows ten thousand, which no object needs, and the recursion here would not survive.
 DEEPEST = 200
 
 
 class Unreadable(ValueError):
-    """What was sent is no JSON, or too deep."""
+    """The body is no JSON, or nested too deeply."""
 
 
 def decode(data: bytes) -> Any:
-    """Decode JSON. Bytes that are no UTF-8 become the sign for that, as with the server."""
+    """Decode JSON. Bytes that are no UTF-8 become the replacement character, as on the server."""
     try:
         value = msgspec.json.decode(data)
     except UnicodeDecodeError:
@@ -49,7 +49,7 @@ def _too_deep(data: bytes) -> Unreadable:
 
 
 def summary(data: bytes) -> str:
-    """Return the start of what was sent, as the server tells it."""
+    """Return the start of the body, as the server quotes it."""
     if not data:
         return "<empty>"
     start = data[:30].decode(errors="replace") if data.startswith(b"{") else data[:30].hex()

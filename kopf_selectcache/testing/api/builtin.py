@@ -1,4 +1,4 @@
-"""The table of built-in kinds that are served: what `core/fields.py` knows of them, and how each one is
+"""The table of built-in kinds that are served: their data from `core/selection/kinds.py`, and how each one is
 written.
 """
 
@@ -11,7 +11,7 @@ from kopf_selectcache.core.selection import kinds
 from .kinds import Served
 from .kubectl import columns
 
-# What is served: the version of each group.
+# The version of each group that is served.
 _GROUPS: Mapping[str, str] = {
     "": "v1",
     "apps": "v1",
@@ -26,7 +26,7 @@ _GROUPS: Mapping[str, str] = {
     "events.k8s.io": "v1",
     "apiextensions.k8s.io": "v1",
 }
-# Of these groups, only what operators write.
+# Of these groups, only the kinds that operators write.
 _FEW: Mapping[str, frozenset[str]] = {
     "networking.k8s.io": frozenset({"ingresses", "ingressclasses", "networkpolicies"}),
     "storage.k8s.io": frozenset({"storageclasses"}),

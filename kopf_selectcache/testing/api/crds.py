@@ -1,6 +1,6 @@
-"""Custom resources: their definitions are served the moment they are written, and end with their objects.
+"""Custom resources: their definitions are served as soon as they are written, and end with their objects.
 
-A real cluster takes a moment for that, by controllers; here, the write itself does what they would do.
+In a real cluster, controllers do that with a delay; here, the write itself does it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
 
 class Writes(Protocol):
-    """The writes of objects (`objects.Objects`), as far as definitions need them."""
+    """The writes of objects (`objects.Objects`) that definitions need."""
 
     history: History
     kinds: Kinds
@@ -47,16 +47,16 @@ class Writes(Protocol):
 
 
 class Definitions:
-    """What the CustomResourceDefinitions among the objects make of the other objects."""
+    """The effects of CustomResourceDefinitions on the other objects."""
 
     table = TABLE
 
     def __init__(self, objects: Writes) -> None:
         self._objects = objects
         self._served: dict[str, list[Served]] = {}
-        """By the definition's name: each version that is served."""
+        """The served versions by the definition's name."""
         self._kept: dict[Table, list[Kind]] = {}
-        """By where objects are kept: the field labels of each version of theirs."""
+        """By the place of objects: the field labels of each of their versions."""
         self._ending: set[Table] = set()
         self.reload()
 
@@ -68,7 +68,7 @@ class Definitions:
             if (stored := self._objects.history.get(TABLE, key)) is not None:
                 self._serve(key[1], msgspec.json.decode(stored.data))
 
-    # ---- What a write of any object asks.
+    # ---- Checks of any write.
 
     def require_open(self, served: Served, name: str) -> None:
         """Refuse new objects of a definition that is being deleted."""
@@ -82,8 +82,8 @@ class Definitions:
             )
 
     def shape(self, served: Served, new: dict[str, Any]) -> None:
-        """Drop what the schema does not have, and fill in its defaults. A definition gets what the server
-        fills in.
+        """Drop unknown fields, and fill in the defaults of the schema. A definition gets the server's
+        defaults.
         """
         if served.schema is not None:
             schemas.prune(served.schema, new)
@@ -98,7 +98,7 @@ class Definitions:
             return []
         found = _wrong(new)
         if not found:
-            _read(new)  # What could not be served would fail here, before it is kept.
+            _read(new)  # A definition that cannot be served fails here, before it is stored.
         return found
 
     def problems_of_change(
@@ -113,7 +113,7 @@ class Definitions:
         ]
 
     def field_values(self, served: Served, body: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the values of all field labels of an object, of whichever version of it."""
+        """Return the values of all field labels of an object, in all versions."""
         if not served.custom:
             return served.fields.values(body)
         values: dict[str, str] = {}
@@ -121,7 +121,7 @@ class Definitions:
             values |= kind.values(body)
         return values
 
-    # ---- What follows from a write.
+    # ---- Effects of a write.
 
     def written(self, served: Served, stored: Stored) -> None:
         if served.table != TABLE:
@@ -130,13 +130,13 @@ class Definitions:
         name = stored.key[1]
         established = _established(body, self._objects.time())
         if established is not None:
-            # As in a cluster: whoever watches sees the definition first without, then with its conditions.
+            # As in a cluster: watches see the definition first without, then with its conditions.
             self._objects.replace(served, stored, established)
             return
         self._serve(name, body)
 
     def removed(self, served: Served, gone: Stored) -> None:
-        """End a definition whose last object is gone, or what a definition served."""
+        """End a definition whose last object is deleted, or the kind of a deleted definition."""
         if served.table == TABLE:
             self._withdraw(gone.key[1])
         elif served.table in self._ending:
@@ -145,10 +145,11 @@ class Definitions:
                 self._end(definition)
 
     def terminating(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the definition as it is once it was deleted: it ends when its objects have."""
+        """Return the definition after its deletion: it ends with its objects."""
         said = dict(body["metadata"])
         said.pop("deletionGracePeriodSeconds", None)
-        said["generation"] = body["metadata"]["generation"] - 1  # It is not counted up, as that of others is.
+        # Its generation does not increase, unlike that of others.
+        said["generation"] = body["metadata"]["generation"] - 1
         said["finalizers"] = list(dict.fromkeys([*said.get("finalizers", []), FINALIZER]))
         status = part(body, "status")
         conditions = [item for item in status.get("conditions") or () if item["type"] != "Terminating"]
@@ -160,7 +161,7 @@ class Definitions:
         return {**body, "metadata": in_order(said), "status": status}
 
     def empty(self, definition: Stored) -> None:
-        """Delete all objects of a definition that is being deleted; the last one's end is its end."""
+        """Delete all objects of a definition that is being deleted; the definition ends with the last one."""
         served = self._served.get(definition.key[1], [])
         for kind in served[:1]:
             self._objects.delete_collection(kind, "", lambda _: True)
@@ -203,7 +204,7 @@ class Definitions:
                 self._ending.add(table)
 
     def _read_fields(self, table: Table, served: Served) -> None:
-        """Let objects that are there be selected by fields that a definition has got since."""
+        """Extract the values of a definition's new fields from existing objects."""
         for key in self._objects.history.keys(table):
             stored = self._objects.history.get(table, key)
             if stored is not None and isinstance(stored.fields, dict):
@@ -217,7 +218,7 @@ class Definitions:
 
 
 def _read(body: Mapping[str, Any]) -> list[Served]:
-    """Return what a definition serves: one entry for each version that is served."""
+    """Return the kinds of a definition: one entry for each served version."""
     spec = body["spec"]
     names = spec["names"]
     found = []
@@ -290,7 +291,7 @@ def _fill(new: dict[str, Any]) -> None:
 
 
 def _wrong(new: Mapping[str, Any]) -> list[Cause]:
-    """Return what makes a definition one that cannot be served."""
+    """Return the errors of a definition that cannot be served."""
     spec, name = new["spec"], new["metadata"].get("name", "")
     names, group, versions = spec["names"], spec.get("group") or "", spec["versions"]
     found = []
@@ -314,7 +315,7 @@ def _wrong(new: Mapping[str, Any]) -> list[Cause]:
             found.append(invalid_value(f"{where}.name", version.get("name") or "", _VERSION_NAME))
         if found:
             continue
-        # With a single version, the server tells it as if it stood at the top.
+        # With a single version, the server reports it as if it stood at the top.
         where = "spec" if len(versions) == 1 else where
         schema = schemas.without_nulls(version["schema"]["openAPIV3Schema"])
         for at, item in enumerate(version.get("selectableFields") or ()):
@@ -359,7 +360,7 @@ def _condition(kind: str, reason: str, message: str, time: str) -> dict[str, str
 
 
 def _established(body: Mapping[str, Any], time: str) -> dict[str, Any] | None:
-    """Return the definition with the status that the controllers give it, or None if it has that already."""
+    """Return the definition with the status that the controllers write, or None if it has that already."""
     status = body["status"]
     names = body["spec"]["names"]
     if status["conditions"] and status["acceptedNames"] == names:

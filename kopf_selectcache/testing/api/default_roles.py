@@ -1,7 +1,6 @@
-"""The ClusterRoles and bindings that every cluster begins with, as far as users and operators meet them.
-Holds data alone.
+"""The default ClusterRoles and bindings of every cluster, as far as users and operators meet them. Data only.
 
-Roles for the parts of a cluster (controllers, nodes, the scheduler) are left out: nobody here is one.
+Roles for the parts of a cluster (controllers, nodes, the scheduler) are left out: no client here is one.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ URLS: dict[str, tuple[str, str]] = {
     ),
     "system:public-info-viewer": ("get", "/healthz /livez /readyz /version /version/"),
 }
-# Each is made of all ClusterRoles that are labelled for it, and is itself labelled for the next.
+# Each aggregates all ClusterRoles that are labelled for it, and is itself labelled for the next.
 AGGREGATED = {"admin": "", "edit": "admin", "view": "edit"}
 BINDINGS: dict[str, tuple[str, ...]] = {
     "cluster-admin": (MASTERS,),

@@ -1,5 +1,5 @@
-"""What a DELETE does to an object: gone at once, marked until its finalizers are removed, or left to its
-node.
+"""The effect of a DELETE on an object: removed at once, marked until its finalizers are removed, or waiting
+for its node.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .status import bad_request, conflict, invalid
 from .strategies import default_policy, part
 
 _POLICIES = ("Foreground", "Background", "Orphan")
-_GRACE = 30  # Seconds that a pod has to end, unless it says otherwise.
+_GRACE = 30  # Seconds that a pod has to end, by default.
 
 
 @dataclass(frozen=True)
 class Wish:
-    """The options of a DELETE, as far as they matter here."""
+    """The options of a DELETE that have an effect here."""
 
     grace: int | None = None
     policy: str = ""
@@ -57,7 +57,7 @@ class Wish:
         )
 
     def check(self, served: Served, stored: Stored) -> None:
-        """Conflict, if the object is not the one that is meant."""
+        """Raise Conflict if the preconditions do not match the object."""
         name = stored.key[1]
         if self.uid not in ("", stored.uid):
             raise conflict(
@@ -79,14 +79,14 @@ class Wish:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happens to the object."""
+    """The decision about the object."""
 
     marks: bool = False
-    """It gets a deletionTimestamp, or an earlier one."""
+    """The object gets a deletionTimestamp, or an earlier one."""
     removes: bool = False
     grace: int = 0
     finalizers: list[str] | None = None
-    """Those that it has from now on, if they change."""
+    """Its new finalizers, if they change."""
 
 
 def decide(served: Served, body: Mapping[str, Any], wish: Wish) -> Outcome:
@@ -94,7 +94,7 @@ def decide(served: Served, body: Mapping[str, Any], wish: Wish) -> Outcome:
     had = said.get("finalizers", [])
     finalizers = finalizers_of_deletion(had, wish.policy or default_policy(served))
     if served.qualified == "customresourcedefinitions.apiextensions.k8s.io":
-        # They are deleted with their objects, and the server itself sees to that.
+        # They are deleted with their objects, by the server itself.
         return Outcome(marks="deletionTimestamp" not in said, finalizers=finalizers)
     change = finalizers if finalizers != had else None
     if "deletionTimestamp" in said:
@@ -108,7 +108,7 @@ def decide(served: Served, body: Mapping[str, Any], wish: Wish) -> Outcome:
 
 
 def mark(said: Mapping[str, Any], outcome: Outcome, time: str) -> dict[str, Any]:
-    """Return the metadata of an object that is being deleted, to be gone by that time."""
+    """Return the metadata of an object that is being deleted, with this deadline."""
     marked = {**said, "deletionTimestamp": time, "deletionGracePeriodSeconds": outcome.grace}
     if "generation" in said and "deletionTimestamp" not in said:
         marked["generation"] = said["generation"] + 1
@@ -120,7 +120,7 @@ def mark(said: Mapping[str, Any], outcome: Outcome, time: str) -> dict[str, Any]
 
 
 def is_over(served: Served, was: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a change of an object that is being deleted was the last: no finalizer holds it any more."""
+    """Return True if this change of an object that is being deleted removes its last finalizer."""
     if (
         "deletionTimestamp" not in was
         or new["metadata"].get("finalizers")
@@ -131,7 +131,7 @@ def is_over(served: Served, was: Mapping[str, Any], new: Mapping[str, Any]) -> b
 
 
 def _grace(pod: Mapping[str, Any], wish: Wish) -> int:
-    """How long a pod's node has to end it. Of what runs nowhere there is nothing to end."""
+    """Return the grace period of a pod's node. A pod that runs nowhere has nothing to end."""
     spec = part(pod, "spec")
     if not spec.get("nodeName") or part(pod, "status").get("phase") in ("Succeeded", "Failed"):
         return 0
@@ -142,7 +142,7 @@ def _grace(pod: Mapping[str, Any], wish: Wish) -> int:
 
 
 def _again(said: Mapping[str, Any], wish: Wish) -> Outcome:
-    """Decide on a pod that its node is ending already: it can only be given less time."""
+    """Decide about a pod that its node is ending already: its deadline can only become earlier."""
     if wish.grace is None or wish.grace >= said["deletionGracePeriodSeconds"]:
         return Outcome()
     grace = max(wish.grace, 0)

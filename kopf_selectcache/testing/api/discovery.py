@@ -1,8 +1,7 @@
-"""Which resources there are: group by group, or all at once, which is called aggregated. Lists no more than
-is served.
+"""Discovery: the resources of the server, group by group, or all at once (aggregated). It lists only served
+resources.
 
-Left out are the server's own address, entity tags and storage hashes, by which nobody here would save
-anything.
+The server's own address, entity tags and storage hashes are left out: they would save nothing here.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from .request import JSON, Answer
 from .reviews import AUTHENTICATION, AUTHORIZATION, KINDS
 from .status import no_such_path, not_acceptable
 
-# In the order of the server, by which clients decide between groups with a kind of the same name. Custom ones
+# In the order of the server, by which clients choose between groups with a kind of the same name. Custom ones
 # follow.
 GROUPS = (
     "apps",
@@ -52,7 +51,7 @@ Resource = dict[str, Any]
 
 
 def answer(path: str, accept: str, kinds: Kinds) -> Answer | None:
-    """Answer a question about resources; None, if the path is another question."""
+    """Answer a discovery request; None if the path is another one."""
     match path.strip("/").split("/"):
         case ["api" | "apis" as root]:
             if _wants_aggregated(accept, possible=True):
@@ -83,7 +82,7 @@ def answer(path: str, accept: str, kinds: Kinds) -> Answer | None:
 
 
 def resources(group: str, version: str, kinds: Kinds) -> list[Resource]:
-    """List what a version of a group serves, subresources included, as plain discovery shows it."""
+    """List the resources of a version of a group, subresources included, in plain discovery."""
     served = sorted(
         (one for one in kinds if (one.group, one.version) == (group, version)), key=lambda one: one.plural
     )
@@ -141,7 +140,7 @@ def _resources(served: Served) -> Iterator[Resource]:
 
 
 def paths(kinds: Kinds) -> list[str]:
-    """Return what can be asked for, as the server lists it at its root."""
+    """Return the paths that the server lists at its root."""
     found = {
         "/api",
         "/api/v1",
@@ -189,9 +188,7 @@ def _tree(kinds: Kinds) -> dict[str, list[str]]:
 
 
 def _preference(version: str) -> tuple[Any, ...]:
-    """Order versions as Kubernetes does: v2, v1, v1beta1, v2alpha1, and what is no version in its sense by
-    name.
-    """
+    """Order versions as Kubernetes does: v2, v1, v1beta1, v2alpha1, and other texts by name."""
     parsed = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     if parsed is None:
         return 1, version
@@ -224,12 +221,12 @@ def _aggregated(root: str, kinds: Kinds) -> Resource:
 
 
 def _nested(group: str, version: str, kinds: Kinds) -> list[Resource]:
-    """Turn plain discovery into the aggregated form, where subresources are parts of their resource."""
+    """Convert plain discovery into the aggregated form, where subresources are parts of their resource."""
     custom = group not in GROUPS and group != ""
     found: dict[str, Resource] = {}
     for one in resources(group, version, kinds):
         name, _, subresource = one["name"].partition("/")
-        # Of built-in kinds, the server names no group here.
+        # For built-in kinds, the server omits the group here.
         own = (group, version) if custom else ("", "")
         kind = {"group": one.get("group", own[0]), "version": one.get("version", own[1]), "kind": one["kind"]}
         if subresource:
@@ -246,8 +243,8 @@ def _nested(group: str, version: str, kinds: Kinds) -> list[Resource]:
 
 
 def _wants_aggregated(accept: str, *, possible: bool) -> bool:
-    """Whether the aggregated form is the first that the client accepts and we have; Not Acceptable (406), if
-    none is.
+    """Return True if the aggregated form is the first acceptable one that is available; raise Not Acceptable
+    (406) if none is.
     """
     for clause in (accept or "*/*").split(","):
         media, *rest = (part.strip() for part in clause.split(";"))

@@ -1,4 +1,4 @@
-"""The two faces of an Event: that of the core group, in which it is kept, and that of events.k8s.io."""
+"""The two forms of an Event: that of the core group, in which it is stored, and that of events.k8s.io."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kopf_selectcache.core.selection import kinds
 GROUP = "events.k8s.io"
 TABLE = ("", "events")
 
-# How the core group calls what events.k8s.io calls otherwise.
+# The names in the core group of the fields of events.k8s.io.
 _NAMES = {
     "involvedObject": "regarding",
     "message": "note",
@@ -35,12 +35,12 @@ def to_involved(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown(data: bytes) -> bytes:
-    """Return a stored event as events.k8s.io shows it."""
+    """Return a stored event in the form of events.k8s.io."""
     return msgspec.json.encode(to_regarding(msgspec.json.decode(data, type=dict[str, Any])))
 
 
 def fill(event: dict[str, Any]) -> None:
-    """Write what the server always writes of an event, if only to say that there is nothing."""
+    """Add the fields that the server always writes for an event, even if they are empty."""
     for key in ("firstTimestamp", "lastTimestamp", "eventTime"):
         event.setdefault(key, None)
     event.setdefault("source", {})
@@ -49,7 +49,7 @@ def fill(event: dict[str, Any]) -> None:
 
 
 def misplaced(event: Mapping[str, Any], namespace: str) -> str | None:
-    """Return the namespace of what an event is about, if the event must not stand where it is."""
+    """Return the namespace of the event's object, if the event must not be in its own namespace."""
     about = event.get("involvedObject")
     of = (about.get("namespace") if isinstance(about, Mapping) else "") or ""
     return None if (of or "default") == namespace else str(of)

@@ -1,9 +1,8 @@
-"""All objects and everything that happened to them: one version for the whole cluster, a log of changes, a
-horizon.
+"""All objects and all their changes: one version counter for the whole cluster, a log of changes, a horizon.
 
-An object is kept as the bytes that are served, without its kind and apiVersion, which depend on who asks how.
-What a list or a watch needs beside them, labels and the values of field labels, is read once, when the object
-is written.
+An object is stored as the bytes that are served, without its kind and apiVersion, which depend on the
+request. Lists and watches also need labels and the values of field labels; they are extracted once, when the
+object is written.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from typing import NamedTuple, TypeAlias
 from .status import expired
 
 Table: TypeAlias = tuple[str, str]
-"""Where objects of one resource are kept: its group and plural."""
+"""The place of the objects of one resource: its group and plural."""
 Key: TypeAlias = tuple[str, str]
-"""Namespace (empty where there is none) and name."""
+"""Namespace (empty if there is none) and name."""
 
-# So many changes are remembered, unless they are compacted before: some minutes of a very busy cluster.
+# Changes that are remembered, unless they are compacted before: some minutes of a very busy cluster.
 KEPT = 100_000
-KEPT_BYTES = 24 * 1024 * 1024  # No more of old versions, which are in memory for nothing else,
-KEPT_AT_LEAST = 1_000  # unless they are of the last changes: nobody is to miss those, however big they are.
+KEPT_BYTES = 24 * 1024 * 1024  # The limit of bytes of old versions, which are in memory for nothing else,
+KEPT_AT_LEAST = 1_000  # unless they are of the last changes: those stay, at any size.
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +37,22 @@ class Stored:
     """JSON as served, without kind and apiVersion: `{"metadata":{...},...}`."""
     labels: Mapping[str, str]
     fields: Mapping[str, str]
-    """The value of each field label, by which selectors select."""
+    """The value of each field label that selectors can select by."""
 
 
 class Change(NamedTuple):
-    """What one write did to one object."""
+    """The effect of one write on one object."""
 
     version: int
     table: Table
     before: Stored | None
     after: Stored | None
     gone: Stored | None = None
-    """Of a deletion: what was there last, with the version of the deletion itself."""
+    """For a deletion: the last state, with the version of the deletion itself."""
 
 
 class History:
-    """The store of one cluster. Every write has a version of its own, higher than all before."""
+    """The store of one cluster. Every write has its own version, higher than all before."""
 
     def __init__(
         self,
@@ -65,8 +64,9 @@ class History:
     ) -> None:
         self.version = version
         self.horizon = version
-        """Of this version and later ones everything is known; of earlier ones nothing, as after etcd's
-        compaction."""
+        """The horizon: changes from this version on are known; earlier ones are not, as after etcd's
+        compaction.
+        """
         self._objects: dict[Table, dict[Key, Stored]] = {}
         self._order: dict[Table, list[Key]] = {}
         self._log: deque[Change] = deque()
@@ -82,14 +82,14 @@ class History:
         return self._objects.get(table, {}).get(key)
 
     def keys(self, table: Table, *, namespace: str = "", after: Key | None = None) -> list[Key]:
-        """Return the keys in order: those of a namespace, if one is given, and those after a key."""
+        """Return the keys in order: those of a namespace, if given, and those after a key."""
         order = self._order.get(table, [])
         return _within(order, namespace, after)
 
     def at(
         self, table: Table, version: int, *, namespace: str = "", after: Key | None = None
     ) -> list[Stored]:
-        """Return the objects as they were at this version, in order; Expired (410), if that is forgotten."""
+        """Return the objects as of this version, in order; raise Expired (410) if it is forgotten."""
         objects = self._objects.get(table, {})
         changed = list(self.since(version, table))
         if not changed:
@@ -103,7 +103,9 @@ class History:
         return [then[key] for key in _within(sorted(then, key=_place), namespace, after)]
 
     def since(self, version: int, table: Table | None = None) -> Iterator[Change]:
-        """Iterate over the changes after this version, in order; Expired (410), if they are forgotten."""
+        """Iterate over the changes after this version, in order; raise Expired (410) if they
+        are forgotten.
+        """
         self.require(version)
         later = []
         for change in reversed(self._log):
@@ -114,7 +116,7 @@ class History:
         return reversed(later)
 
     def require(self, version: int) -> None:
-        """Raise Expired (410) if what happened after this version is not known any more."""
+        """Raise Expired (410) if the changes after this version are no longer known."""
         if version < self.horizon:
             raise expired(f"too old resource version: {version} ({self.horizon})")
 
@@ -124,11 +126,11 @@ class History:
     # ---- Writing.
 
     def next_version(self) -> int:
-        """The version that the next write will have: it is written into the object."""
+        """The version of the next write: it is written into the object."""
         return self.version + 1
 
     def put(self, table: Table, stored: Stored) -> None:
-        """Keep a new object, or a new version of one; its version is `next_version()`."""
+        """Store a new object, or a new version of one; its version is `next_version()`."""
         objects = self._objects.setdefault(table, {})
         before = objects.get(stored.key)
         if before is None:
@@ -137,7 +139,7 @@ class History:
         self._happened(Change(stored.version, table, before, stored))
 
     def remove(self, table: Table, gone: Stored) -> None:
-        """Forget an object, shown a last time as `gone`, with the version of its deletion."""
+        """Remove an object; `gone` is its last state, with the version of its deletion."""
         before = self._objects[table].pop(gone.key)
         order = self._order[table]
         del order[bisect_left(order, _place(gone.key), key=_place)]
@@ -156,15 +158,15 @@ class History:
         for listener in tuple(self._listeners):
             listener(change)
 
-    # ---- Following, forgetting, and going back.
+    # ---- Subscribing, compacting, restoring.
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call this with every change, within the write; return what ends it."""
+        """Call a function with every change, within the write; return a function that unregisters it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def compact(self) -> int:
-        """Forget all history up to now, as etcd does every few minutes; return the version of now."""
+        """Forget the history up to now, as etcd does every few minutes; return the present version."""
         self._forget()
         return self.version
 
@@ -172,7 +174,7 @@ class History:
         return Backup(self.version, {table: dict(objects) for table, objects in self._objects.items()})
 
     def restore(self, backup: Backup) -> None:
-        """Be as at the backup again: versions go back, and no watch is told. Whoever watches must be cut off
+        """Return to the state of a backup: versions go back, and watches are not notified. Cut them off
         first.
         """
         self.version = backup.version
@@ -194,19 +196,17 @@ class Backup(NamedTuple):
 
 
 def at_version(stored: Stored, version: int, data: bytes) -> Stored:
-    """Return the object as of another version, with the bytes that say so."""
+    """Return the object as of another version, with bytes that have it."""
     return replace(stored, version=version, data=data)
 
 
 def _weight(change: Change) -> int:
-    """Return how many bytes of versions that are no more are kept for this change."""
+    """Return the bytes of old versions that are stored for this change."""
     return sum(len(stored.data) for stored in (change.before, change.gone) if stored is not None)
 
 
 def _place(key: Key) -> str:
-    """Return what objects are listed by, as etcd keeps them: those of `apps-2` come before those of
-    `apps`.
-    """
+    """Return the sort key of objects in etcd: those of `apps-2` come before those of `apps`."""
     return f"{key[0]}/{key[1]}"
 
 
@@ -215,4 +215,6 @@ def _within(order: list[Key], namespace: str, after: Key | None) -> list[Key]:
     if not namespace:
         return order[start:]
     start = max(start, bisect_left(order, f"{namespace}/", key=_place))
-    return order[start : bisect_left(order, f"{namespace}0", key=_place)]  # 0 is what comes after the slash.
+    return order[
+        start : bisect_left(order, f"{namespace}0", key=_place)
+    ]  # 0 is the character after the slash.

@@ -1,8 +1,9 @@
-"""Acting as somebody else: the Impersonate-* headers, as far as the rights of the one who asks allow it.
+"""Impersonation: the Impersonate-* headers, as far as the rights of the client allow it.
 
-Beside the verb `impersonate`, which allows all that the other may do, there are rights for single kinds of
-users and single actions (`impersonate:user-info` with `impersonate-on:user-info:list`). They are tried first,
-and it is their refusal that is reported. Of these, that of a pod for its own node is missing.
+Beside the verb `impersonate`, which allows everything that the other user may do, there are rights for single
+kinds of users and single actions (`impersonate:user-info` with `impersonate-on:user-info:list`). They are
+tried first, and their refusal is the one that is reported. Of these, that of a pod for its own node is
+missing.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ class Impersonation:
     def __init__(self, rbac: Rbac) -> None:
         self._rbac = rbac
         self._last: dict[str, str] = {}
-        """The verb that allowed it to each user last: it is tried first, as in the server, which shows in
-        answers."""
+        """The verb that allowed it to each user last: it is tried first, as in the server, which is visible
+        in responses.
+        """
 
     def effective(self, user: User, headers: Mapping[str, str], asked: Asked) -> User:
-        """Return who is meant by the headers; Forbidden (403), if the user may not act as them in what is
-        asked.
+        """Return the user of the headers; raise Forbidden (403) if the client may not act as them in this
+        request.
         """
         wanted = _wanted(headers)
         if wanted is None:
@@ -48,7 +50,7 @@ class Impersonation:
         raise refusals[0]
 
     def _allowed(self, user: User, wanted: User, verb: str) -> User:
-        """Check each part of the wanted user, and return the whole one."""
+        """Check each part of the requested user, and return the whole one."""
         constrained = verb != LEGACY
         group = "authentication.k8s.io" if constrained else ""
         groups = wanted.groups
@@ -98,8 +100,8 @@ def _wanted(headers: Mapping[str, str]) -> User | None:
 
 
 def _verbs(wanted: User) -> Iterator[str]:
-    """Iterate over the rights that can allow it: of nodes and service accounts no more than the name can be
-    chosen.
+    """Iterate over the rights that can allow it: for nodes and service accounts only the name
+    can be chosen.
     """
     plain = not (wanted.uid or wanted.groups or wanted.extra)
     if _node(wanted.name):
@@ -114,7 +116,7 @@ def _verbs(wanted: User) -> Iterator[str]:
 
 
 def _on(verb: str, asked: Asked) -> Asked:
-    """Return the right to do as somebody else what is asked."""
+    """Return the right to execute this request as another user."""
     asked = effective(asked)
     verb = f"{verb.replace(':', '-on:')}:{asked.verb}"
     return asked._replace(verb=verb) if isinstance(asked, Url) else replace(asked, verb=verb)

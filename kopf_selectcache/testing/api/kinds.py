@@ -1,5 +1,5 @@
-"""Which resources there are: a table of those that operators need, and what definitions of custom resources
-add.
+"""The served resources: a table of those that operators need, and those of definitions of
+custom resources.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from .history import Table
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the table that kubectl prints: where its values are found in an object."""
+    """A column of the table that kubectl prints, with the place of its values in an object."""
 
     name: str
     path: str
     """A JSON path as in `additionalPrinterColumns`: `.spec.nodeName`."""
     type: str = "string"
     wide: bool = False
-    """Whether it is shown with `-o wide` alone."""
+    """True if it is shown with `-o wide` only."""
     cell: Callable[[Mapping[str, Any]], Any] | None = field(default=None, hash=False)
-    """What makes the value of an object, where no path leads to it: the `1/2` of a Pod's ready containers."""
+    """Computes the value for an object, if no path leads to it: the `1/2` of a Pod's ready containers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A resource as one version of its group serves it."""
+    """A resource in one version of its group."""
 
     group: str
     version: str
@@ -38,25 +38,25 @@ class Served:
     kind: str
     namespaced: bool
     fields: Kind
-    """Its field labels: what selectors can select by, and an object's value for each."""
+    """Its field labels, and an object's value for each."""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     has_status: bool = False
-    """Whether `status` is written through the subresource alone."""
+    """True if `status` is written by the subresource only."""
     has_generation: bool = False
-    """Whether a change of the spec counts the generation up."""
+    """True if a change of the spec increases the generation."""
     columns: tuple[Column, ...] = ()
     table: Table = ("", "")
-    """Where its objects are kept: versions of one resource share it, and both groups of events."""
+    """The place of its objects: versions of one resource share it, and both groups of events."""
     custom: bool = False
     creates_on_update: bool = False
-    """Whether a PUT of what is not there creates it."""
+    """True if a PUT of a missing object creates it."""
     unconditional: bool = True
-    """Whether a PUT may come without the version that it is based on."""
+    """True if a PUT may omit the version that it is based on."""
     shows_deleted: bool = False
-    """Whether DELETE answers with the object that is gone, where most kinds answer with a Status."""
+    """True if DELETE returns the deleted object, where most kinds return a Status."""
     schema: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
-    """Of a custom resource: the schema of the whole object."""
+    """The schema of the whole object, for a custom resource."""
 
     @property
     def api_version(self) -> str:
@@ -64,12 +64,12 @@ class Served:
 
     @property
     def qualified(self) -> str:
-        """The resource as error messages name it: `jobs.batch`."""
+        """The name of the resource in error messages: `jobs.batch`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
 class Kinds:
-    """The resources that are served now. Custom ones come and go with their definitions."""
+    """The resources that are served now. Custom ones change with their definitions."""
 
     def __init__(self) -> None:
         self._served: dict[tuple[str, str, str], Served] = {}
@@ -92,7 +92,7 @@ class Kinds:
         self._changed()
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call this whenever something is not served any more, or not as it was."""
+        """Call a function whenever a resource is no longer served, or changes."""
         self._listeners.append(listener)
 
     def _changed(self) -> None:

@@ -1,5 +1,5 @@
-"""Pages of lists: what there is now, what there was at a version, and how to go on. Never looks into an
-object.
+"""Pages of lists: of the present state or of a version, and their continuation. It never
+decodes an object.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .selection import Selection
 from .status import Problem, bad_request, expired, too_large
 
 _VERSION = "meta.k8s.io/v1"
-_AS_IT_IS_NOW = -1  # A token's version, where the list's own is forgotten: any that is negative.
+_AS_IT_IS_NOW = -1  # The version of a token whose list's own version is forgotten: any negative one.
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list"
     " without the continue parameter, or use the continue token in this response to retrieve the remainder of"
@@ -46,10 +46,10 @@ def page(
 ) -> Page:
     """List objects, as of a replica that knows no version later than `seen`.
 
-    Expired (410), where the version that is asked for is forgotten; Timeout (504), where it is not there yet.
+    Raise Expired (410) if the requested version is forgotten; Timeout (504) if it is in the future.
     """
     current = history.version if seen is None or options.is_consistent else min(seen, history.version)
-    # A list of one name is about one object, where it is clear which.
+    # A list of one name is about one object, if that is clear.
     name = selection.name if not options.token and (selection.namespace or not served.namespaced) else ""
     after = None
     if options.token:
@@ -60,7 +60,7 @@ def page(
         exact = True
     else:
         version = options.number()
-        # With a limit a version alone means exactly that one, as before there was a word for it; not where it
+        # With a limit, a version alone means exactly that version, for compatibility; not if the list
         # is about one name.
         exact = options.match == EXACT or (bool(options.limit and version) and not options.match and not name)
     if version > current:
@@ -75,21 +75,21 @@ def page(
         raise expired("The resourceVersion for the provided list is too old.") from None
     if name:
         there = [stored for stored in there if stored.key[1] == name]
-    # What is asked from memory (version 0) is not worth to be cut into pages: neither does the server.
+    # A list from memory (version 0) is not divided into pages: the server does not either.
     limit = 0 if options.version == "0" and not options.token else options.limit
     chosen: list[Stored] = []
     for at, stored in enumerate(there, 1):
         if selection(stored):
             chosen.append(stored)
             if limit and len(chosen) == limit and at < len(there):
-                # Whether what comes is selected, the server does not look.
+                # The server does not check whether the remaining objects are selected.
                 remaining = None if selection.is_narrow else len(there) - at
                 return Page(chosen, version, _token(version, f"/{_path(selection, stored.key)}"), remaining)
     return Page(chosen, version)
 
 
 def _path(selection: Selection, key: Key) -> str:
-    """Return where a list goes on after this key, within what is listed."""
+    """Return the position after this key, within the list."""
     return f"{key[1]}\0" if selection.namespace or not key[0] else f"{key[0]}/{key[1]}\0"
 
 

@@ -1,8 +1,7 @@
-"""The metadata of objects: read from what is sent, checked, and written in the order in which the server
-shows them.
+"""The metadata of objects: read from bodies, checked, and written in the order of the server.
 
-Nothing of a body's spec or status is looked at here. `managedFields` are not kept: no cache and no Kopf
-operator reads them, and kubectl's client-side apply does without.
+The spec and the status of a body are not read here. `managedFields` are not stored: no cache and no Kopf
+operator reads them, and kubectl's client-side apply works without.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from . import types
 from .kinds import Served
 from .status import Problem
 
-# What is kept, in the server's order: `with_version` counts on the version before all that users write
+# The stored fields, in the server's order: `with_version` relies on the version before everything that users
+# write
 # freely.
 _ORDER = (
     "name",
@@ -54,7 +54,7 @@ _NUMBERS = ("generation", "deletionGracePeriodSeconds")
 _OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
-_GENERATED = 58  # Go's limit of 63 without the five letters.
+_GENERATED = 58  # Go's limit of 63 without the five letters of the suffix.
 
 Cause: TypeAlias = Mapping[str, str]
 
@@ -97,7 +97,7 @@ def forbidden(field: str, why: str) -> Cause:
 
 
 def read(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata that the server keeps of what was sent, without what is empty; 400, if a type is
+    """Return the metadata that the server stores of a body, without empty fields; raise 400 if a type is
     wrong.
     """
     sent = body.get("metadata")
@@ -109,7 +109,7 @@ def read(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
     for key in _ORDER:
         value = sent.get(key)
         if not value and value != 0:
-            continue  # Absent, null, or empty: the server keeps none of them.
+            continue  # Absent, null, or empty: the server stores none of them.
         if key in _MAPS:
             if not isinstance(value, Mapping):
                 raise _unreadable(served, value, f"ObjectMeta.metadata.{key}", "map[string]string")
@@ -165,7 +165,7 @@ def in_order(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_version(data: bytes, version: int) -> bytes:
-    """Return the bytes of a stored object as of another version. No object is decoded for that."""
+    """Return the bytes of a stored object as of another version. No object is decoded."""
     before, mark, rest = data.partition(b'"resourceVersion":"')
     _, _, after = rest.partition(b'"')
     return b'%b%b%d"%b' % (before, mark, version, after)
@@ -175,7 +175,7 @@ def with_version(data: bytes, version: int) -> bytes:
 
 
 def problems_of(served: Served, metadata: Mapping[str, Any]) -> list[Cause]:
-    """Return what is wrong with the metadata of an object that is to be kept."""
+    """Return the errors of the metadata of an object before it is stored."""
     found: list[Cause] = []
     name = metadata.get("name", "")
     if not name:
@@ -232,7 +232,7 @@ def _wrong_owner(owner: Mapping[str, Any]) -> Iterator[Cause]:
 
 
 def problems_of_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Cause]:
-    """Return what of the metadata may not change so."""
+    """Return the changes of the metadata that are not allowed."""
     found = [
         invalid_value(f"metadata.{key}", new[key], "field is immutable")
         for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -256,8 +256,8 @@ def generated(prefix: str, suffix: str) -> str:
 
 
 def finalizers_of_deletion(finalizers: Sequence[str], policy: str) -> list[str]:
-    """Return the finalizers of an object that is to be deleted by this policy; for none, those it has
-    stand.
+    """Return the finalizers of an object that is deleted with this policy; without a policy, the present
+    ones.
     """
     if not policy:
         return list(finalizers)

@@ -1,9 +1,7 @@
-"""The rules of writes: what the server makes of an object that is created, changed or deleted, and what it
-refuses.
+"""The rules of writes: the effects of creating, changing or deleting an object, and the refusals.
 
-Reads and watches go to the History. Whatever single kinds do beyond these rules stands in strategies.py, and
-custom resources in definitions.py. Every write here is a whole one: nothing is kept of what is refused or a
-dry run.
+Reads and watches use the History. Rules of single kinds are in strategies.py, and those of custom resources
+in crds.py. Every write here is atomic: a refused write or a dry run stores nothing.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class Objects:
-    """All objects of the cluster, as they are written. Names that begin with a word for a kind are
-    Kubernetes' own.
+    """All objects of the cluster, as they are written. Names that begin with a word for a kind are those of
+    Kubernetes.
     """
 
     def __init__(
@@ -67,7 +65,7 @@ class Objects:
         return stored
 
     def time(self, *, after: int = 0) -> str:
-        """Return the time now, or some seconds after now, as metadata have it."""
+        """Return the time now, or some seconds later, in the format of metadata."""
         then = self._now().astimezone(dt.UTC)
         if after:
             then += dt.timedelta(seconds=after)
@@ -84,7 +82,7 @@ class Objects:
         dry_run: bool = False,
         unknown: Unknown = ignore,
     ) -> Stored:
-        """Create an object. What is unknown in it is dropped, once `unknown` was told."""
+        """Create an object. Unknown fields are reported to `unknown`, and dropped."""
         new = self._readable(served, body, unknown)
         said = metadata.read(served, new)
         _fill_namespace(served, said, namespace)
@@ -179,7 +177,7 @@ class Objects:
             new = self._readable(served, patched, unknown)
             said = metadata.read(served, new)
         except Problem as problem:
-            # What the patch makes of the object cannot be read: that is told as a fault of the patch.
+            # An unreadable result is reported as an error of the patch.
             raise patches.unreadable(patched, problem.message) from None
         _check_name(said, name)
         _fill_namespace(served, said, namespace)
@@ -196,8 +194,8 @@ class Objects:
         *,
         dry_run: bool = False,
     ) -> tuple[Stored, bool]:
-        """Delete an object; return what is served, and whether it is gone: if not, finalizers or its node
-        hold it.
+        """Delete an object; return the response, and whether it is removed: if not, finalizers or its node
+        keep it.
         """
         old = self.get(served, namespace, name)
         wish = deletion.Wish.read(options or {})
@@ -228,7 +226,7 @@ class Objects:
         chosen: Callable[[Stored], bool],
         options: Mapping[str, Any] | None = None,
     ) -> list[Stored]:
-        """Delete all that are chosen; return them as they were before, as the server does."""
+        """Delete all selected objects; return their state before, as the server does."""
         found = [
             stored
             for key in self.history.keys(served.table, namespace=namespace)
@@ -240,14 +238,14 @@ class Objects:
         return found
 
     def replace(self, served: Served, old: Stored, body: dict[str, Any]) -> Stored:
-        """Write the next version of an object as a controller does: by no rules but its own."""
+        """Write the next version of an object as a controller does: without the rules for users."""
         return self._put(served, old, body, dry_run=False)
 
     def remove(self, served: Served, old: Stored) -> None:
         self._remove(served, old, dry_run=False)
 
     def restored(self) -> None:
-        """Read the definitions again, after the history has gone back to a backup."""
+        """Read the definitions again, after the history has been restored."""
         self.definitions.reload()
 
     # ---- The steps of a write.
@@ -337,18 +335,18 @@ class Objects:
         if found or more:
             group = (
                 "" if served.table == events.TABLE else served.group
-            )  # Events of both groups are told as the core's.
+            )  # Events of both groups are reported as those of the core.
             raise invalid(served.kind, name, [*found, *more], group=group)
 
     def _shape(self, served: Served, new: dict[str, Any]) -> None:
-        """Drop what the server does not keep, and fill in what it adds."""
+        """Drop fields that the server does not store, and add its own."""
         if not served.custom:
             for key in [key for key, value in new.items() if value is None]:
                 del new[key]
             if served.table == events.TABLE:
                 events.fill(new)
         if served.custom:
-            # What was sent is not touched, but this copy of it is; and 1.0 is kept as 1.
+            # The body is not changed, but this copy of it is; and 1.0 becomes 1.
             new |= _decode_whole(_encode(new))
         new["metadata"] = metadata.in_order(new["metadata"])
         self.definitions.shape(served, new)
@@ -363,7 +361,7 @@ class Objects:
         subresource: str,
         dry_run: bool,
     ) -> Stored:
-        """Go from one version of an object to the next, which may be that there is none."""
+        """Replace one version of an object by the next, or remove it."""
         was, said = before["metadata"], new["metadata"]
         name = old.key[1]
         for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
@@ -383,7 +381,7 @@ class Objects:
         self._shape(served, new)
         said = new["metadata"]
         found = metadata.problems_of_change(was, said) + metadata.problems_of(served, said)
-        # The server looks at the metadata of a change twice, and lists what it finds as often.
+        # The server checks the metadata of a change twice, and lists each finding twice.
         more = strategies.problems_of_change(served, before, new) or self.definitions.problems_of_change(
             served, before, new
         )
@@ -432,7 +430,7 @@ class Objects:
         )
         return Stored(key, said["uid"], version, _encode(body), said.get("labels", _NO_LABELS), fields)
 
-    # ---- Namespaces, as the controller of a cluster ends them.
+    # ---- Namespaces, in the role of their controller.
 
     def _delete_namespace(self, served: Served, old: Stored, *, dry_run: bool) -> tuple[Stored, bool]:
         name = old.key[1]
@@ -455,7 +453,7 @@ class Objects:
         return old, False
 
     def _finish_namespace(self, name: str) -> None:
-        """Let a namespace go that is terminating and empty, if no finalizer holds it."""
+        """Remove a namespace that is terminating and empty, if it has no finalizer."""
         home = self.history.get(NAMESPACES, ("", name))
         if home is None or home.fields["status.phase"] != "Terminating":
             return
@@ -467,7 +465,7 @@ class Objects:
             self._remove(self._namespaces, home, dry_run=False)
 
     def _storing(self) -> list[Served]:
-        """The kinds that have a namespace, one for each table."""
+        """The namespaced kinds, one for each table."""
         return list({served.table: served for served in self.kinds if served.namespaced}.values())
 
 
@@ -528,10 +526,10 @@ def _other_uid(served: Served, old: Stored, uid: str) -> str:
 
 
 def whole(number: float) -> float:
-    """Return a number as the server keeps it, who writes one that has no fraction without it."""
+    """Return a number as the server stores it: without a fraction of zero."""
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Whether two values are different JSON: other than for Python, `1` and `true` are two."""
+    """Return True if two values are different JSON. Unlike in Python, `1` and `true` differ."""
     return one is not other and (one != other or _canonical(one) != _canonical(other))

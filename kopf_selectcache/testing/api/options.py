@@ -1,4 +1,4 @@
-"""The options of a list or a watch, read and checked as the server does it. Knows no objects."""
+"""The options of a list or a watch, read and checked as the server does. It knows no objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .status import Problem, bad_request, invalid
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 _LARGEST = 2**64 - 1
-_DIGITS = 21  # One more than the largest has.
+_DIGITS = 21  # One more than the largest allowed number has.
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class ListOptions:
     timeout: int | None = None
     bookmarks: bool = False
     initial: bool | None = None
-    """`sendInitialEvents`, or what stands for it in a watch that names no version."""
+    """`sendInitialEvents`, or its equivalent in a watch without a version."""
 
     @property
     def is_consistent(self) -> bool:
-        """Whether an answer must be of now, or of an exact version, which the store itself gives: no replica
-        may lag behind then.
+        """True if the response must be of now, or of an exact version, which the store itself gives: a
+        lagging replica may not answer.
         """
         return bool(
             not self.version
@@ -38,13 +38,13 @@ class ListOptions:
         )
 
     def number(self) -> int:
-        """Return the version that is asked for; 0 where any or the latest will do."""
+        """Return the requested version; 0 if any or the latest is allowed."""
         text = self.version or "0"
         try:
             return unsigned(text)
         except ValueError as error:
             message = f'resourceVersion: Invalid value: "{text}": {error}'
-        # Where nobody foresaw it, the server answers as if it were at fault itself.
+        # The server answers an unforeseen case as its own error.
         raise (
             bad_request(f"invalid resource version: {message}")
             if not self.watch
@@ -53,7 +53,7 @@ class ListOptions:
 
 
 def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
-    """Read the options; 400 or 422 for what the server refuses."""
+    """Read the options; raise 400 or 422 where the server refuses."""
     timeout = query.get("timeoutSeconds")
     options = ListOptions(
         watch=watch,
@@ -66,7 +66,8 @@ def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
         initial=is_true(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
     )
     if watch and options.initial is None and not options.match and options.version in ("", "0"):
-        # As the server completes a watch of old: so it has a bookmark at the end of its initial events, too.
+        # The server completes an old watch like this: so it has a bookmark at the end of its initial events,
+        # too.
         options = ListOptions(
             watch=True,
             version="0",
@@ -86,7 +87,7 @@ def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
 
 
 def integer(text: str) -> int:
-    """Read an integer of a query; 400, if it is none."""
+    """Read an integer of a query; raise 400 if it is none."""
     digits = text[1:] if text.startswith(("+", "-")) else text
     if not _is_number(digits):
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
@@ -97,7 +98,7 @@ def integer(text: str) -> int:
 
 
 def unsigned(text: str) -> int:
-    """Read the number of a version; ValueError, in the server's words, if it is none."""
+    """Read the number of a version; raise ValueError with the server's text if it is none."""
     if not _is_number(text):
         raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
     if _magnitude(text) > _LARGEST:
@@ -110,15 +111,15 @@ def _is_number(text: str) -> bool:
 
 
 def _magnitude(digits: str) -> int:
-    """Return the number; of one that has more digits than any that is allowed, its first ones, which Python
-    can read.
+    """Return the number; for one with more digits than any allowed one, its first digits, which Python can
+    read.
     """
     return int(digits.lstrip("0")[:_DIGITS] or "0")
 
 
 def is_true(text: str | None) -> bool:
-    """Read a boolean of a query as the server does: what is there, be it empty, and neither `false` nor `0`,
-    is true.
+    """Read a boolean of a query as the server does: a present value, even an empty one, is true, except
+    `false` and `0`.
     """
     return text is not None and text.lower() not in {"false", "0"}
 

@@ -1,4 +1,4 @@
-"""Patches: merge patch (RFC 7386), JSON patch (RFC 6902), and which content type means which."""
+"""Patches: merge patch (RFC 7386), JSON patch (RFC 6902), and their content types."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Apply: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def read(patch: bytes, content_type: str, served: Served) -> Apply:
-    """Return what makes of an object what the patch says. An object that is given is not changed."""
+    """Return a function that applies the patch. It does not change the given object."""
     kind = content_type.partition(";")[0].strip()
     if kind == APPLY:
         raise not_implemented("server-side apply")
@@ -75,8 +75,8 @@ def _unsupported(served: Served) -> Problem:
 
 
 def unreadable(patched: Mapping[str, Any], why: str) -> Problem:
-    """Refuse a patch that makes of an object what is none of its kind."""
-    # Of what cannot be read, a patch tells the last part alone.
+    """Refuse a patch whose result is no object of its kind."""
+    # A patch reports only the last part of an unreadable value.
     why = why.partition(" cannot be handled as a ")[2].partition(": ")[2] or why
     found = cause("FieldValueInvalid", f"Invalid value: {_told(_told(patched))}: {why}", "patch")
     return Problem(422, "Invalid", f' "" is invalid: patch: {found["message"]}', details={"causes": [found]})
@@ -133,7 +133,7 @@ def _apply(obj: Any, step: Mapping[str, Any]) -> Any:
         case "add":
             return _add(obj, path, step.get("value"))
         case "replace":
-            # Other than RFC 6902 has it, a key need not be there, for the server's library.
+            # Unlike in RFC 6902, the server's library accepts a missing key.
             return _set(obj, path, step.get("value"))
         case "remove":
             _remove(obj, path)
@@ -157,7 +157,7 @@ def _keys(pointer: str | None) -> list[str]:
 
 
 def _index(key: str, end: int) -> int:
-    """Read an index, which may count from the end with a minus sign, as the server's library does."""
+    """Read an index, which may count from the end with a minus sign, as in the server's library."""
     if not (key.isascii() and key.removeprefix("-").isdecimal()):
         raise ValueError(key)
     index = int(key)
@@ -173,7 +173,7 @@ def _find(obj: Any, path: list[str]) -> Any:
 
 
 def _find_or_null(obj: Any, path: list[str]) -> Any:
-    """As the server's library has it: a key that is absent is null."""
+    """As in the server's library: an absent key is null."""
     home = _find(obj, path[:-1])
     return home.get(path[-1]) if path and isinstance(home, dict) else _find(obj, path)
 

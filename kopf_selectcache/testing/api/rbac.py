@@ -1,8 +1,7 @@
-"""Who may do what: Roles and bindings, really evaluated. Changes no objects, and knows nobody's token.
+"""RBAC: Roles and bindings are evaluated. It changes no objects and knows no tokens.
 
-What a user has been granted is read once and forgotten whenever a Role or a binding changes. Rights are not
-guarded against escalation: who may write Roles may give away what they have not got, which a real server
-refuses.
+The rights of a user are computed once and dropped whenever a Role or a binding changes. Escalation is not
+checked: a user who may write Roles may grant rights that they lack, which a real server refuses.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from .status import Problem
 
 GROUP = "rbac.authorization.k8s.io"
 MASTERS = "system:masters"
-KEPT = 10_000  # Users times namespaces: operators in tests are few, and what is forgotten is read again.
+KEPT = 10_000  # Users times namespaces: tests have few operators, and dropped entries are computed again.
 
 
 class Url(NamedTuple):
-    """A request for something that is no resource: `/version`."""
+    """A request for a path that is no resource: `/version`."""
 
     verb: str
     """The HTTP method in lower case."""
@@ -47,7 +46,7 @@ Asked: TypeAlias = Call | Url
 class Decision(NamedTuple):
     allowed: bool
     reason: str
-    """What allows it; or which binding could not be followed, as its role is missing."""
+    """The binding that allows it; or the one that cannot be followed, because its role is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +86,14 @@ class Rule:
 
 @dataclass(slots=True)
 class Granted:
-    """All rules that hold for a user in one namespace, each with the binding that it comes from."""
+    """All rules of a user in one namespace, each with its binding."""
 
     rules: list[tuple[Rule, str]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     @property
     def problem(self) -> str:
-        """What went wrong on the way, in one line; nothing, if all roles were there."""
+        """The problems of the evaluation, in one line; empty if all roles exist."""
         told = list(dict.fromkeys(self.errors))
         return f"[{', '.join(told)}]" if len(told) > 1 else "".join(told)
 
@@ -117,13 +116,13 @@ class Rbac:
         self._require(user, call)
 
     def require_url(self, user: User, verb: str, path: str) -> None:
-        """Raise Forbidden (403) unless the user may ask for this path; the verb is the method in lower
-        case.
+        """Raise Forbidden (403) unless the user may request this path; the verb is the method
+        in lower case.
         """
         self._require(user, Url(verb, path))
 
     def decide(self, user: User, asked: Asked) -> Decision:
-        """Decide by the rights alone: what is asked is taken as it stands, as reviews take it."""
+        """Decide by the rights only: the request is taken literally, as in reviews."""
         if MASTERS in user.groups:
             return Decision(True, "")
         granted = self.granted(user, "" if isinstance(asked, Url) else asked.namespace)
@@ -133,8 +132,8 @@ class Rbac:
         return Decision(False, f"RBAC: {granted.problem}" if granted.errors else "")
 
     def granted(self, user: User, namespace: str) -> Granted:
-        """Return what is granted to the user in this namespace (or in none), the whole cluster's rights
-        included.
+        """Return the rights of the user in this namespace (or in none), including those of the
+        whole cluster.
         """
         key = (user.name, user.groups, namespace)
         found = self._granted.get(key)
@@ -149,7 +148,7 @@ class Rbac:
         return found
 
     def forget(self) -> None:
-        """Read all rights anew, after the history was set back."""
+        """Compute all rights again, after the history has been restored."""
         self._granted.clear()
 
     def _require(self, user: User, asked: Asked) -> None:
@@ -184,8 +183,8 @@ class Rbac:
         granted.rules.extend((rule, told) for rule in self._rules(role, frozenset()))
 
     def _rules(self, role: Mapping[str, Any], seen: frozenset[str]) -> Iterator[Rule]:
-        """Iterate over a role's rules; an aggregating one has at once those that a cluster's controller would
-        give it.
+        """Iterate over a role's rules. An aggregating role has at once those that a controller
+        would write.
         """
         aggregation = _mapping(role.get("aggregationRule"))
         if not aggregation:
@@ -221,8 +220,8 @@ class Rbac:
 
 
 def effective(asked: Asked) -> Asked:
-    """Return the request as rights are asked for it: with the name of a field selector, and a namespace's own
-    name as its.
+    """Return the request in the form of rights: with the name of a field selector, and for a namespace, its
+    own name as the namespace.
     """
     if isinstance(asked, Url):
         return asked
@@ -234,7 +233,7 @@ def effective(asked: Asked) -> Asked:
 
 
 def forbidden(user: User, asked: Asked, reason: str = "") -> Problem:
-    """Make the answer 403, as the server words it; the reason is part of the message, where there is one."""
+    """Make the response 403 with the server's text; a reason is part of the message."""
     why = f": {reason}" if reason else ""
     if isinstance(asked, Url):
         said = _unhtml(f'User "{user.name}" cannot {asked.verb} path "{asked.path}"')
@@ -260,8 +259,8 @@ def _unhtml(text: str) -> str:
 
 
 def _selected_name(field_selector: str) -> str:
-    """Return the name that a field selector requires by itself, which counts as the name in the path; or
-    nothing.
+    """Return the name that a field selector requires by itself, which counts as the name in the path; or an
+    empty text.
     """
     try:
         terms = parse_fields(field_selector)
@@ -287,7 +286,7 @@ def _means(subject: Mapping[str, Any], user: User, namespace: str) -> bool:
 
 
 def _label_selector(selector: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bool]:
-    """Read a label selector as objects hold it: `matchLabels` and `matchExpressions`."""
+    """Read a label selector of an object: `matchLabels` and `matchExpressions`."""
     requirements = list(labels_from_dict(_mapping(selector.get("matchLabels"))))
     for one in _mappings(selector.get("matchExpressions")):
         operator = _OPERATORS.get(str(one.get("operator")))
@@ -297,7 +296,7 @@ def _label_selector(selector: Mapping[str, Any]) -> Callable[[Mapping[str, str]]
     return lambda labels: all(requirement.matches(labels) for requirement in requirements)
 
 
-# Nobody checks what is written into Roles and bindings as strictly as a real server: what is misshapen gives
+# Roles and bindings are not validated as strictly as on a real server: an invalid one gives
 # no rights.
 
 

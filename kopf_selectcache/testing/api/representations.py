@@ -1,5 +1,5 @@
-"""How objects are shown: whole, as metadata alone, or as a table, as the Accept header asks. Decodes objects
-for tables alone.
+"""The forms of objects: whole, metadata only, or a table, by the Accept header. Only tables
+decode objects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CONVERSIONS: Mapping[str, Conversion] = {
 
 
 class _Object(msgspec.Struct):
-    """What is seen of an object without decoding it."""
+    """The parts of an object that are known without decoding it."""
 
     metadata: msgspec.Raw
 
@@ -41,20 +41,20 @@ _dump = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the client wants to get."""
+    """The form that the client requests."""
 
     conversion: Conversion = ""
     version: str = "v1"
-    """Of meta.k8s.io, where it is converted."""
+    """The version of meta.k8s.io, if the object is converted."""
     included: str = "Metadata"
-    """What a table's rows hold of their objects: nothing (None), their metadata, or all (Object)."""
+    """The objects in a table's rows: none (None), their metadata, or whole (Object)."""
 
 
 def accepted(accept: str, *, included: str = "", watch: bool = False) -> Form:
-    """Return the first form in the header that there is; NotAcceptable (406), if there is none."""
+    """Return the first available form in the header; raise NotAcceptable (406) if there is none."""
     for media, parameters in _clauses(accept or "*/*"):
         if media not in ("application/json", "*/*"):
-            continue  # Neither YAML nor protobuf: clients that want them take JSON as well.
+            continue  # Neither YAML nor protobuf: clients that ask for them accept JSON as well.
         word = parameters.get("as", "")
         version = parameters.get("v", "")
         if not word:
@@ -66,7 +66,7 @@ def accepted(accept: str, *, included: str = "", watch: bool = False) -> Form:
 
 
 def _clauses(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Iterate over what is accepted, the most wanted first."""
+    """Iterate over the accepted forms, the preferred first."""
     read = []
     for clause in accept.split(","):
         media, *rest = (part.strip() for part in clause.split(";"))
@@ -82,14 +82,14 @@ def _clauses(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One resource, as one client wants to see it."""
+    """One resource in the form of one client."""
 
     served: Served
     form: Form
     now: Callable[[], dt.datetime]
-    """By which a table tells ages."""
+    """The clock for ages in a table."""
 
-    # ---- Whole answers.
+    # ---- Whole responses.
 
     def one(self, stored: Stored) -> bytes:
         match self.form.conversion:
@@ -120,9 +120,7 @@ class View:
                     "metadata": meta,
                 }
                 if not page.items:
-                    return _dump(
-                        head | {"items": None}
-                    )  # Of all forms, this one has no items then, but null.
+                    return _dump(head | {"items": None})  # Only this form has null instead of an empty list.
                 return _closed(_dump(head), b",".join(map(self._metadata, page.items)))
             case "table":
                 return self._table(page.items, meta)
@@ -138,7 +136,7 @@ class View:
         return b'{"type":"%b","object":%b}\n' % (change.encode(), seen)
 
     def bookmark(self, version: int, *, ends_initial: bool = False, first: bool = False) -> bytes:
-        """Return the line that tells a watch how far it is."""
+        """Return the line of a bookmark."""
         meta: dict[str, Any] = {"resourceVersion": str(version)}
         if ends_initial:
             meta["annotations"] = {INITIAL_EVENTS_END: "true"}
@@ -168,7 +166,7 @@ class View:
     def _list(self, page: Page, meta: Mapping[str, Any]) -> bytes:
         kind = f"{self.served.kind}List"
         if self.served.custom:
-            # Objects of custom resources, and their lists, say what they are, and sort their keys.
+            # Objects of custom resources, and their lists, have their kind, and sort their keys.
             start = self._typed()
             items = b",".join(start + stored.data[1:] for stored in page.items)
             tail = _dump({"kind": kind, "metadata": {"continue": "", **meta}})

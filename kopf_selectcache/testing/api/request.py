@@ -1,6 +1,4 @@
-"""What goes in and what comes out: a request as it came over the wire, and who asks; an answer, or a watch to
-follow.
-"""
+"""The inputs and outputs of the API: a parsed HTTP request and its user; a response, or a watch."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks, as the server knows them."""
+    """The user of a request."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -24,8 +22,8 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Headers are in lower case; of a query parameter given twice, the first counts, as in the
-    server.
+    """One request. Headers are in lower case; the first value of a query parameter counts, as
+    on the server.
     """
 
     method: str
@@ -37,7 +35,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer."""
+    """A whole response."""
 
     code: int
     body: bytes
@@ -55,10 +53,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a request asks for, once its path is understood."""
+    """The meaning of a request, from its path and method."""
 
     verb: str
-    """As RBAC names it: get, list, watch, create, update, patch, delete, deletecollection."""
+    """The verb of RBAC: get, list, watch, create, update, patch, delete, deletecollection."""
     group: str
     version: str
     resource: str

@@ -1,7 +1,7 @@
-"""Questions about users and rights, and requests for tokens: what is POSTed for its answer alone. Keeps
-nothing of it.
+"""Reviews of users and rights, and token requests: objects that are POSTed for their response only. Nothing
+is stored.
 
-Selectors in the questions are accepted and, as by RBAC, not looked at.
+Selectors in reviews are accepted and, as by RBAC, ignored.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Reviews:
         self._now = now
 
     def answer(self, user: User, call: Call, body: Mapping[str, Any]) -> Answer:
-        """Answer a question that is created; who may ask it was decided before."""
+        """Answer a review; the right to create it was checked before."""
         kind = KINDS[call.group, call.subresource or call.resource]
-        # A token is asked for below its account; and of the others, the local one alone is in a namespace.
+        # A token is requested at its account; of the others, only the local one is in a namespace.
         if kind == "TokenRequest":
             is_here = call.resource == "serviceaccounts" and bool(call.namespace)
         else:
@@ -231,7 +231,7 @@ KINDS: Mapping[tuple[str, str], str] = {
     (AUTHENTICATION, "tokenreviews"): "TokenReview",
     ("", "token"): "TokenRequest",
 }
-"""What can be asked: by the group and the resource (or subresource) that it is POSTed to."""
+"""The reviews, by the group and the resource (or subresource) that they are POSTed to."""
 
 
 def _answer(
@@ -259,7 +259,7 @@ def _user(user: User) -> dict[str, Any]:
 
 
 def _require_empty(body: Mapping[str, Any], namespace: str) -> None:
-    """Refuse a question with metadata, as it is no object."""
+    """Refuse a review with metadata, as it is no object."""
     metadata = {
         key: value for key, value in _mapping(body, "metadata").items() if value and key != "managedFields"
     }
@@ -295,7 +295,7 @@ def _cause(field: str, value: str, why: str) -> dict[str, str]:
 
 
 def _shown(path: Mapping[str, Any]) -> str:
-    """Show it as the server's code names its parts."""
+    """Show it with the names of the server's code."""
     return json.dumps({"Path": path.get("path", ""), "Verb": path.get("verb", "")}, separators=(",", ":"))
 
 

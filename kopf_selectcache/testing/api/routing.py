@@ -1,4 +1,4 @@
-"""What a request asks for: its path and method, read as the server reads them. Knows no objects and no
+"""Routing: the path and method of a request, read as the server reads them. It knows no objects and no
 rights.
 """
 
@@ -18,7 +18,7 @@ _MANY = {"get": "list", "delete": "deletecollection"}
 _ITEM = frozenset({"get", "update", "patch", "delete"})
 _COLLECTION = frozenset({"list", "watch", "create", "deletecollection"})
 _OF_NAMESPACES = frozenset({"status", "finalize"})
-# What a real server has below an object, besides what is here.
+# The other subresources of a real server.
 _SUBRESOURCES: Mapping[Table, frozenset[str]] = {
     ("", "namespaces"): frozenset({"finalize"}),
     ("", "nodes"): frozenset({"proxy"}),
@@ -42,7 +42,7 @@ NAMESPACES: Table = ("", "namespaces")
 
 
 def read(request: Request) -> Call | None:
-    """Read the path and method as rights see them; None if the path is of no resource. Nothing of it need
+    """Read the path and method in the terms of rights; None if the path is no resource. The resource need not
     exist.
     """
     match request.path.removeprefix("/").removesuffix("/").split("/"):
@@ -67,10 +67,10 @@ def read(request: Request) -> Call | None:
 
 
 def find(call: Call, kinds: Kinds) -> Served:
-    """Return the resource that is asked for.
+    """Return the requested resource.
 
-    404, where there is nothing at this path; 405, where this cannot be done there; 501, where a real server
-    could.
+    Raise 404 for an unknown path; 405 for an unsupported method; 501 for a feature of real servers that is
+    missing here.
     """
     served = kinds.find(call.group, call.version, call.resource)
     if served is None or (call.namespace and not served.namespaced):

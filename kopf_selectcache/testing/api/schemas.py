@@ -1,7 +1,7 @@
-"""The schemas of custom resources, applied: what they do not have is dropped, defaults are filled in, the
-rest is checked.
+"""The schemas of custom resources, applied: unknown fields are dropped, defaults are filled in, the rest is
+validated.
 
-Of the checks, those are here that a schema of an operator commonly has; expressions (CEL) are not evaluated.
+It has the checks that schemas of operators commonly use; expressions (CEL) are not evaluated.
 """
 
 from __future__ import annotations
@@ -19,27 +19,25 @@ from .metadata import Cause, cause
 _PRESERVES = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
-# What the server itself looks after, in the whole object and in embedded ones.
+# Fields that the server itself manages, in the whole object and in embedded ones.
 _OWN = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def without_nulls(schema: Any) -> Any:
-    """Return a schema as the server reads it: what is null is not there."""
+    """Return a schema as the server reads it: null values are absent."""
     if isinstance(schema, dict):
         return {key: without_nulls(value) for key, value in schema.items() if value is not None}
     return schema
 
 
 def prune(schema: Mapping[str, Any], obj: dict[str, Any]) -> None:
-    """Drop the fields that the schema does not have, of the whole object."""
+    """Drop the unknown fields of the whole object."""
     for _, home, key in unknown(schema, obj):
         del home[key]
 
 
 def unknown(schema: Mapping[str, Any], obj: dict[str, Any]) -> list[tuple[str, dict[str, Any], str]]:
-    """Return the fields that the schema does not have, of the whole object: the path of each, where it
-    stands, its key.
-    """
+    """Return the unknown fields of the whole object: the path, the parent and the key of each."""
     return list(_unknown(schema, obj, "", own=True))
 
 
@@ -64,7 +62,7 @@ def _unknown(
 def _parts(
     schema: Mapping[str, Any], value: Any
 ) -> Iterator[tuple[int | str, Any, Mapping[str, Any] | None]]:
-    """Iterate over what a list or an object holds: its index or key, the value, and its schema, if there is
+    """Iterate over the items of a list or an object: its index or key, the value, and its schema, if there is
     one.
     """
     if isinstance(value, list):
@@ -92,7 +90,7 @@ def fill(schema: Mapping[str, Any], value: Any) -> None:
 
 
 def has(schema: Mapping[str, Any], path: str) -> bool:
-    """Whether a path such as `.spec.color` leads to a string, a number or a boolean of the schema."""
+    """Return True if a path such as `.spec.color` leads to a string, a number or a boolean of the schema."""
     first, *names = path.split(".")
     for name in names:
         inner = (schema.get("properties") or {}).get(name)
@@ -106,7 +104,7 @@ def has(schema: Mapping[str, Any], path: str) -> bool:
 
 
 def problems_of(schema: Mapping[str, Any], obj: Mapping[str, Any]) -> list[Cause]:
-    """Return what the schema forbids of an object, in the order of its fields."""
+    """Return the violations of an object, in the order of its fields."""
     return list(_problems(schema, obj, ""))
 
 
@@ -129,7 +127,7 @@ def _problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[Cau
     elif isinstance(value, list):
         yield from _of_list(schema, value, where)
     elif isinstance(value, str):
-        yield from islice(_of_string(schema, value, where), 1)  # The server tells the first alone.
+        yield from islice(_of_string(schema, value, where), 1)  # The server reports only the first.
     elif not isinstance(value, bool) and value is not None:
         yield from _of_number(schema, value, where)
     allowed = schema.get("enum")
@@ -187,9 +185,7 @@ def _of_string(schema: Mapping[str, Any], value: str, where: str) -> Iterator[Ca
 
 
 def _matches(pattern: str, value: str) -> bool:
-    """Whether a text has what a pattern looks for. Go knows some patterns that Python does not: they match
-    everything.
-    """
+    """Return True if a text matches a pattern. Patterns of Go that Python does not have match everything."""
     try:
         return re.search(pattern, value) is not None
     except re.error:

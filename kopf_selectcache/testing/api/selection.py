@@ -1,5 +1,5 @@
-"""Which objects a query selects: its label selector, its field selector, its namespace. Reads no object: only
-what was read at the write.
+"""The selection of a query: its label selector, its field selector, its namespace. It does not decode
+objects: it uses the values extracted by the write.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .status import Problem, bad_request
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list, a watch or a deletion of many is about."""
+    """The objects of a list, a watch or a deletion of many."""
 
     namespace: str = ""
     labels: tuple[LabelRequirement, ...] = ()
@@ -33,18 +33,18 @@ class Selection:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether there are selectors: how many objects remain is not told then."""
+        """True if there are selectors: then the number of remaining objects is not reported."""
         return bool(self.labels or self.fields)
 
     @property
     def name(self) -> str:
-        """The one name that a field selector asks for, or nothing."""
+        """The one name that a field selector requires, or an empty text."""
         return next((term.value for term in self.fields if term.label == "metadata.name" and term.equal), "")
 
 
 def read(served: Served, namespace: str, query: Mapping[str, str]) -> Selection:
-    """Read the selectors of a query; BadRequest (400) for text that is none, and for fields that the kind has
-    not got.
+    """Read the selectors of a query; raise BadRequest (400) for an invalid text, and for unknown field
+    labels.
     """
     try:
         labels = parse_labels(query.get("labelSelector", ""))
@@ -64,8 +64,8 @@ def read(served: Served, namespace: str, query: Mapping[str, str]) -> Selection:
 
 
 def _unknown(served: Served, label: str) -> Problem:
-    """Word it as the server does: in three ways, depending on where in its code the kind's field labels
-    stand.
+    """Return the server's text: one of three, depending on the place of the kind's field labels
+    in its code.
     """
     if served.kind == "Job":
         return bad_request(f'field label "{label}" not supported for Job')

@@ -1,5 +1,5 @@
-"""The embedded API: who asks, whether they may, what they ask for, and the answer. The rules stand in modules
-of their own.
+"""The embedded API: authentication, authorization, routing, and the response. The rules are in
+other modules.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ VERSION = {
     "compiler": "",
     "platform": "linux/amd64",
 }
-"""What it does as: clients decide by it what they can ask for."""
+"""The version that it reports: clients choose their requests by it."""
 _HEALTH = frozenset({"healthz", "livez", "readyz"})
 _CHECKS = frozenset({"", "ping", "log", "etcd"})
-_JUDGING = ("", "Ignore", "Strict", "Warn")  # Of fields that a kind has not got.
+_JUDGING = ("", "Ignore", "Strict", "Warn")  # The treatments of unknown fields.
 _WRITING = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
-# As Go's decoder tells of what it looks for first.
+# The order in which Go's decoder reports errors.
 _TYPE = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 )
@@ -71,10 +71,9 @@ _DELETING: Mapping[str, Callable[[str], object]] = {
 
 
 class Api:
-    """One cluster's API: a request in, an answer or a watch out.
+    """The API of one cluster: a request in, a response or a watch out.
 
-    `now` is the time, `new_uid` makes texts that are never the same, and `suffix` the letters of generated
-    names.
+    `now` is the time, `new_uid` makes unique texts, and `suffix` the letters of generated names.
     """
 
     def __init__(
@@ -97,8 +96,8 @@ class Api:
         default_roles.create(self.objects, self.kinds)
 
     def answer(self, request: Request, *, seen: int | None = None) -> Answer | Watch:
-        """Do what is asked. With `seen`, lists and watches know no later version, as of a replica that lags
-        behind.
+        """Execute a request. With `seen`, lists and watches know no later version, as of a
+        lagging replica.
         """
         try:
             return self._answer(request, seen)
@@ -128,7 +127,7 @@ class Api:
         )
         return self._resource(call, View(served, form, self._now), request, seen)
 
-    # ---- What is no resource.
+    # ---- Paths that are no resource.
 
     def _path(self, request: Request) -> Answer:
         word, _, rest = request.path.strip("/").partition("/")
@@ -153,9 +152,9 @@ class Api:
         return found
 
     def _has_group(self, call: Call) -> bool:
-        """Whether the server itself knows the group or, where a definition added it, the resource.
+        """Return True if the server itself knows the group or, for the group of a definition, the resource.
 
-        What is missing then is told with a Status, and otherwise in plain words: nobody feels responsible.
+        Then a missing object is reported with a Status, and otherwise in plain text.
         """
         if self.kinds.find(call.group, call.version, call.resource) or call.group in (
             group for group, _ in reviews.KINDS
@@ -227,7 +226,7 @@ class Api:
                 return judging.warned(_shown(view, stored))
 
     def _scale(self, call: Call, served: Served, request: Request) -> Answer:
-        """Read or change the number of replicas, in the form that is the same for all kinds that have one."""
+        """Read or change the number of replicas, in the form that all kinds with replicas share."""
         old = self.objects.get(served, call.namespace, call.name)
         if call.verb == "get":
             return Answer.of(scales.shown(old))
@@ -249,7 +248,7 @@ class Api:
         return _json(200, view.many(page(self.history, view.served, selection, asked, seen=seen)))
 
     def _require_seen(self, call: Call) -> None:
-        """Refuse to read an object as of a version that is not there yet."""
+        """Refuse to read an object as of a future version."""
         asked = ListOptions(watch=True, version=call.options.get("resourceVersion", "")).number()
         if asked > self.history.version:
             raise too_large(asked, self.history.version)
@@ -271,13 +270,13 @@ class Api:
         )
 
     def _delete_many(self, call: Call, view: View, request: Request) -> Answer:
-        """Delete what a list would show, page and all, and answer with that list."""
+        """Delete the objects that a list with these options would show, and return that list."""
         served = view.served
         wish = _deleting(request)
         dry_run = _is_dry(call, "DeleteOptions", wish)
         asked = options.read(call.options, watch=False)
         listed = page(self.history, served, selecting.read(served, call.namespace, call.options), asked)
-        answer = _json(200, view.many(listed))  # First: it may be refused.
+        answer = _json(200, view.many(listed))  # First, because it may be refused.
         if not dry_run:
             keys = {stored.key for stored in listed.items}
             self.objects.delete_collection(served, call.namespace, lambda stored: stored.key in keys, wish)
@@ -285,7 +284,7 @@ class Api:
 
 
 class _Judging:
-    """What is done about fields that a kind has not got: as the request says it, or else a warning."""
+    """The treatment of unknown fields: that of the request, or else a warning."""
 
     def __init__(self, judging: str) -> None:
         self._judging = judging
@@ -298,7 +297,7 @@ class _Judging:
             self._warnings += (f"299 - {msgspec.json.encode(types.told(path)).decode()}" for path in paths)
 
     def warned(self, answer: Answer) -> Answer:
-        """Return the answer with the warnings, in the header that kubectl shows."""
+        """Return the response with the warnings, in the header that kubectl shows."""
         return (
             replace(answer, headers={**answer.headers, "Warning": ", ".join(self._warnings)})
             if self._warnings
@@ -307,7 +306,7 @@ class _Judging:
 
 
 def refusal(problem: Problem) -> Answer:
-    """Return the answer that says why there is no better one."""
+    """Return the response of a refusal."""
     answer = Answer.of(problem.status(), code=problem.code)
     after = (problem.details or {}).get("retryAfterSeconds")
     return replace(answer, headers={"Retry-After": str(after)}) if after else answer
@@ -322,7 +321,7 @@ def _json(code: int, body: bytes) -> Answer:
 
 
 def _body(request: Request, kind: str) -> Mapping[str, Any]:
-    """Read an object that is sent; 400, if it is none, and 415, if it is not JSON."""
+    """Read the object of a body; raise 400 if it is none, and 415 if it is not JSON."""
     if (sent := _sent_as_protobuf(request)) is not None:
         return sent
     try:
@@ -335,7 +334,7 @@ def _body(request: Request, kind: str) -> Mapping[str, Any]:
 
 
 def _typed(data: bytes) -> dict[str, Any]:
-    """Read an object whose kind and apiVersion, if it has them, are texts."""
+    """Read an object whose kind and apiVersion, if present, are texts."""
     body = reading.decode(data)
     if why := types.misfit(body, types.TYPE, _TYPE):
         raise reading.Unreadable(why)
@@ -343,7 +342,7 @@ def _typed(data: bytes) -> dict[str, Any]:
 
 
 def _sent_as_protobuf(request: Request) -> dict[str, Any] | None:
-    """Read a body that is protobuf; None, if it is JSON; 415, if it is neither."""
+    """Read a protobuf body; None if it is JSON; raise 415 if it is neither."""
     given = request.headers.get("content-type", "").partition(";")[0].strip()
     if given == protobuf.MEDIA_TYPE:
         return protobuf.decode(request.body)
@@ -353,7 +352,7 @@ def _sent_as_protobuf(request: Request) -> dict[str, Any] | None:
 
 
 def _deleting(request: Request) -> dict[str, Any]:
-    """Read how to delete: from the body, where there is one, and otherwise from the query."""
+    """Read the options of a deletion: from the body, if there is one, and otherwise from the query."""
     if request.body:
         body = _sent_as_protobuf(request)
         try:
@@ -374,7 +373,9 @@ def _deleting(request: Request) -> dict[str, Any]:
 
 
 def _is_dry(call: Call, kind: str, wish: Mapping[str, Any] | None = None) -> bool:
-    """Read whether nothing is to be kept; 422, if that or how to judge unknown fields is not clear."""
+    """Read whether the write is a dry run; raise 422 if that, or the treatment of unknown
+    fields, is invalid.
+    """
     asked = [text or "" for text in (wish or {}).get("dryRun") or ()] or [
         text for text in [call.options.get("dryRun", "")] if text
     ]

@@ -1,6 +1,4 @@
-"""The answers that are no success, as the API server words them: a Status. It may quote what was sent, as the
-server does.
-"""
+"""Refusals with the texts of the API server: a Status. It may quote the body, as the server does."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from typing import Any
 
 
 class Problem(Exception):
-    """A request is refused; `status()` is the body of the answer, and of an ERROR event in a watch."""
+    """A refused request; `status()` is the body of the response, and of an ERROR event in a watch."""
 
     def __init__(
         self,
@@ -26,7 +24,7 @@ class Problem(Exception):
         self.message = message
         self.details = details
         self.continuation = continuation
-        """A fresh token, where a list whose own has expired may go on with what is there now."""
+        """A fresh token, by which an expired list may continue in the present state."""
 
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -80,7 +78,7 @@ def bad_request(message: str) -> Problem:
 
 def invalid(kind: str, name: str, causes: Sequence[Mapping[str, str]], *, group: str = "") -> Problem:
     """Refuse an object: each cause has a reason, a message and a field."""
-    # The server checks some things twice, lists both findings as causes, and tells them once.
+    # The server checks some things twice, lists both findings as causes, and reports them once.
     told = list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in causes))
     listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
     return Problem(
@@ -96,7 +94,7 @@ def expired(message: str, *, continuation: str = "") -> Problem:
 
 
 def too_large(version: int, current: int) -> Problem:
-    """Refuse to wait any longer for a version that has not come."""
+    """Refuse to wait any longer for a future version."""
     message = "Too large resource version"
     details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": message}], "retryAfterSeconds": 1}
     return Problem(504, "Timeout", f"Timeout: {message}: {version}, current: {current}", details=details)
@@ -125,7 +123,7 @@ def unsupported_media_type(given: str, accepted: Sequence[str]) -> Problem:
 
 
 def not_implemented(what: str) -> Problem:
-    """Say what the embedded server has not got: an operator and a cache can do without."""
+    """Refuse a feature that the embedded server lacks: operators and caches work without it."""
     return Problem(
         501,
         "NotImplemented",

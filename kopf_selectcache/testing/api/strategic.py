@@ -1,7 +1,6 @@
 """Strategic merge patch, by which kubectl changes built-in kinds: lists of objects are merged by a key.
 
-Which key that is stands in the types of Kubernetes; here is a table of the common ones. Other lists are
-replaced.
+The keys are defined in the types of Kubernetes; here is a table of the common ones. Other lists are replaced.
 """
 
 from __future__ import annotations
@@ -43,14 +42,12 @@ def merged(obj: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
     >>> merged({'containers': [{'name': 'a', 'image': 'x'}, {'name': 'b'}]}, {'containers': [{'name': 'a', 'image': 'y'}]})
     {'containers': [{'name': 'a', 'image': 'y'}, {'name': 'b'}]}
-    """  # noqa: E501
+    """  # The example has a long line.  # noqa: E501
     return _merge_objects(obj, patch, ())
 
 
 def _key_of(path: tuple[str, ...]) -> str:
-    """Return the key by which the objects of the list at this path are told apart; empty: the list is
-    replaced.
-    """
+    """Return the key that identifies the objects of the list at this path; empty if the list is replaced."""
     if path[-1] == "ports" and (len(path) == 1 or path[-2] in _CONTAINERS):
         return "containerPort" if len(path) > 1 else ""
     return _KEYS.get(path[-1], "")
@@ -122,10 +119,10 @@ def _identity(item: Any, name: str) -> Any:
 
 
 def _ordered(items: list[Any], order: list[Any], before: Any, name: str) -> list[Any]:
-    """Return the items as the server orders them.
+    """Return the items in the order of the server.
 
-    Those of the patch come in its order, the others in that which they had; where the two meet, an item that
-    was there before goes behind what it stood behind, and what is new comes first.
+    Those of the patch keep their order, the others theirs. An old item stays behind its predecessor, and a
+    new one comes before it.
     """
     wanted = [_identity(item, name) for item in order]
     had = [_identity(item, name) for item in before] if isinstance(before, list) else []
@@ -147,9 +144,7 @@ def _in_go(item: Mapping[str, Any]) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """Return a value of a patch without directives and nulls, as it is kept where there was nothing
-    before.
-    """
+    """Return a value of a patch without directives and nulls, for a place that was empty."""
     if isinstance(value, dict):
         return {
             key: _clean(item) for key, item in value.items() if item is not None and not key.startswith("$")

@@ -1,7 +1,7 @@
-"""What single built-in kinds do when they are written: first statuses, labels, finalizers, what may not
-change.
+"""The rules of single built-in kinds for writes: first statuses, labels, finalizers, immutable fields.
 
-Only as far as selectors, Kopf or kubectl can see it: specs are neither checked nor filled with defaults.
+Only rules that are visible to selectors, Kopf or kubectl are here: specs are neither validated nor filled
+with defaults.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _POD_FIELDS = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-# Kinds without a status that have a spec whatever is sent.
+# Kinds without a status whose spec is always present.
 _ALWAYS_SPEC = frozenset({"leases", "limitranges", "networkpolicies"})
-# What the server writes as the status of a new object, whatever was sent.
+# The status of a new object, which replaces that of the body.
 _FIRST_STATUS: Mapping[str, Mapping[str, Any]] = {
     "pods": {"phase": "Pending", "qosClass": "BestEffort"},
     "namespaces": {"phase": "Active"},
@@ -56,19 +56,19 @@ _FIRST_STATUS: Mapping[str, Mapping[str, Any]] = {
 
 
 def part(body: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return a copy of a part of a body; an empty one, if it is absent or no object."""
+    """Return a copy of a part of a body; an empty one if it is absent or no object."""
     value = body.get(key)
     return dict(value) if isinstance(value, Mapping) else {}
 
 
 def read_data(served: Served, body: Body) -> None:
-    """Read the data of ConfigMaps and Secrets: nulls as nothing, and of Secrets as base64, else 400."""
+    """Read the data of ConfigMaps and Secrets: null is dropped, and Secrets must be base64, else 400."""
     if served.table not in {("", "configmaps"), ("", "secrets")}:
         return
     for key in ("data", "stringData", "binaryData"):
         pairs = body.get(key)
         if not pairs:
-            body.pop(key, None)  # The server keeps nothing that is empty.
+            body.pop(key, None)  # The server stores nothing that is empty.
         elif None in pairs.values():
             body[key] = pairs = {name: "" if value is None else value for name, value in pairs.items()}
         if pairs and types.fields_of(served)[key] == "map[string][]uint8":
@@ -78,7 +78,9 @@ def read_data(served: Served, body: Body) -> None:
 
 
 def _not_base64(text: str) -> int | None:
-    """Return where a text stops to be base64, as Go's decoder counts it, or None if it is."""
+    """Return the position where a text stops to be base64, as Go's decoder counts it, or None
+    if it is valid.
+    """
     body = text.rstrip("=")
     for at, letter in enumerate(body):
         if letter not in _BASE64:
@@ -90,9 +92,9 @@ def _not_base64(text: str) -> int | None:
 
 
 def before_create(served: Served, body: Body) -> None:
-    """Make of what was sent what is kept. The metadata are there, with the uid."""
+    """Convert a body into the stored object. The metadata are there, with the uid."""
     _fill_spec(served, body)
-    # A Node's status is what the kubelet says when it registers.
+    # The kubelet writes a Node's status when it registers.
     if served.has_status and served.plural != "nodes":
         body.pop("status", None)
         if not served.custom:
@@ -110,7 +112,7 @@ def before_update(served: Served, body: Body) -> None:
 
 
 def problems_of(served: Served, body: Mapping[str, Any]) -> list[Cause]:
-    """Return what is wrong with a built-in object, of what is checked here at all."""
+    """Return the errors of a built-in object. Few rules are checked here."""
     if served.table == events.TABLE:
         found = []
         if (of := events.misplaced(body, body["metadata"]["namespace"])) is not None:
@@ -129,7 +131,7 @@ def problems_of(served: Served, body: Mapping[str, Any]) -> list[Cause]:
 
 
 def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Cause]:
-    """Return what of a built-in object may not change so."""
+    """Return the changes of a built-in object that are not allowed."""
     if served.table in {("", "configmaps"), ("", "secrets")} and old.get("immutable") is True:
         return [
             forbidden(key, "field is immutable when `immutable` is set")
@@ -152,7 +154,7 @@ def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str,
 def counts_up(
     served: Served, old: Mapping[str, Any], new: Mapping[str, Any], *, changed: Callable[[Any, Any], bool]
 ) -> bool:
-    """Whether the generation counts this change."""
+    """Return True if this change increases the generation."""
     if not served.has_generation:
         return False
     if served.custom:
@@ -176,13 +178,13 @@ def counts_up(
 
 
 def default_policy(served: Served) -> str:
-    """How dependents are treated where the request does not say it. Empty: the finalizers say it."""
+    """Return the treatment of dependents by default. Empty: the finalizers decide."""
     return "Orphan" if served.qualified in {"jobs.batch", "replicationcontrollers"} else ""
 
 
 def status_of(served: Served, old: Body, new: Mapping[str, Any]) -> Body:
-    """Return what is kept of a write to the subresource `status`: of some kinds, more of the metadata than of
-    others.
+    """Return the stored part of a write to the subresource `status`: some kinds store more of the metadata
+    than others.
     """
     body = {**old, "status": new.get("status")}
     if body["status"] is None:
@@ -202,7 +204,7 @@ def status_of(served: Served, old: Body, new: Mapping[str, Any]) -> Body:
 
 
 def _fixed(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a pod's spec may never change."""
+    """Return the parts of a pod's spec that never change."""
     spec = {"terminationGracePeriodSeconds": 30, **part(pod, "spec")}
     for key in ("activeDeadlineSeconds", "tolerations"):
         spec.pop(key, None)
@@ -214,7 +216,7 @@ def _fixed(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fill_spec(served: Served, body: Body) -> None:
-    """Show a spec that holds nothing, where the server's own types have no way to leave it out."""
+    """Show an empty spec, if the server's own types cannot omit it."""
     may_not = served.custom or served.table == ("apiextensions.k8s.io", "customresourcedefinitions")
     if not may_not and (served.has_status or served.plural in _ALWAYS_SPEC):
         body.setdefault("spec", {})
@@ -269,7 +271,7 @@ def _service(body: Body) -> None:
 
 
 def _job(body: Body) -> None:
-    """Give the job's pods, and the job itself if it has no labels, those by which its pods are found."""
+    """Add the labels by which the job's pods are found to them, and to the job itself if it has none."""
     spec = part(body, "spec")
     metadata = body["metadata"]
     template = part(spec, "template")

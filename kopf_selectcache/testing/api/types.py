@@ -1,8 +1,7 @@
-"""The types of what is sent: which fields there are, and what may stand in them, told in the words of Go's
-decoder.
+"""The Go types of bodies: their fields and values, with the errors of Go's decoder.
 
-Here are the fields at the top of each built-in kind, and of what lies below as much as this server itself
-reads. What is listed nowhere is not looked at.
+It has the fields at the top of each built-in kind, and those below that this server itself reads. Other
+fields are not checked.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from .kinds import Served
 from .status import Problem, bad_request
 
 Fields: TypeAlias = Mapping[str, str]
-"""Of an object: the Go type of each field."""
+"""The Go type of each field of an object."""
 
-# As Go's decoder names what it cannot read.
+# The names in Go's errors of unreadable values.
 JSON_TYPES: Mapping[type, str] = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
 
 # Texts with a name of their own; all other names with a dot are of objects.
@@ -54,7 +53,7 @@ _METADATA = frozenset(
     }
 )
 
-# ---- What lies below.
+# ---- Nested types.
 
 _STRUCTS: Mapping[str, Fields] = {
     "v1.NamespaceSpec": {"finalizers": "[]v1.FinalizerName"},
@@ -122,7 +121,7 @@ _STRUCTS: Mapping[str, Fields] = {
     },
     "v1.Preconditions": {"uid": "types.UID", "resourceVersion": "string"},
 }
-# What may be either of two: the type that says what stands in it, where it is an object.
+# Either of two types: the named one applies if it is an object.
 _EITHER: Mapping[str, tuple[type, str]] = {
     "v1.JSONSchemaPropsOrArray": (list, "v1.JSONSchemaProps"),
     "v1.JSONSchemaPropsOrBool": (bool, "v1.JSONSchemaProps"),
@@ -152,7 +151,7 @@ _EVENT: Fields = {
 }
 _RULES: Fields = {"rules": "[]v1.PolicyRule"}
 _BINDING: Fields = {"roleRef": "v1.RoleRef", "subjects": "[]v1.Subject"}
-# The kinds whose fields are others than a spec and, with a subresource for it, a status.
+# The kinds whose fields differ from a spec and, with a subresource for it, a status.
 _KINDS: Mapping[tuple[str, str], Fields] = {
     ("", "ConfigMap"): {"binaryData": "map[string][]uint8", "data": "map[string]string", "immutable": "bool"},
     ("", "Endpoints"): {"subsets": "[]v1.EndpointSubset"},
@@ -212,14 +211,14 @@ _KINDS: Mapping[tuple[str, str], Fields] = {
 
 
 def fields_of(served: Served) -> Fields:
-    """Return the fields of a built-in kind, beside its metadata."""
+    """Return the fields of a built-in kind, besides its metadata."""
     spec = {"spec": f"{served.version}.{served.kind}Spec"}
     status = {"status": f"{served.version}.{served.kind}Status"} if served.has_status else {}
     return _KINDS.get((served.group, served.kind), spec | status)
 
 
 def require(served: Served, body: Mapping[str, Any]) -> None:
-    """Refuse (400) an object of a built-in kind that has something of the wrong type in a field."""
+    """Refuse (400) an object of a built-in kind that has a wrong type in a field."""
     if why := next(_misfits(fields_of(served), body, served.kind, ()), ""):
         raise unhandled(served, why)
 
@@ -231,9 +230,7 @@ def unhandled(served: Served, why: str) -> Problem:
 
 
 def misfit(value: object, fields: Fields, name: str) -> str:
-    """Return what Go's decoder says of this, which is to be read into the Go type of this name; nothing, if
-    it fits.
-    """
+    """Return the error of Go's decoder for this value and the Go type of this name; empty if it fits."""
     if value is None:
         return ""
     if not isinstance(value, Mapping):
@@ -285,15 +282,15 @@ def _of_type(wanted: str, value: Any, where: str, path: tuple[str, ...]) -> Iter
         yield f"json: cannot unmarshal {what} into Go struct field {where} of type {wanted}"
 
 
-# ---- Fields that there are not.
+# ---- Unknown fields.
 
 
 Unknown: TypeAlias = Callable[[Served, Sequence[str]], None]
-"""What is done about fields that are sent and that a kind has not got: their paths, `metadata.lables`."""
+"""The treatment of unknown fields in bodies, given their paths, `metadata.lables`."""
 
 
 def ignore(served: Served, paths: Sequence[str]) -> None:
-    """Say nothing of unknown fields."""
+    """Ignore unknown fields."""
 
 
 def refuse(served: Served, paths: Sequence[str]) -> None:
@@ -307,13 +304,13 @@ def told(path: str) -> str:
 
 
 def unknown_metadata(body: Mapping[str, Any]) -> list[str]:
-    """Return the paths of what no object's metadata have."""
+    """Return the paths of unknown fields in metadata."""
     sent = body.get("metadata")
     return [f"metadata.{key}" for key in sent if key not in _METADATA] if isinstance(sent, Mapping) else []
 
 
 def drop_unknown(served: Served, body: dict[str, Any]) -> list[str]:
-    """Drop what a built-in kind has not got at the top, as the server does; return the paths."""
+    """Drop the unknown fields at the top of a built-in kind, as the server does; return their paths."""
     known = fields_of(served)
     unknown = [key for key in body if key not in known and key != "metadata"]
     for key in unknown:

@@ -1,8 +1,9 @@
-"""Who asks: from the Authorization header to a user. Decides nothing about rights, and shows nobody a token.
+"""Authentication: from the Authorization header to a user. It decides nothing about rights, and returns no
+token.
 
-There are tokens that were named, and those of service accounts. The latter look like a real server's, so that
-clients can read what they say of themselves, but are known by heart and signed by nobody; each is asked anew
-at every request whether what it is bound to still exists, so that a deletion counts at once.
+There are named tokens, and those of service accounts. The latter look like a real server's, so that clients
+can read their claims, but are unsigned and stored. At every request it is checked that the bound objects
+still exist, so that a deletion has effect at once.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _EXTRA = "authentication.kubernetes.io"
 
 
 class Bound(NamedTuple):
-    """What a token lives and dies with, besides its account."""
+    """The objects that a token is bound to, besides its account."""
 
     kind: str
     name: str
@@ -49,9 +50,9 @@ class Issued:
 
 
 class Users:
-    """Who the server knows.
+    """The users and tokens of the server.
 
-    `new_token` makes a text that nobody guesses; tokens of service accounts have one in them.
+    `new_token` makes a text that nobody can guess; tokens of service accounts contain one.
     """
 
     def __init__(
@@ -78,12 +79,12 @@ class Users:
         self._named[token] = user
 
     def revoke(self, token: str) -> None:
-        """Make a token invalid, whoever's it is."""
+        """Make a token invalid, of any user."""
         self._named.pop(token, None)
         self._issued.pop(token, None)
 
     def authenticate(self, headers: Mapping[str, str]) -> User:
-        """Return who sends these headers, the anonymous user where there is no token; Unauthorized (401) for
+        """Return the user of these headers, the anonymous user without a token; raise Unauthorized (401) for
         a wrong one.
         """
         scheme, _, rest = headers.get("authorization", "").strip().partition(" ")
@@ -96,8 +97,8 @@ class Users:
         return found[0]
 
     def find_owner(self, token: str, audiences: Collection[str] = (ISSUER,)) -> tuple[User, list[str]] | None:
-        """Return whose token this is, and for which of these readers; None if for none of them, or not valid
-        (any more).
+        """Return the user of a token, and those of these audiences that accept it; None if none does, or if
+        it is invalid.
         """
         issued = self._issued.get(token)
         user = issued.user if issued and self._is_valid(issued) else self._named.get(token)
@@ -154,7 +155,7 @@ class Users:
         return issued
 
     def find(self, kind: str, namespace: str, name: str) -> Stored | None:
-        """Return what a token can be of or bound to: a ServiceAccount, a Pod, a Secret or a Node."""
+        """Return an object that a token can be bound to: a ServiceAccount, a Pod, a Secret or a Node."""
         served = self._kinds.find("", "v1", f"{kind.lower()}s")
         key = (namespace if served and served.namespaced else "", name)
         return self._history.get(served.table, key) if served else None

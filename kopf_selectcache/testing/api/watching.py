@@ -1,5 +1,5 @@
-"""Watches to follow: events as lines, from a version on. Never waits: a watch tells when there is something
-to take.
+"""Watches: events as lines, from a version on. It never waits: a watch calls back when there is something to
+take.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from .request import JSON
 from .selection import Selection
 from .status import Problem, too_large
 
-HELD = 32 * 1024 * 1024  # So many bytes wait for a client that does not read; then its watch ends.
+HELD = 32 * 1024 * 1024  # Bytes that wait for a client that does not read; then its watch ends.
 
 
 class Watch:
-    """Followed by the shell: it takes the lines that are ready, writes them, and waits to be woken.
+    """One watch. The shell takes the ready lines, writes them, and waits to be called.
 
-    The real server waits some seconds for a version that is not there yet, and then says so: this one says so
-    at once, where the client wants to begin with what there is, and waits as long as the client does, where
-    it does not.
+    The real server waits some seconds for a future version, and then refuses. This one refuses at once, if
+    the client wants initial events, and otherwise waits as long as the client does.
     """
 
     content_type = JSON
@@ -52,9 +51,7 @@ class Watch:
         self._is_first = True
         number = options.number()
         if view.form.conversion == "metadata-list":
-            self.ended = (
-                True  # No event is a list: the server opens such a watch, and ends it without a word.
-            )
+            self.ended = True  # No event is a list: the server opens such a watch, and ends it silently.
             return
         try:
             self._at = self._begin(watches.history, options, number)
@@ -64,16 +61,16 @@ class Watch:
         watches.add(self)
         self._go_on()
 
-    # ---- What the shell does with it.
+    # ---- Methods for the shell.
 
     def lines(self) -> list[bytes]:
-        """Take what is ready: whole lines of JSON."""
+        """Take the ready data: whole lines of JSON."""
         ready, self._ready = self._ready, []
         self._held = 0
         return ready
 
     def on_ready(self, wake: Callable[[], None]) -> None:
-        """Call this whenever there is something to take, or nothing will come any more; at once, if so it is
+        """Call a function whenever there is something to take, or the watch has ended; at once, if that is so
         now.
         """
         self._wake = wake
@@ -81,7 +78,7 @@ class Watch:
             wake()
 
     def bookmark(self) -> None:
-        """Tell the client how far it is, if it wants to be told."""
+        """Send the client a bookmark, if it accepts them."""
         current = self._limit(self._watches.history.version)
         if self._bookmarks and not self.ended and current >= self._at:
             self._at = current
@@ -102,7 +99,7 @@ class Watch:
         )
 
     def catch_up(self) -> None:
-        """See what has happened up to now, and all that happens from now on."""
+        """Send all changes up to now, and all later ones."""
         self._seen = None
         if not self.ended:
             self._go_on()
@@ -123,10 +120,10 @@ class Watch:
             self._watches.discard(self)
             self._notify()
 
-    # ---- What the history does with it.
+    # ---- Methods for the history.
 
     def see(self, change: Change) -> None:
-        """Show a change, if it is of this watch, and later than all it has shown."""
+        """Send a change, if it belongs to this watch, and is newer than all that it has sent."""
         if change.version <= self._at or change.version > self._limit(change.version):
             return
         self._at = change.version
@@ -159,7 +156,7 @@ class Watch:
         return listed.version
 
     def _go_on(self) -> None:
-        """Show what has happened since where it stands."""
+        """Send the changes since its version."""
         try:
             for change in self._watches.history.since(self._at, self.view.served.table):
                 self.see(change)
@@ -183,7 +180,7 @@ class Watch:
         self._ready.append(line)
         self._held += len(line)
         if self._held > HELD:
-            self.close()  # As the real server ends the watch of a client that is too slow: without a word.
+            self.close()  # The real server silently ends the watch of a client that is too slow.
         self._notify()
 
     def _notify(self) -> None:
@@ -192,15 +189,15 @@ class Watch:
 
 
 def _left(change: Change) -> Stored:
-    """Return what a watch shows of an object that left its selector: the last that matched, with the version
-    of now.
+    """Return the object that a watch sends when it left its selector: the last matching state, with the
+    present version.
     """
     assert change.before is not None, "what leaves was there"
     return at_version(change.before, change.version, with_version(change.before.data, change.version))
 
 
 class Watches:
-    """All open watches of a server. What several show in the same form is made once."""
+    """All open watches of a server. A line that several send in the same form is made once."""
 
     def __init__(self, history: History, kinds: Kinds) -> None:
         self.history = history
@@ -219,7 +216,7 @@ class Watches:
             watches.remove(watch)
 
     def line(self, view: View, kind: str, stored: Stored, *, first: bool) -> bytes:
-        """Return an event as a line. A table is not shared: its first event has more than the others."""
+        """Return an event as a line. A table is not shared: its first event has the columns as well."""
         if self._shared is None or view.form.conversion == "table":
             return view.event(kind, stored, first=first)
         key = (kind, view.served, view.form)
@@ -229,7 +226,7 @@ class Watches:
         return line
 
     def _end_changed(self) -> None:
-        """End the watches of resources that are not served any more, or are defined anew."""
+        """End the watches of resources that are no longer served, or have changed."""
         for watches in tuple(self._open.values()):
             for watch in tuple(watches):
                 served = watch.view.served
@@ -242,4 +239,4 @@ class Watches:
             for watch in tuple(self._open.get(change.table, ())):
                 watch.see(change)
         finally:
-            self._shared = None  # Lines of this change, which are those of no other one.
+            self._shared = None  # Lines of this change only.

@@ -1,6 +1,4 @@
-"""Every fault that a server or a network can produce, as data: `cluster.faults.add(Refuse(429),
-verb="list")`.
-"""
+"""The faults of servers and networks, as data: `cluster.faults.add(Refuse(429), verb="list")`."""
 
 from .fault import End, Fault
 from .injector import BrokenFault, Faults, Planned

@@ -1,5 +1,5 @@
-"""What a fault is: data that says how a request, its answer or its watch are changed. Pure: the shell does
-the harm.
+"""The base classes of faults: data that describes how a request, its response or its watch changes. Pure: the
+HTTP shell executes them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kopf_selectcache.testing.api.request import Answer, Request
 
 
 class End(enum.Enum):
-    """How an answer or a stream ends."""
+    """The end of a response or a stream."""
 
     END = "in good order"
     CLOSE = "the connection is closed, and the answer was not complete"
@@ -26,93 +26,94 @@ class End(enum.Enum):
 
 
 Piece: TypeAlias = bytes | End
-"""Of a stream: a line, or a part of one, or its end."""
+"""A piece of a stream: a line, a part of one, or its end."""
 
 
 VersionBefore: TypeAlias = Callable[[int], int | None]
 """Returns the version that an object had before the write of this version; None if the server has forgotten
-it."""
+it.
+"""
 
 
 class Filter(Protocol):
-    """What happens to the pieces of one stream. It remembers how far the stream is."""
+    """A filter of the pieces of one stream. It has the position in the stream."""
 
     def __call__(self, pieces: list[Piece], *, released: bool) -> list[Piece]:
-        """Return what comes of them; it is called once before the first, whenever there are more, and at the
-        release.
+        """Return the pieces that pass. It is called once before the first piece, for all further pieces, and
+        at the release.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong with a request. This one does nothing; each kind of fault changes one step."""
+    """A fault of a request. This class changes nothing; each fault overrides one step."""
 
     def concerns(self, request: Request) -> bool:
-        """Whether the request is one that this can go wrong with; others are not counted."""
+        """Return True if the fault can happen to this request; others are not counted."""
         del request
         return True
 
     def asked(self, request: Request) -> Request:
-        """Return what the server gets to see instead."""
+        """Return the request that the server sees instead."""
         return request
 
     def instead(self, request: Request) -> Answer | None:
-        """Return what is answered without asking the server."""
+        """Return a response without asking the server."""
         del request
         return None
 
     def answered(self, request: Request, answer: Answer) -> Answer:
-        """Return what the client gets instead."""
+        """Return the response that the client gets instead."""
         del request
         return answer
 
     def written(self, body: bytes) -> tuple[bytes | None, End]:
-        """Return the part of the answer's body that is written (None: not even the head), and what comes
-        then.
+        """Return the part of the response body that is written (None: not even the head), and what follows
+        it.
         """
         return body, End.END
 
     def filter(self) -> Filter | None:
-        """Return a fresh filter for the lines of one watch."""
+        """Return a new filter for the lines of one watch."""
         return None
 
     def filter_of(self, version_before: VersionBefore) -> Filter | None:
-        """Return a fresh filter for the lines of one watch, which may look up what the lines do not say."""
+        """Return a new filter for the lines of one watch, which may look up data that is not in the lines."""
         del version_before
         return self.filter()
 
     @property
     def delay(self) -> float:
-        """For how many seconds the answer, or the start of a watch, is held back."""
+        """Return the seconds for which the response, or the start of a watch, is delayed."""
         return 0.0
 
     @property
     def idle(self) -> float | None:
-        """After how many seconds without a byte a watch is cut."""
+        """Return the seconds without a byte after which a watch is cut."""
         return None
 
     @property
     def encoding(self) -> str:
-        """With what a watch is encoded, if the client accepts it."""
+        """Return the encoding of a watch, if the client accepts it."""
         return ""
 
     @property
     def seen(self) -> int | None:
-        """The last version that the replica that answers has seen."""
+        """Return the last version that the answering replica has seen."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class WatchFault(Fault):
-    """What can go wrong with watches alone."""
+    """A fault of watches only."""
 
     def concerns(self, request: Request) -> bool:
         return is_true(request.query.get("watch"))
 
 
 def texts_of(argument: str, given: object) -> frozenset[str]:
-    """Return the texts of a collection; TypeError for one text, whose letters would be taken, and for items
-    that are no texts.
+    """Return the texts of a collection; raise TypeError for a single text, whose letters would be taken, and
+    for items that are no texts.
     """
     if isinstance(given, str):
         raise TypeError(f"{argument}= is {given!r}, not a list: write {argument}=[{given!r}]")
@@ -135,8 +136,8 @@ def line_of(kind: str, body: object) -> bytes:
 
 
 def continue_token(version: int, start: str) -> str:
-    """Return a token by which a list goes on after this key, as servers write them: only they should read
-    them.
+    """Return a token by which a list continues after this key, in the format of servers: clients should not
+    read it.
     """
     return (
         base64.urlsafe_b64encode(dumped({"v": "meta.k8s.io/v1", "rv": version, "start": start}))
@@ -146,13 +147,13 @@ def continue_token(version: int, start: str) -> str:
 
 
 def start_of(token: str) -> str:
-    """Return the key after which a token goes on."""
+    """Return the key after which a token continues."""
     start: str = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))["start"]
     return start
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
-    """Read a line or a body; None where another fault has made it no JSON object."""
+    """Read a line or a body; return None if another fault has damaged its JSON."""
     try:
         event = json.loads(line)
     except ValueError:
@@ -161,7 +162,7 @@ def parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def each_line(change: Callable[[bytes], list[Piece]]) -> Filter:
-    """Make a filter that changes line by line, and leaves the end as it is."""
+    """Make a filter that changes line by line, and leaves the end."""
 
     def changed(pieces: list[Piece], **_: bool) -> list[Piece]:
         return [new for piece in pieces for new in ([piece] if isinstance(piece, End) else change(piece))]
@@ -170,7 +171,9 @@ def each_line(change: Callable[[bytes], list[Piece]]) -> Filter:
 
 
 def once_after(events: int, then: Callable[[], list[Piece]], *, goes_on: bool = False) -> Filter:
-    """Make a filter that lets so many lines pass, then says something; and the rest, if it goes on."""
+    """Make a filter that lets this number of lines pass, then inserts a line; then the rest, if
+    it continues.
+    """
     left, said = events, False
 
     def passed(pieces: list[Piece], **_: bool) -> list[Piece]:

@@ -1,4 +1,6 @@
-"""Which requests faults happen to, how often, and what has happened. Does no harm itself."""
+"""The planning of faults: the requests that they affect, how often, and their record. It changes no response
+itself.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,17 @@ from kopf_selectcache.testing.request_log import Asked, Match, Record
 from .fault import Fault, Piece, VersionBefore
 
 Post: TypeAlias = Callable[[Callable[[], None]], None]
-"""Calls this where the server runs."""
+"""Calls a function on the server's loop."""
 
 
 class BrokenFault(Exception):
-    """Code of the test's own, such as `where=`, has raised. The request gets a 500; the test, this when the
+    """Code of the test, such as `where=`, has raised. The request gets a 500; the test gets this when the
     cluster ends.
     """
 
 
 class Planned:
-    """A fault that waits for its requests. Until it is released, it happens to them."""
+    """A fault that waits for its requests. It affects them until it is released."""
 
     def __init__(
         self,
@@ -36,7 +38,7 @@ class Planned:
     ) -> None:
         self.fault = fault
         self.hits: Record[Asked] = Record()
-        """The requests that it has happened to. What happens to the events of a watch counts once a watch."""
+        """The affected requests. The events of a watch count once per watch."""
         self.released = False
         self._match = match
         self._first = nth
@@ -51,23 +53,25 @@ class Planned:
         return f"<{self.fault!r}, {len(self.hits)} hits{', released' if self.released else ''}>"
 
     async def hit(self, times: int = 1) -> Asked:
-        """Wait until it has happened so often; return the request that it happened to last."""
+        """Wait until the fault has happened this number of times; return the last affected request."""
         await asyncio.wrap_future(self.hits.when(lambda: self._happened(times)))
         return self.hits[-1]
 
     def wait(self, times: int = 1, *, timeout: float = 60) -> Asked:
-        """Do the same in a thread that has no loop; TimeoutError, if it does not happen."""
+        """Do the same in a thread without a loop; raise TimeoutError if it does not happen."""
         self.hits.wait_for(
             lambda: self._happened(times), timeout=timeout, in_vain=lambda: self._in_vain(times)
         )
         return self.hits[-1]
 
     def release(self) -> None:
-        """Be over: what was held back comes, and requests and open watches go on as if it had never been."""
+        """Release the fault: delayed content is sent, and requests and open watches continue as if it had
+        never been.
+        """
         self._post(self._release)
 
     def meets(self, asked: Asked, request: Request) -> bool:
-        """Count this request, and say whether the fault happens to it."""
+        """Count this request, and return whether the fault affects it."""
         if self.released:
             return False
         try:
@@ -80,12 +84,12 @@ class Planned:
         return self._first <= self._met <= self._last
 
     def on_release(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call this at the release; return what ends it."""
+        """Call a function at the release; return a function that unregisters it."""
         self._wakers.append(wake)
         return lambda: self._wakers.remove(wake)
 
     def breaks(self, error: Exception, asked: Asked) -> BrokenFault:
-        """Note that code of the test's own has raised: who waits is told, and the test when the cluster
+        """Record that code of the test has raised. Waiters get the exception, and the test when the cluster
         ends.
         """
         broken = BrokenFault(f"{self._named()} has raised {error!r}, about {asked.verb} {asked.path}")
@@ -117,13 +121,13 @@ class Planned:
 
 
 class Faults:
-    """The faults that are planned for one server."""
+    """The planned faults of one server."""
 
     def __init__(self, faults: Iterable[Fault] = (), *, post: Post = lambda call: call()) -> None:
         self._post = post
         self._planned: list[Planned] = []
         self.broken: list[BrokenFault] = []
-        """Of each fault whose code has raised, the first time."""
+        """The first exception of each fault whose code has raised."""
         for fault in faults:
             self.add(fault)
 
@@ -143,10 +147,9 @@ class Faults:
         nth: int = 1,
         times: int | None = None,
     ) -> Planned:
-        """Plan a fault for requests that are equal in all that is given: from the nth of them on, so many
-        times.
+        """Plan a fault for requests that equal all given values: from the nth of them on, `times` times.
 
-        Faults that meet in one request happen in the order in which they were added.
+        Several faults of one request happen in the order in which they were added.
         """
         planned = Planned(
             fault,
@@ -160,18 +163,18 @@ class Faults:
         return planned
 
     def clear(self) -> None:
-        """Release all, and forget them."""
+        """Release and forget all faults."""
         for planned in self:
             planned.release()
         self._planned.clear()
 
     def meeting(self, asked: Asked, request: Request) -> list[Planned]:
-        """Return those that happen to this request, which is counted."""
+        """Return the faults of this request, and count it."""
         return [planned for planned in tuple(self._planned) if planned.meets(asked, request)]
 
 
 class Stage:
-    """A fault at work on the pieces of one watch."""
+    """A fault applied to the pieces of one watch."""
 
     def __init__(
         self, planned: Planned, asked: Asked, version_before: VersionBefore = lambda _: None
@@ -184,7 +187,7 @@ class Stage:
             planned.hits.add(asked)
 
     def pass_on(self, pieces: list[Piece]) -> list[Piece]:
-        """Return what comes of them, and tell the fault's plan when it is not what went in."""
+        """Return the pieces that pass, and count the fault if they differ from the input."""
         if self._filter is None:
             return pieces
         released = self._planned.released

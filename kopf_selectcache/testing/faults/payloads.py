@@ -1,6 +1,4 @@
-"""Faults of what stands in answers and events: broken JSON, the wrong things, things that are missing or too
-big.
-"""
+"""Faults of the contents of responses and events: broken JSON, wrong types, missing or oversized parts."""
 
 from __future__ import annotations
 
@@ -29,10 +27,10 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Spoiled(Fault, ABC):
-    """Changes objects, wherever they come: as an answer, in a list, in an event."""
+    """Changes objects wherever they are sent: as a response, in a list, in an event."""
 
     names: Collection[str] | None = field(default=None, kw_only=True)
-    """Only the objects of these names."""
+    """The names of the affected objects; None for all."""
 
     def __post_init__(self) -> None:
         if self.names is not None:
@@ -40,10 +38,10 @@ class _Spoiled(Fault, ABC):
 
     @abstractmethod
     def spoiled(self, obj: Object) -> Object:
-        """Return what comes instead of an object."""
+        """Return the object that is sent instead."""
 
     def spoiled_list(self, body: Object) -> Object:
-        """Change what is said of the list as a whole."""
+        """Change the fields of the list itself."""
         return body
 
     def answered(self, request: Request, answer: Answer) -> Answer:
@@ -74,7 +72,7 @@ class _Spoiled(Fault, ABC):
 
 @dataclass(frozen=True, slots=True)
 class NoMetadata(_Spoiled):
-    """Objects come without metadata."""
+    """Objects have no metadata."""
 
     def spoiled(self, obj: Object) -> Object:
         return {key: value for key, value in obj.items() if key != "metadata"}
@@ -82,7 +80,7 @@ class NoMetadata(_Spoiled):
 
 @dataclass(frozen=True, slots=True)
 class EmptyVersion(_Spoiled):
-    """Objects and lists come with an empty resourceVersion."""
+    """Objects and lists have an empty resourceVersion."""
 
     def spoiled(self, obj: Object) -> Object:
         return _with_metadata(obj, {"resourceVersion": ""})
@@ -93,7 +91,7 @@ class EmptyVersion(_Spoiled):
 
 @dataclass(frozen=True, slots=True)
 class WrongKind(_Spoiled):
-    """Objects of another kind come, and lists of them."""
+    """Objects, and lists of them, are of another kind."""
 
     kind: str = "Surprise"
     api_version: str = "example.com/v1"
@@ -107,9 +105,7 @@ class WrongKind(_Spoiled):
 
 @dataclass(frozen=True, slots=True)
 class BigObjects(_Spoiled):
-    """Objects are bigger than clients expect, and so are the lines of their events: 2 MiB, unless told
-    otherwise.
-    """
+    """Objects and the lines of their events are bigger than clients expect: 2 MiB by default."""
 
     size: int = 2 * 1024 * 1024
 
@@ -119,14 +115,14 @@ class BigObjects(_Spoiled):
 
 
 def nested(levels: int) -> bytes:
-    """Return a JSON value that is nested as deeply."""
+    """Return a JSON value of this depth."""
     return b'{"a":' * levels + b"1" + b"}" * levels
 
 
 @dataclass(frozen=True, slots=True)
 class Inserted(_Spoiled):
-    """Objects come with these bytes as the value of their key `inserted`: nested too deeply for any decoder,
-    unless told otherwise.
+    """Objects have these bytes as the value of their key `inserted`: by default, nested too deeply for any
+    decoder.
 
     `b"1e999"` is a number out of range.
     """
@@ -161,7 +157,7 @@ _PLACE = "<here>"
 
 @dataclass(frozen=True, slots=True)
 class MalformedJSON(Fault):
-    """Every answer is half its JSON; of a watch, the one event after so many."""
+    """Every response is half its JSON; of a watch, the one event after a number of others."""
 
     after_events: int = 0
 
@@ -182,7 +178,7 @@ class MalformedJSON(Fault):
 
 @dataclass(frozen=True, slots=True)
 class UnknownEventType(WatchFault):
-    """Events of a type that nobody knows come instead of those of this type."""
+    """Events of an unknown type are sent instead of those of this type."""
 
     type: str = "SURPRISED"
     instead_of: str = "MODIFIED"
@@ -199,7 +195,7 @@ class UnknownEventType(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class TableInstead(Fault):
-    """A Table comes, as kubectl asks for it, instead of objects: of lists, objects and events."""
+    """A Table is sent, as kubectl asks for it, instead of objects: of lists, objects and events."""
 
     def asked(self, request: Request) -> Request:
         return replace(
@@ -209,7 +205,7 @@ class TableInstead(Fault):
 
 @dataclass(frozen=True, slots=True)
 class EmptyPage(Fault):
-    """A page comes without items, and with a token to go on from where it should have begun."""
+    """A page has no items, and a token to continue from where the page should have begun."""
 
     def concerns(self, request: Request) -> bool:
         return "limit" in request.query or "continue" in request.query

@@ -1,4 +1,6 @@
-"""Faults that are answers: the server, or a proxy before it, says no. Knows what real servers say."""
+"""Faults that are responses: the server, or a proxy in front of it, refuses. The texts are those of real
+servers.
+"""
 
 from __future__ import annotations
 
@@ -46,26 +48,26 @@ NO_MATCH = "resourceVersionMatch is forbidden for watch"
 
 @dataclass(frozen=True, slots=True)
 class Refuse(Fault):
-    """The server refuses, with this code. Fields that are not given are as real servers fill them.
+    """The server refuses with this code. Omitted fields are as real servers fill them.
 
-    So `Refuse(429)` comes in plain words and with a Retry-After, as priority and fairness sends it; where a
-    reason, a message or details are given, it comes as a Status.
+    So `Refuse(429)` has a plain text and a Retry-After, as priority and fairness sends it; with a reason, a
+    message or details it is a Status.
     """
 
     code: int
     reason: str | None = None
     message: str | None = None
     retry_after: int | None = field(default=None, kw_only=True)
-    """Told in the header `Retry-After`, and in `details.retryAfterSeconds`."""
+    """The header `Retry-After`, and `details.retryAfterSeconds`."""
     in_header: bool = field(default=True, kw_only=True)
     in_details: bool = field(default=True, kw_only=True)
     details: Mapping[str, Any] | None = field(default=None, kw_only=True)
     continuation: str = field(default="", kw_only=True)
     """A fresh continue token, in the Status of a 410."""
     http: int | None = field(default=None, kw_only=True)
-    """Another code on the wire than in the Status: 200, as some servers do it."""
+    """The code in HTTP, if it differs from the Status: 200, as some servers do it."""
     body: bytes | None = field(default=None, kw_only=True)
-    """Something else than a Status: what proxies say, in HTML or in plain words."""
+    """The body instead of a Status: the text of a proxy, in HTML or plain."""
 
     def __post_init__(self) -> None:
         if isinstance(self.code, bool) or not isinstance(self.code, int) or not 300 <= self.code <= 599:
@@ -86,7 +88,7 @@ class Refuse(Fault):
         return replace(Answer.of(self.status(), code=code), headers=headers)
 
     def status(self) -> dict[str, Any]:
-        """Return the Status that is answered."""
+        """Return the Status of the response."""
         reason = REASONS.get(self.code, "") if self.reason is None else self.reason
         details = dict(self.details or {})
         if self.retry_after is not None and self.in_details:
@@ -104,14 +106,14 @@ class Refuse(Fault):
 
 @dataclass(frozen=True, slots=True)
 class _Worded(Fault, ABC):
-    """A refusal whose words are fixed."""
+    """A refusal with a fixed text."""
 
     def instead(self, request: Request) -> Answer | None:
         return self.refusal().instead(request)
 
     @abstractmethod
     def refusal(self) -> Refuse:
-        """Return what it says."""
+        """Return the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class Gone(_Worded):
 class ExpiredToken(Fault):
     """410 for pages after the first: the continue token is too old.
 
-    With `fresh`, the answer has a token to go on with, in what is there by then: an inconsistent list.
+    With `fresh`, the response has a token to continue in the present state: an inconsistent list.
     """
 
     fresh: bool = False
@@ -146,7 +148,7 @@ class ExpiredToken(Fault):
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged(_Worded):
-    """500: etcd has just chosen another leader."""
+    """500: etcd has just elected another leader."""
 
     def refusal(self) -> Refuse:
         return Refuse(500, "", "etcdserver: leader changed")
@@ -154,9 +156,9 @@ class LeaderChanged(_Worded):
 
 @dataclass(frozen=True, slots=True)
 class TooLargeVersion(_Worded):
-    """504: the server has not yet seen the version that is asked for.
+    """504: the server has not yet seen the requested version.
 
-    With `before_1_34`, 500: what servers up to Kubernetes 1.33 answer to lists at an exact version.
+    With `before_1_34`, 500: servers up to Kubernetes 1.33 answer that to lists at an exact version.
     """
 
     asked_version: int = 1_000_000
@@ -173,7 +175,7 @@ class TooLargeVersion(_Worded):
 
 @dataclass(frozen=True, slots=True)
 class BadGateway(_Worded):
-    """502: a load balancer finds no server behind it. It speaks HTML."""
+    """502: a load balancer finds no server behind it. The body is HTML."""
 
     def refusal(self) -> Refuse:
         return Refuse(502, body=b"<html><head><title>502 Bad Gateway</title></head></html>\n")
@@ -181,7 +183,7 @@ class BadGateway(_Worded):
 
 @dataclass(frozen=True, slots=True)
 class Unauthorized(_Worded):
-    """401: the token is not valid any more, as after a rotation."""
+    """401: the token is no longer valid, as after a rotation."""
 
     def refusal(self) -> Refuse:
         return Refuse(401, "Unauthorized", "Unauthorized")
@@ -189,8 +191,8 @@ class Unauthorized(_Worded):
 
 @dataclass(frozen=True, slots=True)
 class NotServed(_Worded):
-    """404 in plain words: the resource is not there, as before its definition is, and after it has been
-    deleted.
+    """404 in plain text: the resource does not exist, as before its definition is created, and after it has
+    been deleted.
     """
 
     def refusal(self) -> Refuse:
@@ -199,10 +201,12 @@ class NotServed(_Worded):
 
 @dataclass(frozen=True, slots=True)
 class NoWatchList(Fault):
-    """422: an old server, or one with the feature off, knows no sendInitialEvents."""
+    """422: an old server, or one with the feature off, does not know sendInitialEvents."""
 
     before_1_27: bool = False
-    """As servers refuse that do not know the parameter at all: what they mind is resourceVersionMatch."""
+    """Refuse as servers do that do not know the parameter at all: they complain about
+    resourceVersionMatch.
+    """
 
     def concerns(self, request: Request) -> bool:
         return (
@@ -226,7 +230,7 @@ class NoWatchList(Fault):
 
 @dataclass(frozen=True, slots=True)
 class ErrorEvent(WatchFault):
-    """In the stream, after so many events: an ERROR with this Status, and the end. `refusal` is any of
+    """In the stream, after a number of events: an ERROR with this Status, and the end. `refusal` is any
     `Refuse`.
     """
 

@@ -1,6 +1,4 @@
-"""Faults of what comes and what does not: streams that end, break, stall; events lost, doubled, reordered,
-late.
-"""
+"""Faults of streams: they end, break or stall; events are lost, doubled, reordered or late."""
 
 from __future__ import annotations
 
@@ -30,12 +28,12 @@ END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
 
 @dataclass(frozen=True, slots=True)
 class _Break(Fault):
-    """Breaks off: after so many events of a watch, or so many bytes of a watch or of an answer."""
+    """Breaks a watch after a number of events, or a watch or a response after a number of bytes."""
 
     after_events: int = 0
     after_bytes: int | None = None
     mid_line: bool = field(default=False, kw_only=True)
-    """Half of the next event comes, too."""
+    """Half of the next event is sent, too."""
 
     how: ClassVar[End]
 
@@ -52,7 +50,7 @@ class _Break(Fault):
 
 @dataclass(frozen=True, slots=True)
 class EndStream(_Break):
-    """The server ends the stream of a watch in good order: cleanly, or in the middle of a line."""
+    """The server ends the stream of a watch: cleanly, or in the middle of a line."""
 
     how = End.END
 
@@ -62,24 +60,24 @@ class EndStream(_Break):
 
 @dataclass(frozen=True, slots=True)
 class Disconnect(_Break):
-    """The connection is closed before the answer is complete."""
+    """The connection is closed before the response is complete."""
 
     how = End.CLOSE
 
 
 @dataclass(frozen=True, slots=True)
 class Reset(_Break):
-    """The connection is reset (RST), in the middle of a chunk where bytes have come."""
+    """The connection is reset (RST), in the middle of a chunk if bytes have been sent."""
 
     how = End.RESET
 
 
 @dataclass(frozen=True, slots=True)
 class Silence(Fault):
-    """Half-open: the connection stays, and after so many events or bytes nothing comes any more, until
+    """Half-open: the connection stays, and after a number of events or bytes nothing is sent any more, until
     `release()`.
 
-    Of an answer: not even its head, unless a number of bytes is given. The request itself is done.
+    Of a response: not even its head, unless a number of bytes is given. The request itself is executed.
     """
 
     after_events: int = 0
@@ -94,7 +92,7 @@ class Silence(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Delay(Fault):
-    """The answer, or the start of a watch, comes so many seconds late. To decide when it comes, use
+    """The response, or the start of a watch, is late by a number of seconds. To decide when it comes, use
     `Silence`.
     """
 
@@ -107,7 +105,7 @@ class Delay(Fault):
 
 @dataclass(frozen=True, slots=True)
 class IdleCut(WatchFault):
-    """A proxy closes the connection of a watch after so many seconds without a byte."""
+    """A proxy closes the connection of a watch after a number of seconds without a byte."""
 
     seconds: float
 
@@ -118,7 +116,9 @@ class IdleCut(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class BufferingProxy(WatchFault):
-    """A proxy holds the bytes of a watch back until it has so many, or the stream ends, or `release()`."""
+    """A proxy buffers the bytes of a watch until it has a number of them, or the stream ends,
+    or `release()`.
+    """
 
     size: int = 64 * 1024
 
@@ -139,8 +139,8 @@ class BufferingProxy(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class GzipWatch(WatchFault):
-    """A watch is compressed where the client accepts gzip: its events come late, many at once, or with its
-    end.
+    """A watch is compressed if the client accepts gzip: its events are late, many at once, or
+    with its end.
     """
 
     @property
@@ -150,7 +150,7 @@ class GzipWatch(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class EndlessLine(WatchFault):
-    """After so many events a line begins that never ends."""
+    """After a number of events a line begins that never ends."""
 
     after_events: int = 0
 
@@ -161,12 +161,12 @@ class EndlessLine(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class Lag(Fault):
-    """A replica answers that has seen nothing after this version: lists and watches are stale until
+    """A lagging replica answers, which has seen nothing after this version: lists and watches are stale until
     `release()`.
 
-    Not so what must be of now, for which a real one asks etcd, or waits: lists without a resourceVersion, and
-    those of a version that is to be matched exactly, and the initial events of a watch that asks for them
-    without a version.
+    Reads of the present state are not affected, for which a real server asks etcd, or waits: lists without a
+    resourceVersion, those of an exact version, and the initial events of a watch that asks for them without a
+    version.
     """
 
     version: int
@@ -178,9 +178,7 @@ class Lag(Fault):
 
 @dataclass(frozen=True, slots=True)
 class DropEvents(WatchFault):
-    """Events are silently lost, of the types and names that are given: `count` of them, after `skip` that
-    came.
-    """
+    """Events of these types and names are silently lost: `count` of them, after `skip` that are sent."""
 
     types: Collection[str] = ("ADDED", "MODIFIED", "DELETED")
     names: Collection[str] | None = None
@@ -212,7 +210,7 @@ class DropEvents(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class DuplicateEvents(WatchFault):
-    """Every event comes twice."""
+    """Every event is sent twice."""
 
     def filter(self) -> Filter | None:
         return each_line(lambda line: [line, line])
@@ -220,7 +218,7 @@ class DuplicateEvents(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class ReplayEvents(WatchFault):
-    """After so many events, all of them come once more, as they were."""
+    """After a number of events, all of them are sent again, unchanged."""
 
     after_events: int = 1
 
@@ -238,7 +236,7 @@ class ReplayEvents(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class ReorderInitialEvents(WatchFault):
-    """The initial events of a WatchList come in another order: backwards, unless one is given."""
+    """The initial events of a WatchList are sent in another order: backwards by default."""
 
     order: Callable[[list[bytes]], list[bytes]] = lambda lines: lines[::-1]
 
@@ -264,7 +262,7 @@ class ReorderInitialEvents(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class NoBookmarks(WatchFault):
-    """The server sends no bookmarks, ever, but the one that ends the initial events."""
+    """The server sends no bookmarks, except the one that ends the initial events."""
 
     def filter(self) -> Filter | None:
         return each_line(lambda line: [] if _is_bookmark(line) and not _ends_initial_events(line) else [line])
@@ -272,7 +270,7 @@ class NoBookmarks(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class NoEndBookmark(WatchFault):
-    """The bookmark that ends the initial events never comes."""
+    """The bookmark that ends the initial events is never sent."""
 
     def filter(self) -> Filter | None:
         return each_line(lambda line: [] if _ends_initial_events(line) else [line])
@@ -280,7 +278,9 @@ class NoEndBookmark(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class EarlyBookmark(WatchFault):
-    """A plain bookmark comes among the initial events, after so many, with the version of the last one."""
+    """A plain bookmark is sent among the initial events, after a number of them, with the version of the last
+    one.
+    """
 
     after_events: int = 1
 
@@ -299,7 +299,7 @@ class EarlyBookmark(WatchFault):
             nonlocal left
             for piece in pieces:
                 if left and isinstance(piece, bytes):
-                    left -= 1  # What comes after the bookmark has a version that it must not promise.
+                    left -= 1  # Objects after the bookmark have a version that it must not promise.
                     if (event := parsed(piece)) is not None:
                         last.clear()
                         last.update(event["object"])
@@ -310,8 +310,8 @@ class EarlyBookmark(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class OldVersionOnDelete(WatchFault):
-    """DELETED events carry the version that the object had before it was deleted, or left, as old servers
-    sent them.
+    """DELETED events have the version that the object had before it was deleted, or left, as from old
+    servers.
     """
 
     def filter_of(self, version_before: VersionBefore) -> Filter | None:
@@ -331,10 +331,9 @@ class OldVersionOnDelete(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class RecreatedAsModified(WatchFault):
-    """The deletion of an object and the creation of another of its name are seen as one MODIFIED, with
-    another uid.
+    """The deletion of an object and the creation of another of its name become one MODIFIED with another uid.
 
-    A DELETED event is therefore kept back until something else comes.
+    A DELETED event is therefore delayed until another event follows.
     """
 
     def filter(self) -> Filter | None:
@@ -353,7 +352,8 @@ class RecreatedAsModified(WatchFault):
             if key is not None and event["type"] == "ADDED" and key in dict(kept):
                 kept.clear()
                 return [line_of("MODIFIED", event["object"])]
-            # A bookmark says that all before it has been told: then nothing may be kept back any longer.
+            # A bookmark promises that everything before it has been sent: then nothing may be delayed any
+            # longer.
             before = told()
             if key is None or event["type"] != "DELETED":
                 return [*before, line]
@@ -371,7 +371,7 @@ class RecreatedAsModified(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class IgnoredLimit(Fault):
-    """The server ignores `limit`, and answers all at once."""
+    """The server ignores `limit`, and sends everything in one response."""
 
     def concerns(self, request: Request) -> bool:
         return "limit" in request.query
@@ -382,8 +382,8 @@ class IgnoredLimit(Fault):
 
 @dataclass(frozen=True, slots=True)
 class IgnoreSelectors(Fault):
-    """The server ignores `labelSelector` and `fieldSelector` of lists and watches, or one of them: it answers
-    with all objects.
+    """The server ignores `labelSelector` and `fieldSelector` of lists and watches, or one of them: it sends
+    all objects.
     """
 
     label: bool = True
@@ -406,9 +406,7 @@ class IgnoreSelectors(Fault):
 
 @dataclass(frozen=True, slots=True)
 class IgnoredInitialEvents(Fault):
-    """The server does as if it had not been asked for initial events: the events follow, and no end bookmark
-    comes.
-    """
+    """The server ignores the request for initial events: the events follow, and no end bookmark is sent."""
 
     def concerns(self, request: Request) -> bool:
         return "sendInitialEvents" in request.query
@@ -420,7 +418,7 @@ class IgnoredInitialEvents(Fault):
         )
 
     def filter(self) -> Filter | None:
-        return NoEndBookmark().filter()  # A server that does know them sends it to old clients, too.
+        return NoEndBookmark().filter()  # A server that knows them sends it to old clients, too.
 
 
 def _cut_bytes(count: int, how: End) -> Filter:
@@ -458,7 +456,7 @@ def _cut_line(events: int, how: End) -> Filter:
 
 
 def _held(events: int, count: int | None) -> Filter:
-    """Let so many events, or bytes, pass; keep the rest until released."""
+    """Let a number of events, or bytes, pass; delay the rest until the release."""
     held: list[Piece] = []
     left = events if count is None else count
 

@@ -1,4 +1,4 @@
-//! kube-rs' reflector as a peer of the bench: it syncs when it is told, and times the reads that it is told.
+//! kube-rs' reflector as a peer of the bench: it syncs on an order, and times the ordered reads.
 //!
 //! Must not look at what it reads. One line of JSON in, one out: bench/peers/asking.py has the words.
 

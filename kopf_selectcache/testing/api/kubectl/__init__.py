@@ -1,1 +1,1 @@
-"""What only kubectl asks for: tables, scales, OpenAPI and protobuf."""
+"""Requests of kubectl only: tables, scales, OpenAPI and protobuf."""

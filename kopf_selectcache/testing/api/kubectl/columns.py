@@ -1,6 +1,4 @@
-"""What kubectl prints of the common built-in kinds: the columns of their tables. Dates are shown as ages
-elsewhere.
-"""
+"""The columns of kubectl's tables for the common built-in kinds. Dates become ages elsewhere."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ def _pod_ready(obj: _Object) -> str:
 
 
 def _pod_status(obj: _Object) -> str:
-    """The phase, or what a container says that waits or has ended."""
+    """Return the phase, or the reason of a container that waits or has ended."""
     told = _at(obj, "status", "reason") or _at(obj, "status", "phase") or ""
     for status in _items(obj, "status", "containerStatuses"):
         told = (
@@ -74,7 +72,7 @@ def _wanted(obj: _Object) -> int:
 
 
 def _count(*path: str) -> Column:
-    """How many pairs ConfigMaps and Secrets hold."""
+    """Return the number of pairs of ConfigMaps and Secrets."""
     return Column("Data", "." + path[0], cell=lambda obj: sum(len(_at(obj, part) or ()) for part in path))
 
 
@@ -103,7 +101,7 @@ def _or_none(name: str, path: str, *, wide: bool = False) -> Column:
 
 
 def _readiness_gates(obj: _Object) -> str:
-    """How many of the conditions that a pod waits for are true."""
+    """Return how many of the readiness conditions of a pod are true."""
     wanted = [gate.get("conditionType") for gate in _items(obj, "spec", "readinessGates")]
     true = {item.get("type") for item in _items(obj, "status", "conditions") if item.get("status") == "True"}
     return f"{sum(kind in true for kind in wanted)}/{len(wanted)}" if wanted else NONE

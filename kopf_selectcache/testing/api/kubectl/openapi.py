@@ -1,8 +1,8 @@
-"""What kubectl reads of a server's OpenAPI before it writes: that each kind can be patched, and validated on
-the way.
+"""The OpenAPI documents that kubectl reads before it writes: each kind can be patched, and validated by the
+server.
 
-There are no schemas. So kubectl patches built-in kinds by the types that are compiled into it, and validation
-is left to the server; `kubectl explain` has nothing to explain.
+There are no schemas. So kubectl patches built-in kinds by its compiled types, and the server validates;
+`kubectl explain` has nothing to explain.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from kopf_selectcache.testing.api.request import JSON, Answer
 from kopf_selectcache.testing.api.status import not_acceptable
 
 _INFO = {"title": "Kubernetes", "version": "v1.36.3"}
-_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # In questions, also with `@v1.0`.
+_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # In requests, also with `@v1.0`.
 _EMPTY = b"\n\x032.0"  # A whole document: field 1, `swagger`, is "2.0".
 
 
 def answer(path: str, accept: str, kinds: Kinds) -> Answer | None:
-    """Answer a question about OpenAPI; None, if the path is another question."""
+    """Answer a request for OpenAPI; None if the path is another one."""
     parts = path.strip("/").split("/")
     if parts[0] != "openapi":
         return None
     match parts[1:]:
         case ["v2"]:
-            # kubectl asks here for what it has not found in version 3, and takes nothing but protobuf.
+            # kubectl asks here if it has not found a kind in version 3, and accepts only protobuf.
             if "openapi.spec.v2" in accept:
                 return Answer(200, _EMPTY, _PROTOBUF)
             if not {JSON, "*/*", ""} & {media.partition(";")[0].strip() for media in accept.split(",")}:

@@ -1,8 +1,8 @@
-"""Small objects out of protobuf: in it kubectl sends what it makes itself, for `auth can-i` or `create
+"""Small objects in protobuf, which kubectl sends if it makes them itself, for `auth can-i` or `create
 namespace`.
 
-Only what is named here is read, and nothing is ever written: answers are JSON, which every such client
-accepts as well.
+Only the messages of this file are read, and none is written: responses are JSON, which every such client
+accepts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"
 
 # The fields of each message: number, name and type. A type is `string`, `bytes`, `int`, `bool` or another
-# message; with `*` for a list, `%` for a mapping from strings, and `?` where a zero says something, and is
+# message; with `*` for a list, `%` for a mapping from strings, and `?` if a zero has a meaning, and is
 # not just an absent value.
 _MESSAGES: Mapping[str, str] = {
     "Unknown": "1 typeMeta TypeMeta, 2 raw bytes",
@@ -69,9 +69,7 @@ _MESSAGES: Mapping[str, str] = {
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """Return the object that is sent, as JSON would have it; Not Implemented (501), if it is of another
-    kind.
-    """
+    """Return the object of the body, as JSON; raise Not Implemented (501) for other kinds."""
     try:
         return _decode(body)
     except (IndexError, UnicodeDecodeError, ValueError):
@@ -83,7 +81,7 @@ def _decode(body: bytes) -> dict[str, Any]:
         raise ValueError(body)
     whole = _message("Unknown", body.removeprefix(MAGIC), raw=True)
     kind = str(whole["typeMeta"].get("kind", "")) if "typeMeta" in whole else ""
-    # No kind that can be sent is the name of a part, and all of them but the options are objects.
+    # No kind has the name of a part, and all of them except the options are objects.
     if kind != "DeleteOptions" and not _MESSAGES.get(kind, "").startswith("1 metadata"):
         what = kind or "thing without a kind"
         raise not_implemented(
@@ -115,7 +113,7 @@ def _message(name: str, data: bytes, *, raw: bool = False) -> dict[str, Any]:
             case _ if raw and kind == "bytes":
                 found[field] = value
             case _:
-                # What is no pointer in the sender's code is sent even if it is empty.
+                # A field that is no pointer in the sender's code is sent even if it is empty.
                 if (read := _value(kind, value)) or kind in _MESSAGES:
                     found[field] = read
     return found
@@ -124,7 +122,7 @@ def _message(name: str, data: bytes, *, raw: bool = False) -> dict[str, Any]:
 def _value(kind: str, value: int | bytes) -> Any:
     match kind:
         case "int":
-            # Negative numbers come in two's complement.
+            # Negative numbers are in two's complement.
             return value - (1 << 64) if isinstance(value, int) and value >> 63 else value
         case "bool":
             return bool(value)
@@ -138,7 +136,7 @@ def _value(kind: str, value: int | bytes) -> Any:
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise ValueError(value)  # noqa: TRY004
+        raise ValueError(value)  # A wrong value, not a wrong argument.  # noqa: TRY004
     return value
 
 

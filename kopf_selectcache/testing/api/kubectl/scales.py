@@ -1,5 +1,5 @@
-"""The subresource `scale`: the number of replicas of a workload, in one form for all kinds. `kubectl scale`
-speaks it.
+"""The subresource `scale`: the number of replicas of a workload, in one form for all kinds, as `kubectl
+scale` uses it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def shown(stored: Stored) -> dict[str, Any]:
 
 
 def patched(served: Served, stored: Stored, patch: bytes, content_type: str) -> dict[str, Any]:
-    """Return the scale of an object as a patch makes it."""
+    """Return the scale of an object after a patch."""
     return patches.read(patch, content_type, served)(shown(stored))
 
 
 def changed(served: Served, stored: Stored, scale: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the object with the replicas of a scale that is sent for it; 400 or 422, where that is none."""
+    """Return the object with the replicas of a scale in a body; raise 400 or 422 if that is none."""
     kind, api_version = scale.get("kind") or KIND, scale.get("apiVersion") or API_VERSION
     if (kind, api_version) != (KIND, API_VERSION):
         version = api_version.rpartition("/")[2]

@@ -1,4 +1,6 @@
-"""The cells of the tables that kubectl prints: the values of an object's columns. Knows no Accept header."""
+"""The cells of the tables that kubectl prints: the values of an object's columns. It knows no
+Accept header.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from kopf_selectcache.testing.api.kinds import Column, Served
 
 UNKNOWN = "<unknown>"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
-# Up to how many seconds an age is told in a unit, and in a smaller one besides.
+# Ages below these seconds are in one unit, with a smaller one in addition.
 _AGES = (
     (120, "s", ""),
     (10 * 60, "m", "s"),
@@ -34,7 +36,7 @@ _STEP = re.compile(
 
 
 def definitions(served: Served) -> list[dict[str, Any]]:
-    """Return what the columns are. Their descriptions, which nobody prints, are left out."""
+    """Return the columns. Their descriptions, which nobody prints, are left out."""
     return [
         {
             "name": column.name,
@@ -68,7 +70,7 @@ def _cell(column: Column, obj: Mapping[str, Any], served: Served, now: dt.dateti
 
 
 def _of_type(wanted: str, found: Any) -> Any:
-    """Print a custom resource's value as the type of its column; nothing where it is of another type."""
+    """Print a custom resource's value as the type of its column; empty if it is of another type."""
     number = isinstance(found, int | float) and not isinstance(found, bool)
     if found is None:
         return None
@@ -84,7 +86,7 @@ def _of_type(wanted: str, found: Any) -> Any:
 
 
 def find(path: str, obj: Any) -> Iterator[Any]:
-    """Iterate over what a simple JSON path leads to: names, indexes, `[*]`, and `[?(@.type=="Ready")]`."""
+    """Iterate over the values of a simple JSON path: names, indexes, `[*]`, and `[?(@.type=="Ready")]`."""
     step = _STEP.match(path)
     if path in ("", "."):
         if obj is not None:
@@ -113,7 +115,7 @@ def _take(step: re.Match[str], obj: Any) -> Iterator[Any]:
 
 
 def age(text: Any, *, now: dt.datetime) -> str:
-    """Tell how long ago this was, as kubectl does: two units at most, one where the first is large."""
+    """Return an age as kubectl prints it: at most two units, one if the first is large."""
     try:
         then = dt.datetime.fromisoformat(text)
     except (TypeError, ValueError):

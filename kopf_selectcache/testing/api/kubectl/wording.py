@@ -1,5 +1,5 @@
-"""What is wrong with a selector, in the words of Go's parser. Only tells: whether it is wrong,
-core/selectors.py has decided.
+"""The errors of selectors with the texts of Go's parser. core/selection/grammar.py decides whether a selector
+is valid; this module only words it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FULL_KEY = (
 
 
 def of_labels(error: BadText) -> str:
-    """Word what is wrong with a label selector."""
+    """Return the error of a label selector."""
     before, rest = error.text[: error.column - 1], error.text[error.column - 1 :]
     token = _TOKEN.match(rest.lstrip(" \t\r\n"))
     found = token[0] if token else ""
@@ -34,7 +34,7 @@ def of_labels(error: BadText) -> str:
 
 
 def of_fields(text: str, error: BadText) -> str:
-    """Word what is wrong with a field selector."""
+    """Return the error of a field selector."""
     found = error.text[error.column - 1 :]
     if error.reason.startswith("expected a field label"):
         return f"invalid selector: '{text}'; can't understand '{found.partition(',')[0]}'"
@@ -52,7 +52,7 @@ def _key_expected(before: str, found: str) -> str:
     return f"found '{found}', expected: {wanted}"
 
 
-# As the others of the table below are called.
+# The signature of the other functions in the table below.
 def _wrong_key(before: str, found: str) -> str:  # noqa: ARG001
     prefix, slash, name = found.partition("/")
     if "/" in name:
@@ -75,13 +75,13 @@ def _wrong_value(before: str, found: str) -> str:
 
 
 def _in_values(before: str) -> str:
-    """What Go's parser waits for between the brackets of `in ()`."""
+    """Return the expectation of Go's parser between the brackets of `in ()`."""
     if before.endswith("("):
         return "',', ')' or identifier"
     return "',', or identifier" if before.endswith(",") else "',' or ')'"
 
 
-# What our parser says, and how Go's says it.
+# The texts of our parser, and Go's.
 _LABELS: Mapping[str, Callable[[str, str], str]] = {
     "expected a label key after !": lambda _, found: f"{_INVALID}found '{found}', expected: identifier",
     "expected a label key": _key_expected,

@@ -16,7 +16,7 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.IntUnaryOperator;
 
 /**
- * fabric8's informer as a peer of the bench: it syncs when it is told, and times the reads that it is told.
+ * fabric8's informer as a peer of the bench: it syncs on an order, and times the ordered reads.
  *
  * Must not look at what it reads. One line of JSON in, one out: bench/peers/asking.py has the words.
  */
