@@ -17,7 +17,7 @@ WORLDS = [
     Rules(objects=3, writes=2, faults=2),
     Rules(objects=3, writes=1, faults=2, synced=False),
 ]
-STATES, MORE = 8_000, 100_000
+STATES, MORE = 3_000, 100_000
 """So many states of each world are visited in the default run, and in the soak."""
 
 

@@ -43,8 +43,8 @@ def test_every_kind_of_fault_that_there_is_can_come() -> None:
 @pytest.mark.parametrize(
     ("seed", "some"),
     [
-        *((seed, 125) for seed in range(1, 9)),
-        *(pytest.param(seed, 500, marks=pytest.mark.soak) for seed in range(9, 29)),
+        *((seed, 125) for seed in range(1, 3)),
+        *(pytest.param(seed, 500, marks=pytest.mark.soak) for seed in range(3, 23)),
     ],
 )
 def test_1_to_31_whatever_goes_wrong_reads_never_lie_caches_end_up_right_and_nothing_grows(

@@ -18,7 +18,7 @@ import pytest
 from kopf_selectcache import Answer, AnyOf, FieldSelector, LabelSelector, Selector
 from kopf_selectcache.core.selection.regions import overlap, uncovered
 
-PAIRS = 40_000
+PAIRS = 10_000
 """So many pairs are drawn of each world."""
 
 

@@ -12,7 +12,7 @@ from kopf_selectcache import Answer, AnyOf, FieldSelector, LabelSelector, Select
 
 # What a run explores is fixed, so that one who changes nothing sees nothing new.
 laws = settings(
-    max_examples=400,
+    max_examples=150,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -51,6 +52,9 @@ IDENTITY: tuple[Keys, ...] = (
     ),
 )
 """What nothing can drop or change."""
+
+MOST_LISTS = 8
+"""The number of lists in lists through which a path leads before the rest of them is decoded as a whole."""
 
 MANAGED: Keys = ("metadata", "managedFields")
 """Dropped unless it is kept by name: often a third of the object, and of no use to those who read it."""
@@ -339,12 +343,19 @@ def _members(members: Mapping[str, Any], tree: _Tree) -> dict[str, Any]:
     return kept
 
 
-def _cut(value: msgspec.Raw, tree: _Tree) -> Any:
-    """Return what is kept of a value; None if nothing is, not even its braces: JSON's null would be bytes."""
+def _cut(value: msgspec.Raw, tree: _Tree, lists: int = 0) -> Any:
+    """Return what is kept of a value; None if nothing is, not even its braces: JSON's null would be bytes.
+
+    `lists` is the number of lists that are directly around it. Each list is scanned to its end, so a value
+    of thousands of nested lists is decoded first, which refuses it at once.
+    """
     match bytes(memoryview(value)[:1]):
         case b"{":
             return _members(parts_of(value), tree)
         case b"[":
-            return [cut for each in items_of(value) if (cut := _cut(each, tree)) is not None]
+            if lists == MOST_LISTS:
+                with suppress(msgspec.DecodeError, UnicodeDecodeError):  # It may be dropped.
+                    msgspec.json.decode(value)
+            return [cut for each in items_of(value) if (cut := _cut(each, tree, lists + 1)) is not None]
         case _:  # Paths lead nowhere from here: it is a part of the rest.
             return value if tree.rest else None

@@ -21,6 +21,7 @@ from kopf_selectcache.core.errors import BadPath, Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.selection.kinds import BUILT_IN
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store import projection as projection_module
 from kopf_selectcache.core.store.projection import (
     ALL,
     IDENTITY,
@@ -244,6 +245,25 @@ def test_where_what_is_kept_cannot_be_decoded_the_object_is_unreadable(
     if projection.keep is not None and b'"a"' in bad:
         bad = bad.replace(b'"a"', b'"b"')  # Of what is at `a`, nothing is kept.
     assert isinstance(Reader("v1", "Pod", projection).record(with_spec(bad)), Unreadable)
+
+
+@pytest.mark.parametrize("rules", [{"keep": ["spec.a.b"]}, {"drop": ["spec.a.b"]}], ids=str)
+def test_contract_8_lists_in_lists_that_are_nested_too_deeply_are_scanned_a_few_times(
+    rules: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanned: list[int] = []
+
+    def counted(data: msgspec.Raw) -> list[msgspec.Raw]:
+        scanned.append(len(bytes(data)))
+        return items_of(data)
+
+    monkeypatch.setattr(projection_module, "items_of", counted)
+    deep = with_spec(b'{"a":' + DEEP + b"}")
+    assert isinstance(Reader("v1", "Pod", Projection.of(**rules)).record(deep), Unreadable)
+    assert len(scanned) <= 2 * (projection_module.MOST_LISTS + 1), "once more on an empty stack"
+    lists = b"[" * 20 + b'{"b":1e999,"c":1}' + b"]" * 20
+    kept = Reader("v1", "Pod", Projection.of(drop=["spec.a.b"])).record(with_spec(b'{"a":' + lists + b"}"))
+    assert json.dumps(kept.decode()["spec"]["a"]).strip("[]") == '{"c": 1}'
 
 
 @pytest.mark.parametrize("decode", [parts_of, items_of])
