@@ -170,6 +170,7 @@ def open_snapshot(
     """Return the kind as this handler sees it; raise NotSynced, StateError or Stale if the request needs a
     part that cannot be read.
     """
+    state = informer.state
     store: Readable | None = None if informer.parted else informer.ready
     if store is None:
         store = require_readable(informer, request)
@@ -177,9 +178,11 @@ def open_snapshot(
         age = informer.age(region_of(request))
         if age is None or age > request.max_age:
             raise stale(request, age)
-    comparisons: Comparisons | None = informer.state.derived.value
+    if informer.state is not state:  # The loop's thread has replaced it meanwhile.
+        return open_snapshot(informer, request, own, deleted=deleted)
+    comparisons: Comparisons | None = state.derived.value
     if comparisons is None:
-        comparisons = _derive(informer.state)
+        comparisons = _derive(state)
     return Snapshot(comparisons, store, own, deleted)
 
 

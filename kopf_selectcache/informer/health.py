@@ -203,11 +203,6 @@ class Condition:
         return self._status.failure
 
     @property
-    def cause(self) -> Cause:
-        """The cause as data of errors."""
-        return _cause(self._status)
-
-    @property
     def trouble(self) -> str:
         """The failure, as a sentence without its full stop; empty if there is none."""
         return str(self._described(self._status).trouble)

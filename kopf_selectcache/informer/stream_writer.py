@@ -27,7 +27,6 @@ from kopf_selectcache.core.protocol.machine import (
     Put,
     Silent,
     State,
-    Told,
     Wait,
     Watch,
     Watching,
@@ -167,8 +166,8 @@ class StreamWriter:
                     merging.abandon(branch)
                 case Commit(version, restored):
                     changes += self._commit(version, restored=restored)
-                case Told(trouble):
-                    self.report(trouble)
+                case _:  # Told.
+                    self.report(effect.trouble)
         if isinstance(input_, Bookmark) and isinstance(after, Watching) and input_.version == branch.version:
             self.heard = self._clock()
             # An initial state may come from a server that lags.

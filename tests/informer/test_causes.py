@@ -92,7 +92,7 @@ def test_the_cause_is_that_of_the_last_trouble_and_of_the_state_that_is_told() -
         "what only a person can help with still stands"
     )
     one.well()
-    assert (one.health, one.cause) == (Health.SYNCING, NO_CAUSE)
+    assert (one.health, one.failure) == (Health.SYNCING, None)
     one.fail(Mistake("ValueError"))
     assert error_of(one).cause == NO_CAUSE
     one.fail(LetGo(Excess(1, 1, 1, 1), Selector(), packed=False))
