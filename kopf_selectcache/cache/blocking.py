@@ -23,7 +23,7 @@ from kopf_selectcache.selectors.suggestions import near
 
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
-from .matcher import FetchOptions, FetchSelection, Obj, WaitOptions
+from .matcher import FetchOptions, FetchSelection, Obj, Predicate, WaitOptions
 from .request import running_loop
 
 if TYPE_CHECKING:
@@ -193,39 +193,19 @@ class Blocking(Protocol):
     def fetch_list(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[FetchSelection]) -> list[Made]: ...
     @overload
     def wait_for(
-        self,
-        kind: AnyName,
-        predicate: Callable[[Obj], object],
-        *,
-        as_: None = None,
-        **options: Unpack[WaitOptions],
+        self, kind: AnyName, predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
     ) -> Obj: ...
     @overload
     def wait_for(
-        self,
-        kind: AnyKey,
-        predicate: Callable[[Obj], object],
-        *,
-        as_: Literal["view"],
-        **options: Unpack[WaitOptions],
+        self, kind: AnyKey, predicate: Predicate, *, as_: Literal["view"], **options: Unpack[WaitOptions]
     ) -> BodyView: ...
     @overload
     def wait_for(
-        self,
-        kind: type[Named],
-        predicate: Callable[[Obj], object],
-        *,
-        as_: None = None,
-        **options: Unpack[WaitOptions],
+        self, kind: type[Named], predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
     ) -> Named: ...
     @overload
     def wait_for(
-        self,
-        kind: AnyKey,
-        predicate: Callable[[Obj], object],
-        *,
-        as_: As[Made],
-        **options: Unpack[WaitOptions],
+        self, kind: AnyKey, predicate: Predicate, *, as_: As[Made], **options: Unpack[WaitOptions]
     ) -> Made: ...
     def wait_synced(
         self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None

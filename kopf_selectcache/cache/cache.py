@@ -7,18 +7,11 @@ request, `NotFound` only if absence is proved.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, cast, overload
 
-from kopf_selectcache._errors import (
-    NoSuchRead,
-    NotDeclared,
-    NotSynced,
-    ReadError,
-    Stale,
-    StateError,
-)
+from kopf_selectcache._errors import NoSuchRead, NotDeclared, NotSynced, ReadError, Stale, StateError
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
@@ -29,7 +22,7 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.suggestions import near
 
-from . import introspection, live, waits
+from . import introspection, live, snapshot, waits
 from .blocking import Blocking, ThreadReads, Waits, awaited
 from .errors import NotFound, NotKept, OutsideFilter, Unmatchable, Unreadable
 from .explanation import Explanation
@@ -44,27 +37,13 @@ from .matcher import (
     Label,
     Namespaces,
     Obj,
+    Predicate,
     SortBy,
     WaitOptions,
     Where,
 )
-from .request import (
-    RAISE,
-    Request,
-    owner_of,
-    with_options,
-)
-from .snapshot import (
-    Access,
-    Counted,
-    count_objects,
-    get_object,
-    get_record,
-    informer_of,
-    list_held,
-    list_objects,
-    list_owned,
-)
+from .request import RAISE, Request, owner_of, with_options
+from .snapshot import Access, Counted, informer_of
 from .stats import Stats, weighed
 
 if TYPE_CHECKING:
@@ -73,15 +52,9 @@ if TYPE_CHECKING:
 _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
 """Errors of reads that the server may be able to answer."""
 
-_NAME = ("metadata", "name")
-
 _CACHES_IN_REPR = 10
 _LONGEST_FILTER = 80
 """The number of caches that `repr(cache)` lists, and the characters of each filter."""
-
-
-def _exists(_: Record) -> bool:
-    return True
 
 
 class Cache:
@@ -187,7 +160,7 @@ class Cache:
                 return fast
         request = self._access.one("get", kind, name, namespace, default=default, max_age=max_age, as_=as_)
         try:
-            return self._access.read(request, get_object)
+            return self._access.read(request, snapshot.get_object)
         except NotFound:
             if default is RAISE:
                 raise
@@ -201,10 +174,12 @@ class Cache:
         if not cache.exists('secrets', 'ca-bundle', 'infra'):
             raise kopf.TemporaryError('no CA yet')
         """
-        if max_age is None and self._access.get_fast("exists", kind, name, namespace, _exists):
+        if max_age is None and self._access.get_fast("exists", kind, name, namespace, lambda _: True):
             return True
         try:
-            self._access.read(self._access.one("exists", kind, name, namespace, max_age=max_age), get_record)
+            self._access.read(
+                self._access.one("exists", kind, name, namespace, max_age=max_age), snapshot.get_record
+            )
         except NotFound:
             return False
         return True
@@ -283,7 +258,7 @@ class Cache:
     async def _fetch(self, request: Request) -> Any:
         try:
             with suppress(*_NOT_HERE, NotKept, Unreadable):
-                return self._access.read(request, get_object)
+                return self._access.read(request, snapshot.get_object)
             return await live.fetch_object(self._runtime, request)
         except NotFound:
             if request.default is RAISE:
@@ -319,7 +294,7 @@ class Cache:
     async def _gone(self, request: Request) -> bool:
         uid = request.uid
         with suppress(NotFound, *_NOT_HERE):
-            held = self._access.read(request, get_record).uid
+            held = self._access.read(request, snapshot.get_record).uid
             informer = informer_of(self._runtime, request)
             if (
                 uid in (None, held)
@@ -382,7 +357,7 @@ class Cache:
         selector = self._access.select("list", label, field, names, namespace)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
         request = self._access.several("list", kind, selector, as_=as_, keys_only=keys_only, **options)
-        found = self._access.read(request, list_objects)
+        found = self._access.read(request, snapshot.list_objects)
         return cast("Objects[Any]", found).keys() if keys_only else found
 
     @overload
@@ -430,7 +405,7 @@ class Cache:
         selector = self._access.select("held", label, field, names, namespace)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
         request = self._access.several("held", kind, selector, as_=as_, keys_only=keys_only, **options)
-        found = self._access.read(request, list_held)
+        found = self._access.read(request, snapshot.list_held)
         return cast("Objects[Any]", found).keys() if keys_only else found
 
     @overload
@@ -460,7 +435,7 @@ class Cache:
         """
         uid, namespace = owner_of(owner)
         request = Request(verb="owned", kind=kind, uid=uid, namespace=namespace)
-        return self._access.read(with_options(request, {"max_age": max_age, "as_": as_}), list_owned)
+        return self._access.read(with_options(request, {"max_age": max_age, "as_": as_}), snapshot.list_owned)
 
     def count(
         self,
@@ -480,7 +455,7 @@ class Cache:
         """
         selector = self._access.select("count", label, field, names, namespace)
         request = self._access.several("count", kind, selector, where=where, max_age=max_age, index=index)
-        return self._access.read(request, count_objects)
+        return self._access.read(request, snapshot.count_objects)
 
     @overload
     async def fetch_list(
@@ -530,7 +505,7 @@ class Cache:
 
     async def _fetch_list(self, request: Request) -> Any:
         with suppress(*_NOT_HERE, *([NotKept] if request.whole else [])):
-            return self._access.read(request, list_objects)
+            return self._access.read(request, snapshot.list_objects)
         return await live.fetch_objects(self._runtime, request)
 
     # ---- Waits.
@@ -556,45 +531,25 @@ class Cache:
 
     @overload
     async def wait_for(
-        self,
-        kind: AnyName,
-        predicate: Callable[[Obj], object],
-        *,
-        as_: None = None,
-        **options: Unpack[WaitOptions],
+        self, kind: AnyName, predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
     ) -> Obj: ...
     @overload
     async def wait_for(
-        self,
-        kind: AnyKey,
-        predicate: Callable[[Obj], object],
-        *,
-        as_: Literal["view"],
-        **options: Unpack[WaitOptions],
+        self, kind: AnyKey, predicate: Predicate, *, as_: Literal["view"], **options: Unpack[WaitOptions]
     ) -> BodyView: ...
     @overload
     async def wait_for(
-        self,
-        kind: type[Named],
-        predicate: Callable[[Obj], object],
-        *,
-        as_: None = None,
-        **options: Unpack[WaitOptions],
+        self, kind: type[Named], predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
     ) -> Named: ...
     @overload
     async def wait_for(
-        self,
-        kind: AnyKey,
-        predicate: Callable[[Obj], object],
-        *,
-        as_: As[Made],
-        **options: Unpack[WaitOptions],
+        self, kind: AnyKey, predicate: Predicate, *, as_: As[Made], **options: Unpack[WaitOptions]
     ) -> Made: ...
     @awaited
     async def wait_for(
         self,
         kind: AnyKey,
-        predicate: Callable[[Obj], object],
+        predicate: Predicate,
         *,
         namespace: Namespaces = None,
         label: Label = None,
@@ -661,9 +616,7 @@ class Cache:
         It looks at all that is held, and at each value of each index: now and then, and not for each object
         that is handled.
         """
-        return self._access.read(
-            Request(verb="stats", kind=kind), lambda _, snapshot: weighed(snapshot.store)
-        )
+        return self._access.read(Request(verb="stats", kind=kind), lambda _, opened: weighed(opened.store))
 
     @awaited
     async def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:
@@ -685,8 +638,8 @@ class Cache:
         request = Request(verb="add_index", kind=kind)
         informer = informer_of(self._runtime, request)
         with Counted(informer, request):
-            snapshot = self._access.open(informer, request)
-            await introspection.add_indexes(informer, request, snapshot, indexes)
+            opened = self._access.open(informer, request)
+            await introspection.add_indexes(informer, request, opened, indexes)
 
     @awaited
     async def audit(self, kind: AnyKey) -> Audit:

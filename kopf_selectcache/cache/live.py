@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced
+from kopf_selectcache._errors import NotDeclared, NotSynced
 from kopf_selectcache.client import partial_metadata
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.transport import JSON, Refused, Unreachable
@@ -24,7 +24,7 @@ from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.settings.planner import questions
 
 from ._checks import require_kept, require_names_of, require_namespaces, require_place
-from .errors import NotFound, failed, misdeclared, not_served, refused
+from .errors import NotFound, failed, not_served, refused
 from .errors import Unreadable as UnreadableObject
 from .matcher import Match, paths_of
 from .request import Request
@@ -83,8 +83,6 @@ async def fetch_objects(runtime: Runtime, request: Request) -> Sequence[Any]:
             records += [_require_requested(record, wanted.namespaces, wanted.names) for record in found]
     except Refused as error:
         raise refused(request, "list", resource, error.refusal) from None
-    except DeclarationError as error:
-        raise misdeclared(request.verb, error) from error
     except (Unreachable, Garbled) as error:
         raise failed(request, error) from error
     if unreadable := [record for record in records if isinstance(record, Unreadable)]:
@@ -100,8 +98,6 @@ async def resource_of(runtime: Runtime, request: Request) -> Resource:
             if (declared := runtime.feed(key).resource) is not None:
                 return declared
         return await runtime.resolve(key)
-    except DeclarationError as error:
-        raise misdeclared(request.verb, error) from error
     except NotServed:
         raise not_served(request) from None
     except Refused as error:

@@ -37,6 +37,9 @@ Namespaces: TypeAlias = str | Collection[str] | None
 Where: TypeAlias = Mapping[Path, object]
 """Values by path, all of which an object must have; None where nothing must be."""
 
+Predicate: TypeAlias = Callable[[Obj], object]
+"""A condition that an object satisfies."""
+
 SortBy: TypeAlias = Path | Callable[[Obj], Any]
 """A path, or a function that returns what to sort by."""
 

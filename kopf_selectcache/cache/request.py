@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from kopf_selectcache._errors import ReadError, UnknownKind
+from kopf_selectcache._errors import ReadError
 from kopf_selectcache.core.redact import clipped, shown, shown_with_type
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
@@ -28,9 +28,6 @@ RAISE: Final = object()
 
 _LONGEST = 500
 """Characters of a request in a message."""
-
-_WAITING = frozenset({"fetch", "fetch_list", "gone", "wait_synced", "wait_for", "add_index", "audit"})
-"""The reads that are awaited, and that sync handlers call as `cache.blocking`."""
 
 
 class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -71,10 +68,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if type(self.kind) is str:
             parts += [repr(self.kind)] if self.kind else []
         else:
-            try:
-                parts.append(as_given(self.kind))
-            except UnknownKind:
-                parts.append(shown(self.kind))
+            parts.append(as_given(self.kind))
         if self.name is not None:
             parts += [repr(each) for each in (self.name, self.namespace) if each is not None]
         elif self.selector is not None and self.verb != "owned":
@@ -87,8 +81,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return text if len(text) <= _LONGEST else clipped(text, _LONGEST)
 
     def _write_options(self) -> list[str]:
-        texts = []
-        texts += [
+        texts = [
             f"{name}={{{', '.join(f'{shown(key)}: ...' for key in given)}}}"
             for name in ("where", "index")
             if (given := getattr(self, name))
@@ -111,7 +104,7 @@ replace = msgspec.structs.replace
 
 
 def call_of(verb: str, arguments: str = "") -> str:
-    """Return a call for a message, as it is written where this code runs: a sync handler has no event loop.
+    """Return the call of an awaited read, as it is written where this runs: a sync handler has no loop.
 
     >>> call_of("fetch")
     'cache.blocking.fetch(...)'
@@ -119,8 +112,6 @@ def call_of(verb: str, arguments: str = "") -> str:
     'cache.blocking.fetch(..., whole=True)'
     """
     given = "()" if verb == "wait_synced" else f"(..., {arguments})" if arguments else "(...)"
-    if verb not in _WAITING:
-        return f"cache.{verb}{given}"
     return f"cache.blocking.{verb}{given}" if running_loop() is None else f"await cache.{verb}{given}"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from kopf_selectcache.core.protocol.query import written
-from kopf_selectcache.informer.log import sized
+from kopf_selectcache.settings.quantity import written as sized
 
 from ._estimate import Amount
 from .rights import Right

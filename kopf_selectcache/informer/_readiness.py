@@ -26,17 +26,17 @@ class Part(NamedTuple):
     """The error that reads must raise; None if it can be read."""
     store: Readable
     """The store to read. Its version is empty before the first complete lists."""
-    trouble: str
-    remedy: str
-    """The cause of a failure and the one thing to change; empty if there is none."""
+    trouble: str = ""
+    remedy: str = ""
+    """The failure and the one thing to change; empty if it can be read."""
 
 
 def ready_store(state: InformerState) -> Store | None:
     """Return the store, if each read of it may be answered; else None."""
-    for condition in state.conditions:
+    for condition in state.conditions if state.is_resolving else state.stream_conditions:
         if not condition.readable:
             return None
-    store = state.merging.store
+    store = state.store
     return store if store.version else None
 
 
@@ -52,7 +52,9 @@ def worst_of(state: InformerState, listwatches: Sequence[Listwatch]) -> Conditio
 def part_for(state: InformerState, request: Selector | None) -> Part:
     """Return the part of the informer that an answer to the request needs; to None, all of it."""
     if request is None or not state.has_several_streams:
-        return _part(worst_of(state, state.listwatches), state.store)
+        if state.is_resolving or len(state.stream_conditions) != 1:
+            return _part(worst_of(state, state.listwatches), state.store)
+        return _part(state.stream_conditions[0], state.store)
     needed = state.needed(request)
     condition = worst_of(state, needed.listwatches)
     if not needed.store.version and condition.readable:
@@ -61,6 +63,8 @@ def part_for(state: InformerState, request: Selector | None) -> Part:
 
 
 def _part(condition: Condition, store: Readable) -> Part:
+    if condition.readable and store.version:
+        return Part(None, store)
     return Part(condition.error(), store, condition.trouble, condition.remedy)
 
 
@@ -85,9 +89,12 @@ async def wait_until_settled(
     """Wait until each stream that the request needs is synced, or has failed."""
     while True:
         now = state()
-        conditions = (
-            [now.resolving] if now.is_resolving else [each.condition for each in streams_for(now, request)]
-        )
+        if now.is_resolving:
+            if part_for(now, request).error is not None:
+                return
+            conditions = [now.resolving]
+        else:
+            conditions = [each.condition for each in streams_for(now, request)]
         if waited := [each for each in conditions if not each.has_settled]:
             await waited[0].settled()
             continue

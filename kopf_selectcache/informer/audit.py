@@ -8,11 +8,15 @@ here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from kopf_selectcache.client.fetcher import Shared
 from kopf_selectcache.client.partial_metadata import pages_of_metadata
+from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
-from kopf_selectcache.core.protocol.query import exactly
+from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Unreadable
@@ -20,6 +24,8 @@ from kopf_selectcache.core.store.substore import Branch, Key
 from kopf_selectcache.settings.planner import Stream
 
 from .environment import World
+from .metrics import Counts
+from .state import InformerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,82 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: 
             ):
                 outdated.append(record.key)
     return Audit(objects, tuple(missing), tuple(held), tuple(outdated))
+
+
+class Auditor:
+    """Audits the streams of one informer: regularly, and on demand."""
+
+    def __init__(
+        self,
+        state: Callable[[], InformerState],
+        counts: Counts,
+        *,
+        world: World,
+        context: Callable[[], dict[str, str]],
+    ) -> None:
+        self._state = state
+        self._counts = counts
+        self._world = world
+        self._context = context  # Returns the attributes of log records.
+        self._audit: Shared[Audit] | None = None
+
+    async def run(self) -> None:
+        """Audit about every `audit_interval` until cancelled."""
+        world = self._world
+        while True:
+            await world.sleep(world.settings.audit_interval * (0.5 + world.chance()))
+            try:
+                await self.audit()
+            except (Refused, Unreachable, Garbled) as error:  # The streams find what is wrong as well.
+                why: object = error
+                if isinstance(error, Refused):
+                    why = f"the server answers {error.refusal.code} {error.refusal.reason}"
+                context = self._context()
+                world.logger.info(
+                    "The cache of %(resource)s could not be compared with the server: %(why)s. It is tried"
+                    " again.",
+                    {"resource": context["resource"], "why": str(why)},
+                    extra=context,
+                )
+
+    async def audit(self) -> Audit:
+        """Compare the stored objects with the server, and relist the streams that have drifted; raise
+        Refused, Unreachable or Garbled. Calls during an audit share it.
+        """
+        if self._audit is None or self._audit.given_up:
+            self._audit = Shared(self._audited())
+        return await self._audit.result()
+
+    async def _audited(self) -> Audit:
+        state, whole = self._state(), Audit()
+        failed: Exception | None = None
+        for each in state.listwatches:
+            if state.resource is None or not each.version:
+                continue
+            try:
+                found = await audited(each.stream, each.branch, state.resource, world=self._world)
+            except (Refused, Unreachable, Garbled) as error:
+                failed = error
+                self._counts.failures["audit"] += 1
+                if isinstance(error, Refused) and is_beyond_server(error.refusal):
+                    # Only a consistent list can tell whether the server lags or was restored.
+                    each.relist("audit")
+                continue
+            self._counts.audits += 1
+            if not found:
+                self._counts.drift += found.drift
+                context = self._context()
+                self._world.logger.warning(
+                    "The cache of %(resource)s with %(filter)s has drifted from the server: %(drift)s. It is"
+                    " listed anew.",
+                    {"resource": context["resource"], "filter": str(each.filter), "drift": str(found)},
+                    extra=context,
+                )
+                each.relist("audit")
+            whole += found
+        if failed is not None:
+            raise failed
+        return whole
 
 
 LONGEST_NAME = 63 + 1 + 253

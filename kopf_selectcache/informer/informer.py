@@ -12,11 +12,9 @@ from dataclasses import replace
 
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.client.discovery import NotServed, resolve
-from kopf_selectcache.client.fetcher import Shared
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.query import is_beyond_server
 from kopf_selectcache.core.selection.kinds import Key, Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.compression import packing_of
@@ -26,26 +24,25 @@ from kopf_selectcache.core.store.store import Cause, Change, Store
 from kopf_selectcache.core.store.substore import Branch
 from kopf_selectcache.core.store.substore import Key as ObjectKey
 from kopf_selectcache.core.store.union import Merging
-from kopf_selectcache.selectors.kind_keys import assigned, unserved
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan, Stream, plan
 
 from ._awaited_versions import AwaitedVersions
 from ._confirmer import Confirming
+from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
-from .audit import Audit, audited
+from .audit import Audit, Auditor
 from .causes import reason
 from .claims import Claims
 from .dictionary_training import apart, give_back
 from .environment import World
-from .health import Condition, Health, Subject
+from .health import Condition, Health
 from .index_builder import Indexing
 from .list_version import AgreedVersion, agreed_versions
 from .log import News, context_of
-from .memory import AGAIN, Budget, told
+from .memory import AGAIN, Budget, LetGo, indexed_bytes
 from .metrics import Counts
-from .phrase import Phrase
 from .reflector import Listwatch
 from .state import Derived, InformerState
 from .stream_writer import StreamWriter, failure_of
@@ -96,13 +93,15 @@ class Feed:
         """When the next line about them may be logged."""
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._comparing = asyncio.Semaphore(PAGES_AT_ONCE)
-        self._audit: Shared[Audit] | None = None
         self._news = News(self, clock=world.clock, logger=world.logger)
         self.indexing = Indexing(declared.indexes, self._set_indexes)
         self.state = InformerState(
             declared.filter, declared.projection, self.indexing.indexes, self._new_condition(self)
         )
         """All that reads depend on, replaced in one assignment. A read takes one reference."""
+        self._auditor = Auditor(
+            lambda: self.state, self.counts, world=world, context=lambda: context_of(self)
+        )
 
     def __str__(self) -> str:
         return str(self.resource) if self.resource is not None else self.key
@@ -260,10 +259,10 @@ class Feed:
         world = self._world
         return Condition(
             subject,
-            declared=assigned(self._key),
+            key=self._key,
             sync_timeout=world.settings.sync_timeout,
             clock=world.clock,
-            listener=self._news,
+            report=self._news.report,
             unreadable=lambda: self._notify(None),
             since=since,
         )
@@ -291,7 +290,7 @@ class Feed:
                     {"resource": str(self)},
                     extra=context_of(self),
                 )
-                self.state.resolving.mistaken(error)
+                self.state.resolving.fail(Mistake(type(error).__name__))
                 await world.sleep(delay(6, world.chance()))
 
     def mark_resolving(self) -> None:
@@ -323,7 +322,7 @@ class Feed:
             {"unconfirmed leaves": self._confirming.run} if self.parted else {}
         )
         if self._world.settings.audit_interval:
-            beside["audit"] = self._audit_regularly
+            beside["audit"] = self._auditor.run
         tasks += [
             asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}")
             for what, work in beside.items()
@@ -346,22 +345,18 @@ class Feed:
         assert excess is not None, "nothing is too much"
         assert state.resource is not None, "nothing was resolved"
         assert state.plan is not None, "nothing was planned"
-        why = told(
-            self,
-            self._key,
+        records = state.merging.newest()
+        let_go = LetGo(
             excess,
             self._declared.filter,
-            state.merging.newest(),
-            kind=state.resource.domains,
-            limit=self._declared.max_bytes,
             packed=self.packing is not None and (self.packing.packs or self.packing.fits),
-            others=self._declared.is_particular,
-            indexes=self.indexes,
+            indexes=tuple(self.indexes),
+            values=indexed_bytes(records) if self.indexes else 0,
         )
-        state.resolving.oversized(*why)
+        state.resolving.fail(let_go)
         self.begin(state.plan, cause=Cause.EVICTED)
         for each in self.state.listwatches:
-            each.condition.oversized(*why)
+            each.condition.fail(let_go)
 
     def resume(self) -> None:
         """Open all watches anew: nobody knows which connections are still alive."""
@@ -383,69 +378,11 @@ class Feed:
                 )
                 await world.sleep(delay(6, world.chance()))
 
-    async def _audit_regularly(self) -> None:
-        world = self._world
-        while True:
-            await world.sleep(world.settings.audit_interval * (0.5 + world.chance()))
-            try:
-                await self.audit()
-            except (
-                Refused,
-                Unreachable,
-                Garbled,
-            ) as error:  # What is wrong, the lists and watches find as well.
-                why = (
-                    f"the server answers {error.refusal.code} {error.refusal.reason}"
-                    if isinstance(error, Refused)
-                    else error
-                )
-                world.logger.info(
-                    "The cache of %(resource)s could not be compared with the server: %(why)s. It is tried"
-                    " again.",
-                    {"resource": str(self), "why": str(why)},
-                    extra=context_of(self),
-                )
-
     async def audit(self) -> Audit:
-        """Compare what is held with the server, and relist what has drifted; raise Refused, Unreachable or
-        Garbled.
-
-        Who asks while an audit is under way shares it.
+        """Compare the stored objects with the server, and relist the streams that have drifted; raise
+        Refused, Unreachable or Garbled.
         """
-        if self._audit is None or self._audit.given_up:
-            self._audit = Shared(self._audited())
-        return await self._audit.result()
-
-    async def _audited(self) -> Audit:
-        resource, whole = self.resource, Audit()
-        failed: Exception | None = None
-        for each in self.state.listwatches:
-            if resource is None or not each.version:
-                continue
-            try:
-                found = await audited(each.stream, each.branch, resource, world=self._world)
-            except (Refused, Unreachable, Garbled) as error:
-                failed = error
-                self.counts.failures["audit"] += 1
-                if isinstance(error, Refused) and is_beyond_server(error.refusal):
-                    each.relist(
-                        "audit"
-                    )  # Only a consistent list can tell whether the server lags or was restored.
-                continue
-            self.counts.audits += 1
-            if not found:
-                self.counts.drift += found.drift
-                self._world.logger.warning(
-                    "The cache of %(resource)s with %(filter)s has drifted from the server: %(drift)s. It is"
-                    " listed anew.",
-                    {"resource": str(self), "filter": str(each.filter), "drift": str(found)},
-                    extra=context_of(self),
-                )
-                each.relist("audit")
-            whole += found
-        if failed is not None:
-            raise failed
-        return whole
+        return await self._auditor.audit()
 
     def begin(self, planned: Plan, *, cause: Cause = Cause.REPLACED) -> None:
         """Start with an empty store, ready to run the planned streams. Subscribers stay, and receive the
@@ -460,9 +397,6 @@ class Feed:
                 extra=context_of(self),
             )
         departed = state.store.records()[0] if self._subscribers else []
-        self.awaited.wake()
-        for listwatch in state.listwatches:
-            listwatch.forget()
         merging = Merging(
             [stream.keys for stream in planned.streams], wanted=self.indexing.want, tally=self.share.begin()
         )
@@ -484,6 +418,10 @@ class Feed:
             listwatches=listwatches,
             derived=Derived(),
         )
+        # From here on no read takes the streams of before.
+        for listwatch in state.listwatches:
+            listwatch.forget()
+        self.awaited.wake()
         for record in departed:
             self._notify(Change(record, None, cause))
 
@@ -546,31 +484,14 @@ class Feed:
         while True:
             try:
                 return await self.resolve()
-            except NotServed as error:
-                self.report_missing(
-                    error,
-                    Phrase(
-                        "%(advice)s; it is looked for again and again",
-                        advice=unserved(self._key, assigned(self._key)),
-                    ),
-                )
-            except DeclarationError as error:
-                condition.rejected(
-                    Phrase("%(problem)s", problem=error.what)
-                    if str(self) in error.what
-                    else Phrase("the filter of %(resource)s: %(problem)s", resource=self, problem=error.what),
-                    Phrase("%(advice)s", advice=error.remedy),
-                )
+            except (NotServed, DeclarationError) as error:
+                condition.fail(error)
             except (Refused, Unreachable, Garbled) as error:
                 failure = failure_of(error)
                 self.counts.failures[reason(failure)] += 1
-                condition.troubled(failure, verb="get")
+                condition.fail(failure, verb="get")
             await world.sleep(delay(failures, world.chance(), slow=condition.error() is not None))
             failures += 1
-
-    def report_missing(self, error: NotServed, remedy: Phrase) -> None:
-        """Report that the cluster does not serve the kind."""
-        self.state.resolving.missing(Phrase("%(problem)s", problem=error), remedy)
 
     async def resolve(self) -> Plan:
         """Ask the cluster what the key means; return the planned streams."""

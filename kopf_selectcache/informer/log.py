@@ -16,6 +16,7 @@ from kopf_selectcache.core.redact import clipped, printable
 from kopf_selectcache.core.store.record import Unreadable
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.selectors.selector import Branches
+from kopf_selectcache.settings.quantity import written
 
 from .health import Condition, Health
 from .metrics import bytes_of
@@ -91,8 +92,12 @@ class News:
         """Forget the failure of a condition."""
         self._causes.pop(condition, None)
 
-    def trouble(self, condition: Condition, cause: str, line: Phrase) -> None:
-        """Tell what is in the way of one list and watch, unless the same was told of another."""
+    def report(self, condition: Condition, line: Phrase | None) -> None:
+        """Log the failure of a stream in this line, unless another has the same; or that it is over."""
+        if line is None:
+            self._well(condition)
+            return
+        cause = condition.precise
         told = cause in self._causes.values()
         self._causes[condition] = cause
         if self._is_whole and self._cache.health not in (Health.SYNCED, Health.STALE):
@@ -104,7 +109,7 @@ class News:
             extra=context_of_stream(condition),
         )
 
-    def well(self, condition: Condition) -> None:
+    def _well(self, condition: Condition) -> None:
         """Tell that one list and watch holds what the server had, and follows: when all do, or when it did
         not before.
         """
@@ -169,7 +174,7 @@ class News:
             {
                 "resource": str(cache),
                 "objects": _counted(len(records), "object"),
-                "size": sized(bytes_of(records)),
+                "size": written(bytes_of(records)),
                 "filter": clipped(cache.filter),
                 "seconds": self._clock() - self._since,
                 "over": over,
@@ -191,17 +196,3 @@ def in_words(unreadable: Collection[Unreadable]) -> str:
 
 def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def sized(size: float) -> str:
-    """Return a number of bytes as people read it.
-
-    >>> [sized(size) for size in (0, 999, 1_000, 4_120_000, 999_960_000, 20_000_000_000)]
-    ['0 B', '999 B', '1.0 kB', '4.1 MB', '1,000.0 MB', '20.0 GB']
-    """
-    unit = "B"
-    for larger in ("kB", "MB", "GB"):
-        if size < 1000:
-            break
-        size, unit = size / 1000, larger
-    return f"{size:,.0f} B" if unit == "B" else f"{size:,.1f} {unit}"

@@ -52,6 +52,7 @@ from kopf_selectcache.settings.planner import Stream
 from ._awaited_versions import AwaitedVersions
 from ._checked_reader import CheckedReader
 from ._comparison import Comparison
+from ._messages import Mistake
 from .dictionary_training import Storing, apart, give_back
 from .environment import World
 from .health import Condition, Health
@@ -244,7 +245,7 @@ class Listwatch:
                     {"resource": str(self)},
                     extra=context_of_stream(self.condition),
                 )
-                self.condition.mistaken(error)
+                self.condition.fail(Mistake(type(error).__name__))
                 await world.sleep(delay(6, world.chance()))
                 state = self._anew()
 
@@ -324,7 +325,7 @@ class Listwatch:
         pause = delay(command.failures, self._world.chance(), at_least=command.at_least, slow=slow)
         if (left := self.condition.until_stalled()) is not None and 0 < left < pause:
             await self._world.sleep(left)
-            self.condition.repeat_trouble()
+            self.condition.repeat()
             pause -= left
         await self._world.sleep(pause)
         if self.writer.is_ordered:

@@ -65,40 +65,41 @@ class InformerState:
     needed: Callable[[Selector], Needed] = field(init=False, repr=False)
     """Returns what a request needs, where there are several streams. Memoised."""
 
+    store: Store = field(init=False, repr=False)
+    """The stored objects of all streams."""
+    stream_conditions: tuple[Condition, ...] = field(init=False, repr=False)
+    has_several_streams: bool = field(init=False, repr=False)
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "store", self.merging.store)
+        object.__setattr__(self, "stream_conditions", tuple(each.condition for each in self.listwatches))
+        object.__setattr__(self, "has_several_streams", len(self.listwatches) > 1)
         object.__setattr__(self, "needed", lru_cache(1024)(self._needed()))
 
     def _needed(self) -> Callable[[Selector], Needed]:
         # A cached method would hold this state, and so all objects, until the next garbage collection.
-        listwatches, merging = self.listwatches, self.merging
+        merging, branches = self.merging, {each: each.branch for each in self.listwatches}
         kind = self.resource.domains if self.resource is not None else None
 
         def needed(request: Selector) -> Needed:
-            found = tuple(each for each in listwatches if not each.filter.disjoint(request, kind=kind))
-            found = found or listwatches
-            branches = [each.branch for each in found]
-            near = merging.near(branches)
+            found = tuple(each for each in branches if not each.filter.disjoint(request, kind=kind))
+            found = found or tuple(branches)
+            holding = [branches[each] for each in found]
+            near = merging.near(holding)
             return Needed(
-                found, tuple(each for each in listwatches if each.branch in near), merging.needed(branches)
+                found,
+                tuple(each for each, branch in branches.items() if branch in near),
+                merging.needed(holding),
             )
 
         return needed
-
-    @property
-    def store(self) -> Store:
-        """The stored objects of all streams."""
-        return self.merging.store
-
-    @property
-    def has_several_streams(self) -> bool:
-        return len(self.listwatches) > 1
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """The conditions that the health of the informer depends on: those of the streams, or that of
         resolving and the reasons for it.
         """
-        streams = tuple(each.condition for each in self.listwatches)
+        streams = self.stream_conditions
         if self.is_resolving or not streams:
             return self.resolving, *(each for each in streams if each.is_missing)
         return streams

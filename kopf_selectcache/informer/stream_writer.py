@@ -46,8 +46,9 @@ from kopf_selectcache.settings.planner import Stream
 
 from ._awaited_versions import AwaitedVersions
 from ._checked_reader import Uncertain
+from ._messages import Subject
 from .causes import reason
-from .health import Condition, Subject
+from .health import Condition
 from .log import context_of_stream
 from .metrics import Counts
 
@@ -207,7 +208,7 @@ class StreamWriter:
             if not self.is_ordered:
                 self.reason = why
             self._counts.failures[why] += 1
-        self.condition.troubled(failure, verb=self.verb)
+        self.condition.fail(failure, verb=self.verb)
 
     def age(self) -> float | None:
         """Return the seconds since the server last confirmed the substore; None before the first complete

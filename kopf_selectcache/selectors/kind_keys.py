@@ -150,12 +150,8 @@ def _full(kind: Kind) -> str:
     return "/".join(filter(None, (kind.group, kind.versions[0], kind.plural)))
 
 
-def not_declared(
-    key: Key, declared: Iterable[Key], *, call: str = "", wanted: str = "", of_server: str = ""
-) -> NotDeclared:
-    """Say that no cache is declared for a kind, and which are; of a read, also what filter it wants, and what
-    asks the server.
-    """
+def not_declared(key: Key, declared: Iterable[Key]) -> NotDeclared:
+    """Return the error of a kind without a cache, with the declared kinds."""
     names: dict[str, Key] = {}
     for other in (listed := list(declared)):
         kind = find(other)
@@ -168,11 +164,7 @@ def not_declared(
     )
     meant = near(parse_key(key)[2], names)
     ask = f"Did you mean {names[meant]!r}? If not, declare it" if meant is not None else "Declare it"
-    given = f"{wanted}, or a wider filter" if wanted else "'app=web', or another filter"
     return NotDeclared(
-        f"{call}{': ' if call else ''}no cache is declared for {text_of(key)}; {known}",
-        remedy=(
-            f"{ask} in a startup handler: {assigned(key)} = {given}"
-            f"{f'; or ask the server: {of_server}' if of_server else ''}"
-        ),
+        f"no cache is declared for {text_of(key)}; {known}",
+        remedy=f"{ask} in a startup handler: {assigned(key)} = 'app=web', or another filter",
     )

@@ -34,7 +34,6 @@ from kopf_selectcache.errors import Missing, ReadError
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.environment import World
 from kopf_selectcache.informer.informer import Feed
-from kopf_selectcache.informer.phrase import Phrase
 from kopf_selectcache.informer.reflector import Listwatch
 from kopf_selectcache.informer.stream_writer import failure_of
 from kopf_selectcache.informer.subscribers import Listener
@@ -100,7 +99,7 @@ class FakeInformer:
             try:
                 self._start()
             except NotServed as error:
-                self.feed.report_missing(error, Phrase("Create its definition"))
+                self.feed.state.resolving.fail(error)
             return
         for each in self._streams:
             each.follow()

@@ -165,6 +165,15 @@ def test_a_pod_that_is_relabelled_leaves_and_comes_back() -> None:
 # ---- Messages in other cases.
 
 
+@pytest.mark.parametrize("parted", [False, True], ids=["one watch", "several"])
+@pytest.mark.parametrize("name", ["a/b", "web-*", "", "x" * 300])
+def test_an_object_that_no_object_can_be_called_is_never_there(name: str, parted: bool) -> None:
+    world = World()
+    world.declare(Selector(namespaces=["ns"])).hold(WEB).parted = parted
+    assert world.cache().get("pods", name, "ns", default=None) is None
+    assert not world.cache().exists("pods", name, "ns")
+
+
 # ---- What reads return.
 
 

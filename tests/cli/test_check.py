@@ -25,7 +25,7 @@ from kopf_selectcache.cli import _operator_loader
 from kopf_selectcache.cli._estimate import Counter
 from kopf_selectcache.cli.check import add_arguments, checked
 from kopf_selectcache.core.store.accounting import OVERHEAD
-from kopf_selectcache.informer.log import sized
+from kopf_selectcache.settings.quantity import written
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
 from kopf_selectcache.testing.sample_objects import Population
@@ -96,11 +96,11 @@ class TestWhatWouldBeHeld:
         found = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
         assert found["aboutMemory"] == found["held"]["aboutBytes"] + 3 * OVERHEAD
         assert (
-            f"1 cache would hold 3 objects, about {sized(found['held']['aboutBytes'])} of JSON, in"
-            f" {sized(found['aboutMemory'])} of memory." in said.output
+            f"1 cache would hold 3 objects, about {written(found['held']['aboutBytes'])} of JSON, in"
+            f" {written(found['aboutMemory'])} of memory." in said.output
         )
         assert (
-            f"    in memory: {sized(found['aboutMemory'])}\n"
+            f"    in memory: {written(found['aboutMemory'])}\n"
             in command("check", "select['v1/pods'] = 'app=web'", "-o", "wide").output
         )
         assert "Nothing is wrong." in said.output

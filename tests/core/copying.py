@@ -31,6 +31,7 @@ _OF_MERGING = {
     "_by_name",
     "_groups",
     "_group_of",
+    "_wanted",
     "_union",
 }
 _OF_BRANCHES = {"keys", "holds_all", "view", "epoch", "listed", "vague", "_waits", "_versions", "_waiting"}

@@ -162,31 +162,21 @@ def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
         async with caching(EITHER, *OBJECTS) as world:
             await world.cache.wait_synced()
             await until(lambda: world.feed.synced)
-            refused: list[tuple[int, type[StateError], str]] = [
-                (
-                    403,
-                    Forbidden,
-                    (
-                        r"await cache.audit\('secrets'\): the operator may not list secrets\. Grant it the"
-                        r" verb list"
-                    ),
-                ),
-                (410, Stalled, r"cache.audit\('secrets'"),
-                (500, Stalled, r"cache.audit\('secrets'"),
-            ]
-            for code, error, words in refused:
+            refused: dict[int, type[StateError]] = {403: Forbidden, 410: Stalled, 500: Stalled}
+            for code, error in refused.items():
                 world.cluster.faults.add(Refuse(code), verb="list", resource="secrets", times=1)
-                with pytest.raises(error, match=words):
+                with pytest.raises(error) as info:
                     await world.cache.audit("secrets")
+                assert info.value.code == code
             assert len(world.cache.held("secrets")) == 5
             assert world.feed.counts.drift == 0
 
     run(main())
 
 
-@pytest.mark.parametrize(("before_1_34", "told"), [(False, "504 Timeout"), (True, "500 ")])
+@pytest.mark.parametrize(("before_1_34", "code"), [(False, 504), (True, 500)])
 def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_anew(
-    caplog: pytest.LogCaptureFixture, before_1_34: bool, told: str
+    caplog: pytest.LogCaptureFixture, before_1_34: bool, code: int
 ) -> None:
     """The watch says nothing of it: it is silent, as it is on a server without bookmarks that has nothing to
     say."""
@@ -205,8 +195,9 @@ def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_
                 world.cluster.faults.add(
                     TooLargeVersion(before_1_34=True), verb="list", resource="secrets", times=1
                 )
-            with pytest.raises(Stalled, match=told):
+            with pytest.raises(Stalled) as info:
                 await world.cache.audit("secrets")
+            assert info.value.code == code
             await until(lambda: len(world.watches()) == 3)
             assert named(world.cache.held("secrets")) == sorted(named(OBJECTS))
             assert named(world.cache.held("secrets", label={"seen": "8"})) == []
@@ -393,7 +384,7 @@ def test_a_mistake_of_ours_in_an_audit_is_told_and_the_next_one_is_made(
         raise KeyError("nobody has thought of this")
 
     async def main() -> None:
-        monkeypatch.setattr("kopf_selectcache.informer.informer.audited", mistaken)
+        monkeypatch.setattr("kopf_selectcache.informer.audit.audited", mistaken)
         async with caching("app=web", *OBJECTS, audit_interval=600.0) as world:
             await until(lambda: world.feed.counts.audits)
             assert world.feed.held() == 5

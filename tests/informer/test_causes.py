@@ -16,9 +16,10 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.sent import Unselected
+from kopf_selectcache.informer._messages import Mistake
 from kopf_selectcache.informer.causes import cause_of
 from kopf_selectcache.informer.health import SEVERAL, Condition, Health
-from kopf_selectcache.informer.phrase import Phrase
+from kopf_selectcache.informer.memory import Excess, LetGo
 from tests.cache.world import builtin
 
 
@@ -36,18 +37,15 @@ class Pods:
         return 0
 
 
-class Nobody:
-    def trouble(self, condition: Condition, cause: str, line: Phrase, /) -> None:
-        """Need not know."""
-
-    def well(self, condition: Condition, /) -> None:
-        """Need not know."""
-
-
 def condition() -> Condition:
     """Return one whose `sync_timeout` is over."""
     return Condition(
-        Pods(), declared="it", sync_timeout=0.0, clock=lambda: 1.0, listener=Nobody(), unreadable=lambda: None
+        Pods(),
+        key="pods",
+        sync_timeout=0.0,
+        clock=lambda: 1.0,
+        report=lambda *_: None,
+        unreadable=lambda: None,
     )
 
 
@@ -75,7 +73,7 @@ def error_of(one: Condition) -> StateError:
 )
 def test_what_has_stalled_a_cache_is_told_apart(trouble: Refusal | Lost | Silent, cause: Cause) -> None:
     one = condition()
-    one.troubled(trouble, verb="list")
+    one.fail(trouble, verb="list")
     error = error_of(one)
     assert isinstance(error, Stalled)
     assert (error.code, error.reason, error.retry_after, error.transient) == cause
@@ -83,27 +81,27 @@ def test_what_has_stalled_a_cache_is_told_apart(trouble: Refusal | Lost | Silent
 
 def test_the_cause_is_that_of_the_last_trouble_and_of_the_state_that_is_told() -> None:
     one = condition()
-    one.troubled(Refusal(503), verb="list")
-    one.troubled(Refusal(429), verb="list")
+    one.fail(Refusal(503), verb="list")
+    one.fail(Refusal(429), verb="list")
     assert error_of(one).code == 429
     for _ in range(SEVERAL):
-        one.troubled(Refusal(403, "Forbidden"), verb="list")
-    one.troubled(Refusal(503), verb="list")
+        one.fail(Refusal(403, "Forbidden"), verb="list")
+    one.fail(Refusal(503), verb="list")
     assert isinstance(error_of(one), Forbidden)
     assert (error_of(one).code, error_of(one).transient) == (403, False), (
         "what only a person can help with still stands"
     )
     one.well()
     assert (one.health, one.cause) == (Health.SYNCING, NO_CAUSE)
-    one.mistaken(ValueError())
+    one.fail(Mistake("ValueError"))
     assert error_of(one).cause == NO_CAUSE
-    one.oversized(Phrase("too much"), "", Phrase("Select less"))
+    one.fail(LetGo(Excess(1, 1, 1, 1), Selector(), packed=False))
     assert error_of(one).cause == NO_CAUSE
 
 
 def test_the_error_of_a_read_has_the_cause_of_its_cache() -> None:
     one = condition()
-    one.troubled(Refusal(503, "ServiceUnavailable", retry_after=3.0), verb="list")
+    one.fail(Refusal(503, "ServiceUnavailable", retry_after=3.0), verb="list")
     error = for_request(error_of(one), Request(verb="held", kind="pods"))
     for again in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert (again.code, again.reason, again.retry_after, again.transient) == (

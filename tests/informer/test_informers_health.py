@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from kopf_selectcache import Forbidden, NotSynced, Rejected, Stale, Stalled
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.health import SEVERAL, TOLERATED, Health
 from kopf_selectcache.informer.metrics import Collector
-from kopf_selectcache.informer.phrase import Phrase
 from kopf_selectcache.plugin.operator import failing
 from tests.faults.server import (
     Answer,
@@ -273,9 +273,9 @@ def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_wa
         ):
             await until(lambda: world.feed.parted and not world.feed.state.is_resolving)
             first, second = world.feed.state.conditions
-            first.missing(Phrase("%(resource)s: gone", resource="pods"), Phrase("wait"))
+            first.fail(Refusal(404), verb="list")
             world.time.now += 5
-            second.missing(Phrase("%(resource)s: gone", resource="pods"), Phrase("wait"))
+            second.fail(Refusal(404), verb="list")
             world.time.now += 2
             assert (world.feed.health, world.feed.lasted()) == (Health.MISSING, 7)
 

@@ -61,7 +61,7 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
             await until(lambda: world.feed.synced)
             (line,) = told()
             assert re.fullmatch(
-                r"INFO: The cache of secrets holds 2 objects, \d+ B, with \(label='app=web',"
+                r"INFO: The cache of secrets holds 2 objects, 0\.\dKi, with \(label='app=web',"
                 r" namespaces=\['shop'\]\) or "
                 r"\(label='app=web', namespaces=\['infra'\]\), after 2\.5 s, over 2 lists and watches\.",
                 line,

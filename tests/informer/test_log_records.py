@@ -45,10 +45,15 @@ class Pods:
 def refused(*troubles: Refusal) -> None:
     news = News(Pods(), clock=lambda: 0.0, logger=logging.getLogger("kopf_selectcache"))
     condition = Condition(
-        Pods(), declared="it", sync_timeout=0.0, clock=lambda: 1.0, listener=news, unreadable=lambda: None
+        Pods(),
+        key="pods",
+        sync_timeout=0.0,
+        clock=lambda: 1.0,
+        report=news.report,
+        unreadable=lambda: None,
     )
     for trouble in troubles:
-        condition.troubled(trouble, verb="list")
+        condition.fail(trouble, verb="list")
 
 
 def logger_calls() -> Iterator[tuple[str, ast.Call]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from base64 import b64encode
 from random import Random
@@ -10,85 +9,32 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, DeclarationError, Selector
+from kopf_selectcache import Cached, DeclarationError
 from kopf_selectcache.core.store.accounting import OVERHEAD, Tally, weight
-from kopf_selectcache.informer.memory import expected, fitting
-from kopf_selectcache.settings.declaration import Selectors
+from kopf_selectcache.informer.memory import expected
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.quantity import bytes_in
 from tests.faults.server import (
-    SECRETS,
     Obj,
-    Script,
     Server,
-    held,
     listed,
     pod,
 )
-from tests.faults.world import operating, run, until
+from tests.faults.world import operating, run
 
-from .test_memory import LIMIT, SIZE, SMALL, big, error_of, let_go, many, records
+from .test_memory import LIMIT, SMALL, error_of, let_go, many, records
 
 # ---- What would fit.
 
 
 async def proposed(declared: Any, *bodies: Obj, key: str = "pods", **options: Any) -> Any:
-    """Return the declaration that the error proposes, made, if it proposes one."""
+    """Return the remedy of the error."""
     async with (
         Server(lists=[listed("100", *bodies)]) as server,
         operating(server, selectors={key: declared}, **options) as world,
     ):
         await let_go(world.feed)
-        select = Selectors()
-        line, _, rest = error_of(world).remedy.removeprefix("Select less: ").partition(" would have held ")
-        if not rest:
-            return line
-        scope = {
-            "settings": type("Settings", (), {"selectcache": type("Ours", (), {"selectors": select})}),
-            "Cached": Cached,
-            "Selector": Selector,
-        }
-        exec(line, scope)  # As it is to be pasted.  # noqa: S102
-        return select.cached(key)
-
-
-def test_the_label_with_the_most_bytes_that_fit_is_proposed() -> None:
-    bodies = [*many(3, tier="gold"), *many(2, start=3, tier="tin"), *many(6, start=5, tier="iron")]
-    assert run_for(proposed(SMALL, *bodies)) == Cached("app=web,tier=gold", max_bytes=LIMIT)
-
-
-def test_the_namespace_is_proposed_where_that_is_more() -> None:
-    bodies = [
-        big(f"p{number}", namespace="shop" if number < 4 else f"n{number}", tier=f"t{number}")
-        for number in range(9)
-    ]
-    for body in bodies:
-        body["spec"]["nodeName"] = "n"
-    assert run_for(
-        proposed(Cached(Selector("app=web", field="spec.nodeName=n"), max_bytes=LIMIT), *bodies)
-    ) == Cached(Selector("app=web", field="spec.nodeName=n", namespaces=["shop"]), max_bytes=LIMIT)
-
-
-def test_of_the_budget_of_all_a_cache_is_proposed_what_others_leave() -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-        bodies = [*many(3, tier="gold"), *many(2, start=3, tier="tin")]
-        async with Server(lists=[held(gate, listed("100", *bodies))]) as server:
-            server.scripts[SECRETS] = Script(
-                [listed("100", *(each | {"kind": "Secret"} for each in many(3)), kind="SecretList")]
-            )
-            async with operating(
-                server, selectors={"pods": "app=web", "secrets": "app=web"}, max_bytes=LIMIT
-            ) as world:
-                await until(lambda: world.runtime.feed("secrets").synced)
-                gate.set()
-                await let_go(world.feed)
-                assert error_of(world).remedy.startswith(
-                    "Select less: settings.selectcache.selectors['pods'] = 'app=web,tier=tin' would have held"
-                    " about 2 of them in "
-                )
-
-    run(main())
+        return error_of(world).remedy
 
 
 def test_where_nothing_fits_the_budget_of_all_that_is_to_be_raised() -> None:
@@ -113,24 +59,6 @@ def test_what_was_found_not_to_be_worth_packing_is_not_to_be_packed() -> None:
         for number in range(150)
     ]
     assert "storage=" not in run_for(proposed(Cached("app=web", max_bytes=LIMIT), *bodies))
-
-
-def test_what_is_declared_besides_is_not_forgotten() -> None:
-    async def main() -> None:
-        bodies = [*many(3, tier="gold"), *many(6, start=3, tier="iron")]
-        declared = Cached("app=web", max_bytes=LIMIT, drop=["status"])
-        async with (
-            Server(lists=[listed("100", *bodies)]) as server,
-            operating(server, selectors={"pods": declared}) as world,
-        ):
-            await let_go(world.feed)
-            assert error_of(world).remedy.startswith(
-                "Select less: settings.selectcache.selectors['pods'] = Cached('app=web,tier=gold', ...,"
-                " max_bytes='64Ki') would have held about 3 of them in 31.6Ki; it is tried again about every"
-                " 10 minutes"
-            )
-
-    run(main())
 
 
 def test_where_nothing_fits_it_is_said_what_else_to_do() -> None:
@@ -223,29 +151,6 @@ def test_what_is_held_no_more_counts_nothing_whatever_becomes_of_it() -> None:
     record.fields = b"{}"
     tally.reweigh(record, before)
     assert (tally.objects, tally.bytes) == (0, 0)
-
-
-def test_of_a_kind_without_namespaces_labels_alone_are_proposed() -> None:
-    fit = fitting(
-        records(*(big(f"n{number}", namespace="", tier="gold" if number else "tin") for number in range(3))),
-        2.5 * SIZE,
-    )
-    assert fit is not None
-    assert fit.selector == Selector("tier=gold")
-
-
-def test_of_very_many_objects_some_stand_for_all() -> None:
-    (body,) = records(pod("a", "1", tier="gold"))
-    fit = fitting([body] * 9_000 + records(pod("b", "1", tier="iron")) * 9_000, 10**8)
-    assert fit is not None
-    assert fit.selector == Selector("tier=iron")
-    assert fit.objects == 9_000
-    assert abs(fit.bytes - 9_000 * weight(body)) < 9_000 * 10
-
-
-def test_a_label_that_all_have_narrows_nothing() -> None:
-    assert fitting(records(*many(3)), 10**8) is None
-    assert fitting([], 10**8) is None
 
 
 # ---- How it is declared.

@@ -354,7 +354,7 @@ async def seen_and_ended(
         ]
         ((level, line),) = told()
         assert level == "INFO"
-        assert line.startswith(f"The cache of {resource} holds 0 objects, 0 B, with ")
+        assert line.startswith(f"The cache of {resource} holds 0 objects, 0Ki, with ")
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)

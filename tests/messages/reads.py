@@ -119,6 +119,9 @@ OUTSIDE = {
     "list by a field that only the server knows": lambda: reading(
         Selector(), resource=SECRETIVE, key="things"
     ).list("things", field="spec.color=red"),
+    "explain by a field that only the server knows": lambda: reading(
+        Selector(), resource=SECRETIVE, key="things"
+    ).explain("things", field="spec.color=red"),
     "wait_for excluded objects": awaited(lambda cache: cache.wait_for("pods", bool, label="app=db")),
 }
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.informer._messages import Failure
 from kopf_selectcache.informer.health import Condition
-from kopf_selectcache.informer.phrase import Phrase
+from kopf_selectcache.informer.memory import Excess, LetGo
 from kopf_selectcache.selectors.selector import Selector
 from tests.cache.world import PODS, World, pod
 from tests.messages.provoked import Provoked
@@ -28,22 +29,15 @@ class Subject:
         return 0
 
 
-class Ignored:
-    """A listener that ignores all changes."""
-
-    def trouble(self, condition: Condition, cause: str, line: Phrase, /) -> None: ...
-    def well(self, condition: Condition, /) -> None: ...
-
-
 def _read(tell: Callable[[Condition], object]) -> Any:
     """Read a cache in the condition that it is told of until reads raise."""
     times = iter(range(0, 10_000, 100))
     condition = Condition(
         Subject(),
-        declared="settings.selectcache.selectors['v1/pods']",
+        key="v1/pods",
         sync_timeout=60.0,
         clock=lambda: float(next(times)),
-        listener=Ignored(),
+        report=lambda *_: None,
         unreadable=lambda: None,
     )
     for _ in range(3):
@@ -53,26 +47,26 @@ def _read(tell: Callable[[Condition], object]) -> Any:
     return world.cache().list("pods", label="app=web")
 
 
-def _troubled(trouble: Refusal | Lost | Silent, verb: str = "list") -> Callable[[Condition], object]:
-    return lambda condition: condition.troubled(trouble, verb=verb)
+def _failing(failure: Failure, verb: str = "list") -> Callable[[Condition], object]:
+    return lambda condition: condition.fail(failure, verb=verb)
 
 
 CONDITIONS: dict[str, Callable[[Condition], object]] = {
-    "a missing right": _troubled(Refusal(403, "Forbidden", "the server's reason")),
-    "a missing right to discover": _troubled(Refusal(403, "Forbidden", "the server's reason"), "get"),
-    "a kind that is not served": _troubled(Refusal(404)),
-    "a refused selector": _troubled(Refusal(400, "BadRequest", "the server's reason")),
-    "a refused method": _troubled(Refusal(405)),
-    "refused credentials": _troubled(Refusal(401, "Unauthorized", "the server's reason")),
-    "no credentials": _troubled(Lost("no login has given credentials", unauthorized=True)),
-    "a server that answers 500": _troubled(Refusal(500, "InternalError")),
-    "a server that does not answer": _troubled(Lost("connection refused")),
-    "a server that is silent": _troubled(Silent()),
-    "an answer that is too large": _troubled(Lost("more than 1,000 bytes", too_large=True)),
-    "objects that were not selected": _troubled(Lost("web-1 has no label app", outside=True)),
-    "a transform that fails": _troubled(Lost("transform= failed", transform=True, argument="transform=")),
-    "too many bytes": lambda condition: condition.oversized(
-        Phrase("pods: it holds more than 1,000 bytes"), "", Phrase("Narrow the filter")
+    "a missing right": _failing(Refusal(403, "Forbidden", "the server's reason")),
+    "a missing right to discover": _failing(Refusal(403, "Forbidden", "the server's reason"), "get"),
+    "a kind that is not served": _failing(Refusal(404)),
+    "a refused selector": _failing(Refusal(400, "BadRequest", "the server's reason")),
+    "a refused method": _failing(Refusal(405)),
+    "refused credentials": _failing(Refusal(401, "Unauthorized", "the server's reason")),
+    "no credentials": _failing(Lost("no login has given credentials", unauthorized=True)),
+    "a server that answers 500": _failing(Refusal(500, "InternalError")),
+    "a server that does not answer": _failing(Lost("connection refused")),
+    "a server that is silent": _failing(Silent()),
+    "an answer that is too large": _failing(Lost("more than 1,000 bytes", too_large=True)),
+    "objects that were not selected": _failing(Lost("web-1 has no label app", outside=True)),
+    "a transform that fails": _failing(Lost("transform= failed", transform=True, argument="transform=")),
+    "too many bytes": _failing(
+        LetGo(Excess(400, 2_000_000, 1_000_000, 1_000_000), Selector("app=web"), packed=False)
     ),
 }
 

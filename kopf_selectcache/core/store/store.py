@@ -151,6 +151,11 @@ class Store:
             self._indexes.declare(indexed)
         self._wanted()
 
+    @property
+    def indexed(self) -> tuple[Indexed, ...]:
+        """The declared indexes."""
+        return self._indexes.declared
+
     def build(self, most: int) -> bool:
         """Take so many records into an index that is wanted; return whether there is more to do."""
         with self._lock:
@@ -182,6 +187,13 @@ class Store:
         if self._tally is not None and self._staged is not None:
             self._tally.drop_all(all_of(self._staged))
         self._staged, self._gone = None, {}
+
+    def release(self) -> None:
+        """Count the objects no more: nothing is written any more, and the last reader frees them."""
+        self.abandon()
+        if self._tally is not None:
+            self._tally.drop_all(all_of(self._held))
+            self._tally = None
 
     def put(self, record: Record) -> list[Change]:
         """Take an object in: into the generation that was begun, or else for readers to see at once."""

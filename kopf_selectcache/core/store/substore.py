@@ -6,7 +6,7 @@ It never answers readers of the whole, and decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeAlias
@@ -103,6 +103,13 @@ class Union(View):
     ) -> None:
         super().__init__(wanted=wanted, tally=tally)
         self.versions = ("",) * groups
+
+    def copy(self, store: Store, versions: Sequence[str]) -> None:
+        """Show the objects of a store, each group as of its version, with the same declared indexes."""
+        records, _ = store.records()
+        for indexed in store.indexed:
+            self.declare(indexed)
+        self.show([Change(None, record, Cause.ENTERED) for record in records], dict(enumerate(versions)))
 
     def version_of(self, groups: Iterable[int]) -> str:
         """Return the version as of which everything is shown that these groups hold; empty until all are

@@ -66,18 +66,9 @@ class Merging:
     ) -> None:
         self.tally = tally
         """Told of what all stores hold, if there is one."""
-        self.branches = tuple(Branch(keys, wanted=wanted, tally=tally) for keys in branches)
+        self._wanted = wanted
+        self._arrange(tuple(Branch(keys, wanted=wanted, tally=tally) for keys in branches))
         self._alone = len(self.branches) == 1
-        spaces = {branch.keys.namespace for branch in self.branches}
-        self._near = {
-            space: tuple(branch for branch in self.branches if branch.keys.namespace in (None, space))
-            for space in spaces
-        }
-        self._by_name = any(branch.keys.names is not None for branch in self.branches)
-        self._groups = groups_of(
-            self.branches
-        )  # Branches of several groups never hold the same keys: each group has a version of its own.
-        self._group_of = {branch: index for index, group in enumerate(self._groups) for branch in group}
         self._union = Union(len(self._groups), wanted=wanted, tally=tally)
         self._shown: View = self.branches[0].view if self._alone else self._union
         self._epoch = 0
@@ -90,6 +81,65 @@ class Merging:
         self._doubts = Doubts()
         self._unclear: set[Key] = set()
         """What is shown, and has left at a version not told."""
+
+    # ---- Streams that come and go.
+
+    def admit(self, keys: Keys) -> Branch:
+        """Add a stream; return its substore. What it could hold cannot be read before its first list is
+        complete.
+
+        The store is another one afterwards. The former one stays as it is for those who still read it.
+        """
+        branch = Branch(keys, wanted=self._wanted, tally=self.tally)
+        branch.epoch = self._epoch
+        self._rearrange((*self.branches, branch))
+        return branch
+
+    def retire(self, branch: Branch) -> list[Change]:
+        """Remove a stream, and return what that changes. Its objects have left at its version: those that
+        others could hold are shown until the others have reached it.
+
+        The store is another one afterwards, as with `admit`. The last stream cannot be removed.
+        """
+        others = tuple(each for each in self.branches if each is not branch)
+        assert others, "the last stream of a union cannot be removed"
+        left = dict.fromkeys(branch.vague, branch.version)
+        for record in branch.view.records()[0]:
+            left[record.key] = record.version if is_newer(record.version, branch.version) else branch.version
+        waiting = {key for key in {*self._left, *self._reads, *self._doubts} if branch.keys.have(key)}
+        self._rearrange(others)
+        self._listed.discard(branch)
+        self._outdated.pop(branch, None)
+        branch.view.release()
+        for key, version in left.items():
+            self._leaves(key, version)
+        return self._settled([*left, *waiting, *self._unclear], groups=range(len(self._groups)))
+
+    def _rearrange(self, branches: tuple[Branch, ...]) -> None:
+        """Keep other branches from now on, and show the same objects in a new store."""
+        before, versions = self._shown, dict[Branch, str]()
+        for branch in self.branches:
+            group = self._group_of[branch]
+            versions[branch] = before.version if self._alone else self._union.versions[group]
+        self._arrange(branches)
+        self._union = Union(len(self._groups), wanted=self._wanted, tally=self.tally)
+        self._union.copy(before, [least(versions.get(each, "") for each in group) for group in self._groups])
+        if not self._alone:
+            before.release()
+        self._alone, self._shown = False, self._union
+
+    def _arrange(self, branches: tuple[Branch, ...]) -> None:
+        """Find which of the branches could hold the same keys."""
+        self.branches: tuple[Branch, ...] = branches
+        spaces = {branch.keys.namespace for branch in branches}
+        self._near = {
+            space: tuple(branch for branch in branches if branch.keys.namespace in (None, space))
+            for space in spaces
+        }
+        self._by_name = any(branch.keys.names is not None for branch in branches)
+        self._groups = groups_of(branches)
+        """Branches of several groups never hold the same keys: each group has a version of its own."""
+        self._group_of = {branch: index for index, group in enumerate(self._groups) for branch in group}
 
     @property
     def store(self) -> Store:
@@ -285,9 +335,9 @@ class Merging:
             or any(view.holds_any for view in (self._shown, *(each.view for each in self.branches)))
         )
         changes = branch.view.commit(version)
+        branch.listed = version
         if self._alone:
             return changes
-        branch.listed = version
         self._listed.add(branch)
         if first and not restored and not branch.epoch < self._epoch:
             return self._show(changes, [self._group_of[branch]])  # There is nothing to compare it with.

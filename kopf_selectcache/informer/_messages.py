@@ -1,0 +1,264 @@
+"""Messages about the condition of an informer or a stream: the failure, and the one thing to change. The log,
+the probe and the errors of reads use them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, TypeAlias
+
+from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache.client.discovery import NotServed
+from kopf_selectcache.core.protocol.machine import Lost, Silent
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.selection.kinds import Key, Kind
+from kopf_selectcache.selectors.kind_keys import assigned, unserved
+from kopf_selectcache.selectors.selector import Branches, Selector
+from kopf_selectcache.settings.quantity import bytes_in, written
+
+from .memory import AGAIN, LetGo, lessened
+from .phrase import NOTHING, Phrase
+
+CHECK = "selectcache check operator.py"
+"""The command that checks all declarations with the operator's own login."""
+
+_FETCH = "; meanwhile, await cache.fetch(...) and cache.fetch_list(...) ask the server directly"
+_FETCH_WHOLE = (
+    "; meanwhile, await cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server"
+    " directly"
+)
+
+
+class Mistake(NamedTuple):
+    """A mistake of this package: the name of the exception."""
+
+    error: str
+
+
+Failure: TypeAlias = Refusal | Lost | Silent | NotServed | DeclarationError | LetGo | Mistake
+"""The cause of a condition: the server's answer, or what kept it from coming; or a declaration that fails."""
+
+
+class Subject(Protocol):
+    """The stream, or the informer, that a condition is about."""
+
+    @property
+    def kind(self) -> Kind | None: ...
+    @property
+    def filter(self) -> Branches: ...
+    @property
+    def version(self) -> str: ...
+    def held(self) -> int:
+        """Return the number of stored objects."""
+
+
+class Described(NamedTuple):
+    """A failure in words."""
+
+    what: Phrase
+    """The failure without the server's words, which may differ each time."""
+    remedy: Phrase
+    """The one thing to change."""
+    said: str = ""
+    """The server's words."""
+    fetch: str = _FETCH
+    """Tells how to read meanwhile. Empty if such a read fails too."""
+
+    @property
+    def trouble(self) -> Phrase:
+        return Phrase("%(what)s: %(said)s", what=self.what, said=self.said) if self.said else self.what
+
+
+_NONE = Described(NOTHING, NOTHING)
+_LOGIN = Phrase("Correct the operator's login; the cache goes on asking")
+_ASKED_AGAIN = Phrase("It is asked again")
+SOON = Phrase("It is asked again: a server that has just started says so to everybody")
+"""The remedy of a refusal that may pass."""
+
+
+def describe(failure: Failure | None, subject: Subject, key: Key, verb: str) -> Described:
+    """Return a failure in words. `verb` is that of the request: `get` asks what the cluster serves."""
+
+    def of_subject(template: str, **parts: object) -> Phrase:
+        return Phrase(f"%(resource)s: {template}", resource=subject, **parts)
+
+    def of_declared(template: str, **parts: object) -> Phrase:
+        return Phrase(template, declared=assigned(key), **parts)
+
+    match failure:
+        case None:
+            return _NONE
+        case NotServed():
+            return Described(
+                Phrase("%(problem)s", problem=failure),
+                Phrase("%(advice)s; it is looked for again and again", advice=unserved(key, assigned(key))),
+            )
+        case DeclarationError():
+            what = Phrase("%(problem)s", problem=failure.what)
+            if str(subject) not in failure.what:
+                what = Phrase("the filter of %(resource)s: %(problem)s", resource=subject, problem=what)
+            return Described(what, Phrase("%(advice)s", advice=failure.remedy))
+        case LetGo():
+            return _let_go(failure, subject, key)
+        case Mistake(error):
+            return Described(
+                of_subject("a mistake of kopf_selectcache itself, %(error)s", error=error),
+                Phrase("Report it, with the traceback in the operator's log"),
+            )
+        case Refusal(403):
+            return _forbidden(failure, subject, key, verb)
+        case Refusal(404):
+            return Described(
+                of_subject("the cluster does not serve them"),
+                of_declared(
+                    "Install the definition of %(resource)s, or take out %(declared)s; it is looked for again"
+                    " and again",
+                    resource=subject,
+                ),
+            )
+        case Refusal(400) | Refusal(422):
+            return Described(
+                of_subject("the server refuses the filter %(filter)s", filter=subject.filter),
+                of_declared(
+                    "Assign a selector that the server supports for this kind to %(declared)s (to try it:"
+                    f" {CHECK})"
+                ),
+                said=failure.message,
+            )
+        case Refusal(405):
+            return Described(
+                of_subject("the server does not let anybody %(verb)s them", verb=verb),
+                of_declared("Take out %(declared)s, and ask the server: await cache.fetch(...)"),
+            )
+        case Refusal(401):
+            return Described(
+                of_subject("the server accepts no credentials of the operator"), _LOGIN, said=failure.message
+            )
+        case Refusal(code, reason):
+            answer = f"{code} {reason}".rstrip()
+            return Described(of_subject("the server answers %(answer)s", answer=answer), _ASKED_AGAIN)
+        case Lost(why, outside=True):
+            return Described(
+                of_subject(
+                    "the server, or a proxy in front of it, does not select by %(filter)s",
+                    filter=subject.filter,
+                ),
+                of_declared(
+                    "Correct what ignores labelSelector or fieldSelector, or assign a selector that it"
+                    " supports to %(declared)s"
+                ),
+                said=why,
+            )
+        case Lost(why, unauthorized=True):
+            return Described(of_subject("%(why)s", why=why), _LOGIN)
+        case Lost(why, transform=True, argument=argument, besides=besides):
+            return Described(
+                of_subject("%(why)s", why=why),
+                of_declared(
+                    "Correct the %(argument)s of %(declared)s%(besides)s", argument=argument, besides=besides
+                ),
+                fetch=_FETCH_WHOLE,
+            )
+        case Lost(why, too_large=True):
+            return Described(
+                of_subject("%(why)s", why=why),
+                of_declared(
+                    "Assign a filter that selects less to %(declared)s, or more bytes to"
+                    " settings.selectcache.max_page_bytes; the server is asked again"
+                ),
+                fetch="",
+            )
+        case Lost(why):
+            return Described(of_subject("%(why)s", why=why), Phrase("The server is asked again"))
+        case _:  # Silent.
+            return Described(of_subject("the server has fallen silent"), _ASKED_AGAIN)
+
+
+def asking(described: Described, subject: Subject, key: Key) -> Phrase:
+    """Return the remedy of a failure that lasts, with the reads that ask the server meanwhile."""
+    return Phrase(
+        f"%(remedy)s{described.fetch} (%(told)s; to see what the server answers: {CHECK})",
+        remedy=described.remedy,
+        told=_declaration(subject, key),
+    )
+
+
+def _declaration(subject: Subject, key: Key) -> Phrase:
+    return Phrase("for %(declared)s, %(filter)s", declared=assigned(key), filter=clipped(subject.filter, 200))
+
+
+def _forbidden(refusal: Refusal, subject: Subject, key: Key, verb: str) -> Described:
+    if verb == "get":
+        return Described(
+            Phrase("%(resource)s: the operator may not ask what the cluster serves", resource=subject),
+            Phrase("Bind it to the ClusterRole system:discovery"),
+            said=refusal.message,
+        )
+    kind, filter_ = subject.kind, subject.filter
+    spaces, names = (filter_.namespaces, filter_.names) if isinstance(filter_, Selector) else (None, None)
+    where = f" in the namespace {spaces[0]}" if spaces else ""
+    rule = (
+        f"apiGroups: [{kind.group!r}], resources: [{kind.plural!r}]"
+        if kind is not None
+        else f"the resource {subject}"
+    )
+    if names is not None and len(names) == 1:  # The server allows a list and a watch of that name.
+        rule += f", resourceNames: {list(names)!r}"
+    anywhere = " in a ClusterRole" if not where and kind is not None and kind.namespaced else ""
+    return Described(
+        Phrase(
+            "%(resource)s: the operator may not %(verb)s them%(where)s",
+            resource=subject,
+            verb=verb,
+            where=where,
+        ),
+        Phrase(
+            "Grant it the verbs list and watch%(role)s: %(rule)s%(narrower)s (%(told)s; all that it lacks is"
+            f" told by {CHECK})",
+            role=where or anywhere,
+            rule=rule,
+            narrower="; or, for one namespace alone, run it with -n" if anywhere else "",
+            told=_declaration(subject, key),
+        ),
+        said=refusal.message,
+    )
+
+
+def _let_go(let_go: LetGo, subject: Subject, key: Key) -> Described:
+    excess, declared = let_go.excess, assigned(key)
+    overall = bool(excess.largest)
+    line = "settings.selectcache.max_bytes = " if overall else "max_bytes="
+    held = (
+        f"with {clipped(let_go.filter, 200)} it held {excess.objects:,}"
+        f" {'object' if excess.objects == 1 else 'objects'} in {written(excess.bytes)}"
+    )
+    if let_go.values > excess.bytes / 4:
+        names = ", ".join(sorted(map(repr, let_go.indexes)))
+        held += f", of which {written(let_go.values)} are what is indexed by {names}"
+    if overall:
+        held += "; the largest are " + ", ".join(
+            f"{each} with {written(size)}" for each, size in excess.largest
+        )
+    less = (
+        f"Index by less in {declared}: Cached(..., index={{...}}), or in what is added later"
+        if let_go.values > excess.bytes / 2
+        else lessened(declared, excess.objects, excess.allowed, packed=let_go.packed)
+    )
+    # Twice as much, or half as much again as was held: the list may not have been complete.
+    enough = max(2 * (bytes_in(excess.limit) or 0), 1.5 * (excess.total if overall else excess.bytes))
+    return Described(
+        Phrase(
+            "%(resource)s: the cache was let go, because %(grown)s grew beyond %(limit)s",
+            resource=subject,
+            grown="all caches together" if overall else "it",
+            limit=f"{line}{excess.limit!r}",
+        ),
+        Phrase(
+            "%(less)s; or allow more: %(more)s; it is tried again about every %(minutes)s minutes; meanwhile,"
+            " await cache.fetch(...) asks the server directly",
+            less=less,
+            more=f"{line}{written(enough)!r}",
+            minutes=f"{AGAIN / 60:g}",
+        ),
+        said=held,
+    )

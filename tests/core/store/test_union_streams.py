@@ -1,0 +1,218 @@
+"""Streams are added to a union and removed from it while it is read."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from kopf_selectcache.core.store.accounting import Tally, weight
+from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.indexes import Lookup
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Cause, Change
+from kopf_selectcache.core.store.substore import Key, Keys
+from kopf_selectcache.core.store.union import Merging
+from tests.core.writers import Writer, writers
+
+NODE = Indexed("node", ("node",))
+
+
+def pod(version: str, name: str = "it", namespace: str = "shop") -> Record:
+    return Record(namespace, name, f"uid-{name}", version, {}, (), b'{"node":"n1"}')
+
+
+def listed(writer: Writer, version: str, *records: Record) -> list[Change]:
+    writer.begin()
+    for record in records:
+        writer.put(record)
+    return writer.commit(version)
+
+
+def admitted(merging: Merging, keys: Keys | None = None) -> Writer:
+    return Writer(merging, merging.admit(keys or Keys()))
+
+
+def names(merging: Merging) -> list[str]:
+    return sorted(record.name for record in merging.store.records()[0])
+
+
+def test_a_second_stream_is_added_to_an_only_one_and_read_once_it_is_listed() -> None:
+    merging = Merging()
+    (one,) = writers(merging)
+    listed(one, "10", pod("1", "a"))
+    before = merging.store
+    other = admitted(merging)
+    assert (merging.store.version, names(merging), before.version) == ("", ["a"], "10")
+    changes = listed(other, "10", pod("2", "b"))
+    assert ([change.cause for change in changes], merging.store.version) == ([Cause.ENTERED], "10")
+    assert (names(merging), len(before.records()[0])) == (["a", "b"], 1)
+
+
+def test_a_new_stream_of_other_objects_leaves_the_versions_of_the_others() -> None:
+    merging = Merging([Keys("shop"), Keys("bank")])
+    shop, bank = writers(merging)
+    listed(shop, "10", pod("1", "a"))
+    listed(bank, "11")
+    infra = admitted(merging, Keys("infra"))
+    both = merging.needed([shop.branch, bank.branch])
+    assert (both.version, merging.store.version, merging.needed([infra.branch]).version) == ("10", "", "")
+    listed(infra, "12")
+    assert merging.store.version == "10"
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_the_objects_of_a_removed_stream_depart_once(*, complete: bool) -> None:
+    merging = Merging([Keys("shop"), Keys("bank", complete=complete)])
+    shop, bank = writers(merging)
+    listed(shop, "10", pod("1", "a"))
+    listed(bank, "11", pod("2", "b", "bank"))
+    before = merging.store
+    (change,) = merging.retire(bank.branch)
+    assert (change.before, change.after, change.cause) == (pod_of(before, "b"), None, Cause.LEFT)
+    assert (names(merging), merging.store.version) == (["a"], "10")
+    assert sorted(record.name for record in before.records()[0]) == ["a", "b"], "readers of before see it"
+
+
+def pod_of(store: object, name: str) -> Record:
+    (found,) = [each for each in store.records()[0] if each.name == name]  # type: ignore[attr-defined]
+    assert isinstance(found, Record)
+    return found
+
+
+def test_an_object_that_the_others_could_hold_is_shown_until_they_have_come_so_far() -> None:
+    merging = Merging([Keys(), Keys()])
+    a, b = writers(merging)
+    listed(a, "10")
+    listed(b, "10", pod("1"))
+    b.put(pod("15"))
+    b.progress("20")
+    assert merging.retire(b.branch) == []
+    assert (names(merging), len(merging.doubts)) == (["it"], 1)
+    (change,) = a.put(pod("16"))
+    assert (change.cause, merging.doubts) == (Cause.UPDATED, ())
+    a.progress("20")
+    assert (names(merging), merging.store.version) == (["it"], "20")
+
+
+def test_a_leave_that_waits_for_a_removed_stream_is_settled() -> None:
+    merging = Merging([Keys(), Keys()])
+    a, b = writers(merging)
+    listed(a, "10", pod("1"))
+    listed(b, "10")
+    a.leave(pod("12"))
+    a.progress("13")
+    assert names(merging) == ["it"]
+    (change,) = merging.retire(b.branch)
+    assert (change.cause, names(merging), merging.doubts) == (Cause.LEFT, [], ())
+
+
+def test_a_new_stream_belongs_to_the_present_epoch() -> None:
+    merging = Merging([Keys(), Keys()])
+    a, b = writers(merging)
+    listed(a, "100", pod("90"))
+    listed(b, "100")
+    a.begin()
+    a.put(pod("40"))
+    a.commit("50", restored=True)
+    listed(b, "51")
+    listed(a, "51", pod("40"))
+    assert admitted(merging).epoch == a.epoch == 1
+
+
+def test_declared_indexes_are_those_of_the_store_before() -> None:
+    merging = Merging()
+    (one,) = writers(merging)
+    merging.store.declare(NODE)
+    listed(one, "10", pod("1", "a"))
+    listed(admitted(merging), "10", pod("2", "b"))
+    while merging.build(10):
+        pass
+    chosen = merging.store.chosen(Lookup(values=((NODE, "n1"),)))
+    assert (len(chosen.records), chosen.by) == (2, ("index node",))
+
+
+def test_the_last_stream_cannot_be_removed() -> None:
+    merging = Merging()
+    with pytest.raises(AssertionError):
+        merging.retire(merging.branches[0])
+
+
+class Server:
+    """Objects that are in some of the streams, and streams that lag behind."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng, self.tally = random.Random(seed), Tally()
+        self.merging = Merging([self.rng.choice(SPACES)], tally=self.tally)
+        self.version = 10
+        self.objects: dict[Key, Record] = {}
+        self.members: dict[Key, list[Writer]] = {}
+        self.coming: dict[Writer, list[Callable[[], object]]] = {}
+        self._list(writers(self.merging)[0])
+
+    def _list(self, writer: Writer) -> None:
+        inside = [
+            each for each in self.objects.values() if writer.keys.have(each.key) and self.rng.random() < 0.5
+        ]
+        for each in inside:
+            self.members[each.key].append(writer)
+        self.coming[writer] = []
+        listed(writer, str(self.version), *inside)
+
+    def admit(self) -> None:
+        self._list(admitted(self.merging, self.rng.choice(SPACES)))
+
+    def retire(self) -> None:
+        writer = self.rng.choice(list(self.coming))
+        del self.coming[writer]
+        for key, members in self.members.items():
+            self.members[key] = [each for each in members if each is not writer]
+        self.merging.retire(writer.branch)
+
+    def change(self) -> None:
+        self.version += 1
+        record = pod(str(self.version), self.rng.choice("abc"), self.rng.choice(["shop", "bank"]))
+        before = self.members.get(record.key, [])
+        inside = [each for each in self.coming if each.keys.have(record.key) and self.rng.random() < 0.5]
+        self.objects[record.key], self.members[record.key] = record, inside
+        for writer, coming in self.coming.items():
+            if writer in inside:
+                coming.append(partial(writer.put, record))
+            elif writer in before:
+                coming.append(partial(writer.leave, record))
+            coming.append(partial(writer.progress, record.version))
+
+    def deliver(self, share: float = 0.4) -> None:
+        for coming in self.coming.values():
+            while coming and self.rng.random() < share:
+                coming.pop(0)()
+
+
+SPACES = [Keys(), Keys("shop"), Keys("bank"), Keys("shop", frozenset("ab"))]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_streams_come_and_go_and_the_union_shows_what_they_hold(seed: int) -> None:
+    server, seen = Server(seed), dict[Key, int]()
+    merging = server.merging
+    for _ in range(60):
+        match server.rng.randrange(8):
+            case 0 if len(server.coming) < 4:
+                server.admit()
+            case 1 if len(server.coming) > 1:
+                server.retire()
+            case _:
+                server.change()
+        server.deliver()
+        for record in merging.store.records()[0]:
+            assert seen.get(record.key, 0) <= int(record.version), "no object goes back"
+            seen[record.key] = int(record.version)
+    server.deliver(share=1.0)
+    assert {record.key for record in merging.store.records()[0]} == {
+        key for key, members in server.members.items() if members
+    }
+    assert (merging.doubts, merging.store.version) == ((), str(server.version))
+    records = {id(record): record for store in merging.stores for record in store.records()[0]}
+    assert (server.tally.objects, server.tally.bytes) == (len(records), sum(map(weight, records.values())))
