@@ -68,7 +68,7 @@ def test_the_demo_shows_what_it_promises_and_ends_by_itself(tmp_path: Path) -> N
         "everything:        90 objects",
         "MB in memory",
         ", Running",
-        "OutsideFilter: pods ",
+        "OutsideFilter: ",
         "await cache.fetch(",
         ", from the server",
         "its label is taken away",

@@ -24,7 +24,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.redact import shown, shown_with_type
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, text_of
-from kopf_selectcache.selectors.signatures import taught
+from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.settings.options import SelectCacheSettings
 
 from .narrowing import narrowed, watching_handlers
@@ -59,7 +59,7 @@ def with_cache(fn: Callable[..., _R], /) -> Callable[..., _R]: ...
 def with_cache(
     *, kinds: Collection[AnyKey] = ..., fresh: bool = ...
 ) -> Callable[[Callable[..., _R]], Callable[..., _R]]: ...
-@taught(DeclarationError, "with_cache")
+@check_call(DeclarationError, "with_cache")
 def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None, fresh: bool = True) -> Any:
     """Pass `cache` to a handler, which waits until all declared kinds, or these, can be read.
 

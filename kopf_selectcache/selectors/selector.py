@@ -37,7 +37,7 @@ from kopf_selectcache.core.selection.witness import Answer, Witness
 
 from .kind_keys import AnyKey, checked_key, key_of, likely, text_of
 from .names import names_of, namespaces_of
-from .signatures import taught
+from .signatures import check_call
 from .suggestions import near
 from .text import FieldSelector, LabelSelector
 
@@ -84,7 +84,7 @@ class Branches(ABC):
         known = {**fields, "metadata.name": name, "metadata.namespace": namespace}
         return any(branch.failed(labels, known) is None for branch in self.branches)
 
-    @taught(BadSelector, "covers")
+    @check_call(BadSelector, "covers")
     def covers(self, request: Branches, *, kind: AnyKind | None = None) -> Verdict:
         """Say whether, as a filter, this holds every object that the request can select; and if not, show
         one.
@@ -124,7 +124,7 @@ class Branches(ABC):
             assert failed is not None, f"{witness} is no witness: {branch} selects it"
             yield failed
 
-    @taught(BadSelector, "disjoint")
+    @check_call(BadSelector, "disjoint")
     def disjoint(self, request: Branches, *, kind: AnyKind | None = None) -> bool:
         """Return True if no object at all can be selected by both this and the request."""
         known, request = _kind(kind), _request(request, "disjoint")
@@ -187,7 +187,7 @@ class Selector(Branches):
     _hashes: list[int] = dataclasses.field(init=False, compare=False)
     """The hash, once it was asked for: reads look up verdicts by their request."""
 
-    @taught(BadSelector, "Selector")
+    @check_call(BadSelector, "Selector")
     def __init__(
         self,
         label: str | Mapping[str, str | Collection[str]] | LabelSelector | None = None,
@@ -329,7 +329,7 @@ class AnyOf(Branches):
 
     branches: tuple[Selector, ...]
 
-    @taught(BadSelector, "AnyOf", instead=_ANY_OF)
+    @check_call(BadSelector, "AnyOf", instead=_ANY_OF)
     def __init__(self, selectors: Iterable[Selector | str]) -> None:
         if isinstance(selectors, (str, bytes, Mapping, Branches)) or not isinstance(selectors, Iterable):
             raise BadSelector(f"AnyOf() takes a list, not {shown(selectors)}", remedy=_ANY_OF)

@@ -18,7 +18,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def taught(
+def check_call(
     error: Callable[..., Exception],
     called: str,
     *,

@@ -20,7 +20,7 @@ from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import ALL, Path, Projection, Transform
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector
-from kopf_selectcache.selectors.signatures import taught
+from kopf_selectcache.selectors.signatures import check_call
 
 from .planner import check_streams
 from .quantity import Size, complaint
@@ -79,7 +79,7 @@ class Cached:
     the path use it by themselves. Values are read off objects as they come: what is dropped can be found by,
     though it cannot be read. """
 
-    @taught(
+    @check_call(
         DeclarationError,
         "Cached",
         instead=(

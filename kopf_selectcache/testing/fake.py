@@ -28,7 +28,7 @@ from kopf_selectcache.informer.informers import Found, Runtime
 from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.retries import Retries
 from kopf_selectcache.selectors.selector import Selector
-from kopf_selectcache.selectors.signatures import taught
+from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.testing._fake_cluster import OfflineCluster
 from kopf_selectcache.testing._fake_informer import FakeInformer, InProcess, OfReads
@@ -60,7 +60,7 @@ class FakeCache(Cache):
     `deleted` is true.
     """
 
-    @taught(_miscalled, "FakeCache")
+    @check_call(_miscalled, "FakeCache")
     def __init__(
         self,
         objects: Iterable[Obj] = (),
