@@ -14,11 +14,11 @@ from kopf_selectcache import Selector
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer._readiness import Part
 from kopf_selectcache.selectors.selector import AnyOf
 
-from .cache.world import NODES, FakeFeed, Obj
+from .cache.world import NODES, FakeInformer, Obj
 
 READER = Reader("v1", "Node")
 
@@ -53,22 +53,22 @@ APART = Layout(
 """No object is in both, so that reads need one of them alone."""
 
 
-class Fed(FakeFeed):
+class Fed(FakeInformer):
     """A cache that two branches keep."""
 
     ANY = Keys()
 
     parted = True
 
-    def __init__(self, layout: Layout, merging: Merging) -> None:
+    def __init__(self, layout: Layout, union: Union) -> None:
         super().__init__(AnyOf(layout.branches), NODES, "nodes")
         self.layout = layout
-        self.merging = merging
-        self.store = merging.store
+        self.union = union
+        self.store = union.store
 
     def part(self, request: Selector | None = None) -> Part:
-        needed = list(compress(self.merging.branches, self.layout.needed(request)))
-        return Part(None, self.merging.needed(needed), "", "")
+        needed = list(compress(self.union.branches, self.layout.needed(request)))
+        return Part(None, self.union.needed(needed), "", "")
 
 
 def node(uid: str, version: int, labels: Mapping[str, str]) -> Obj:

@@ -19,7 +19,7 @@ from kopf._core.engines.posting import settings_var
 
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.operator import Operator, launch
 from kopf_selectcache.settings.options import settings_of
@@ -86,8 +86,8 @@ class Gated:
     kind: str
 
     @property
-    def feed(self) -> Feed:
-        return self.operator.runtime.feed(self.kind)
+    def informer(self) -> Informer:
+        return self.operator.runtime.informer(self.kind)
 
     @property
     def cache(self) -> Cache:
@@ -96,25 +96,25 @@ class Gated:
     async def cut(self, fault: Fault = _SILENT) -> Planned:
         """End all watches, and let the fault happen to those that come next."""
         planned = self.cluster.faults.add(fault, verb="watch", resource="pods")
-        openings = [each.comparison.openings for each in self.feed.listwatches]
+        openings = [each.comparison.openings for each in self.informer.reflectors]
         self.cluster.cut("watch", "pods")
         if fault != _REFUSED:
             await self.clock.move_until(
                 lambda: all(
                     each.comparison.is_open and each.comparison.openings > opening
-                    for each, opening in zip(self.feed.listwatches, openings, strict=True)
+                    for each, opening in zip(self.informer.reflectors, openings, strict=True)
                 )
             )
         else:
             await self.clock.move_until(
-                lambda: planned.hits and not any(each.comparison.is_open for each in self.feed.listwatches)
+                lambda: planned.hits and not any(each.comparison.is_open for each in self.informer.reflectors)
             )
         return planned
 
     async def catch_up(self) -> None:
         """Send a bookmark, which shows that each watch has caught up."""
         self.cluster.bookmark()
-        await until(lambda: all(each.comparison.has_caught_up for each in self.feed.listwatches))
+        await until(lambda: all(each.comparison.has_caught_up for each in self.informer.reflectors))
 
     async def compared(self, times: int = 1) -> None:
         """Wait until so many lists for comparisons were answered, and taken in."""
@@ -175,7 +175,7 @@ async def gated(
             try:
                 world = Gated(cluster, operator, clock, kind)
                 await operator.gate(None, None)
-                await until(lambda: all(each.comparison.is_open for each in world.feed.listwatches))
+                await until(lambda: all(each.comparison.is_open for each in world.informer.reflectors))
                 yield world
             finally:
                 operator.task.cancel()

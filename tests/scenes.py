@@ -16,7 +16,7 @@ from kopf_selectcache.core.store.indexes import Lookup
 from kopf_selectcache.core.store.postings import Dimension
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 
 from .branched import APART, SHARED, Fed, Layout
 from .cache.world import World
@@ -60,8 +60,8 @@ def listed(branch: Store | Writer, version: int, *records: Record) -> list[Call]
 class Scene(NamedTuple):
     """Something to write to, and what can be read of it."""
 
-    merging: Merging
-    feed: Fed
+    union: Union
+    informer: Fed
     steps: list[Call]
     """What the writer does."""
     own: Obj | None = None
@@ -69,9 +69,9 @@ class Scene(NamedTuple):
 
     def read(self, how: str) -> object:
         world = World()
-        world.feeds["nodes"] = self.feed
+        world.informers["nodes"] = self.informer
         reads = world.cache(own=self.own)
-        store = self.merging.store
+        store = self.union.store
         match how:
             case "store.get":
                 found, version = store.get("", "a")
@@ -96,31 +96,31 @@ class Scene(NamedTuple):
         return generations(reads.held("nodes"))
 
 
-def indexed(merging: Merging) -> None:
+def indexed(union: Union) -> None:
     """Have an index of the label `app`, where a scan would do as well."""
-    for store in merging.stores:
+    for store in union.stores:
         store._indexes.want(Dimension("label", "app"))
-    while merging.build(10):
+    while union.build(10):
         pass
 
 
 def alone(steps: Callable[[Writer], list[Call]], *, own: Obj | None = None) -> Scene:
     """One branch, which is a store: at 10, with `a` and `b`."""
-    merging = Merging()
-    (branch,) = writers(merging)
+    union = Union()
+    (branch,) = writers(union)
     for call in listed(branch, 10, record("a", 1), record("b", 2)):
         call()
-    indexed(merging)
-    feed = Fed(SHARED._replace(branches=SHARED.branches[:1]), merging)
-    feed.parted = False
-    return Scene(merging, feed, steps(branch), own)
+    indexed(union)
+    informer = Fed(SHARED._replace(branches=SHARED.branches[:1]), union)
+    informer.parted = False
+    return Scene(union, informer, steps(branch), own)
 
 
-def two(steps: Callable[[Merging], list[Call]], *, own: Obj | None = None, layout: Layout = APART) -> Scene:
+def two(steps: Callable[[Union], list[Call]], *, own: Obj | None = None, layout: Layout = APART) -> Scene:
     """Two branches at 10, of which the first has `a` and `b`."""
-    merging = Merging([Fed.ANY, Fed.ANY])
-    for branch, records in zip(writers(merging), ((record("a", 1), record("b", 2)), ()), strict=True):
+    union = Union([Fed.ANY, Fed.ANY])
+    for branch, records in zip(writers(union), ((record("a", 1), record("b", 2)), ()), strict=True):
         for call in listed(branch, 10, *records):
             call()
-    indexed(merging)
-    return Scene(merging, Fed(layout, merging), steps(merging), own)
+    indexed(union)
+    return Scene(union, Fed(layout, union), steps(union), own)

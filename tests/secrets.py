@@ -11,7 +11,7 @@ import kopf
 from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Silence
@@ -43,7 +43,7 @@ class World:
         self.time = time
         self.runtime = runtime
         self.cache = Cache(runtime)
-        self.feed: Feed = runtime.feed(resource)
+        self.informer: Informer = runtime.informer(resource)
 
     def watches(self) -> list[Asked]:
         return [

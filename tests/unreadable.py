@@ -85,9 +85,9 @@ def unreadable(
             _AsOperator(overloaded=overloaded, unauthorized=unauthorized, objects=objects),  # type: ignore[arg-type]
         ) as operator:  # A transport, as the other.
             await operator.gate(None, None)
-            (feed,) = operator.runtime.feeds.values()
-            found = feed.part().error
-            assert found is not None, feed.trouble
+            (informer,) = operator.runtime.informers.values()
+            found = informer.part().error
+            assert found is not None, informer.trouble
             return found
 
     world = World()

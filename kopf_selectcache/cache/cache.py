@@ -680,12 +680,12 @@ class Cache:
     def __repr__(self) -> str:
         name = type(self).__name__
         try:
-            feeds = builtins.list(self._runtime.feeds.values())
+            informers = builtins.list(self._runtime.informers.values())
         except ReadError as error:  # The operator has not started yet, or has ended.
             return f"<{name}: {clipped(error.what, _LONGEST_FILTER)}>"
         caches = [
-            f"{feed}: {clipped(feed.filter, _LONGEST_FILTER)} ({feed.health})"
-            for feed in feeds[:_CACHES_IN_REPR]
+            f"{informer}: {clipped(informer.filter, _LONGEST_FILTER)} ({informer.health})"
+            for informer in informers[:_CACHES_IN_REPR]
         ]
-        more = [f"{len(feeds) - _CACHES_IN_REPR:,} more"] if len(feeds) > _CACHES_IN_REPR else []
+        more = [f"{len(informers) - _CACHES_IN_REPR:,} more"] if len(informers) > _CACHES_IN_REPR else []
         return f"<{name} {'; '.join([*caches, *more]) or 'of no kinds'}>"

@@ -40,9 +40,9 @@ from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_o
 from kopf_selectcache.core.store.substore import Key
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.log import context_of
-from kopf_selectcache.informer.reflector import Listwatch
+from kopf_selectcache.informer.reflector import Reflector
 
 from .matcher import selects
 
@@ -78,14 +78,14 @@ class Event:
     def __str__(self) -> str:
         return printable("/".join(filter(None, self.key)), 500)
 
-    def is_delivered_by(self, listwatch: Listwatch) -> bool:
+    def is_delivered_by(self, reflector: Reflector) -> bool:
         """Return True if the stream delivers this event, or may: it selects the object, or still holds it."""
-        if not listwatch.branch.keys.have(self.key):
+        if not reflector.branch.keys.have(self.key):
             return False
-        held = listwatch.branch.view.held(self.key)
+        held = reflector.branch.view.held(self.key)
         if held is not None and held.uid == self.uid:
             return True
-        resource = listwatch.resource
+        resource = reflector.resource
         if self._record is None:
             # Handler and cache may be of two versions of the kind. Metadata is the same in both.
             body = {**self._body, "apiVersion": resource.api_version, "kind": resource.kind.kind}
@@ -93,12 +93,12 @@ class Event:
                 self._record = Reader.of(resource, ALL).record(with_room(partial(msgspec.json.encode, body)))
             except (Garbled, RecursionError, UnicodeEncodeError, TypeError):
                 return False  # The body was made by hand, or has a lone surrogate.
-        if listwatch.has_misread:
+        if reflector.has_misread:
             return True  # The server selects by a field otherwise than it is read off an object.
-        selected = selects(listwatch.filter, self._record, resource)
-        return self._is_selected_by_path(listwatch) if selected is None else selected
+        selected = selects(reflector.filter, self._record, resource)
+        return self._is_selected_by_path(reflector) if selected is None else selected
 
-    def _is_selected_by_path(self, listwatch: Listwatch) -> bool:
+    def _is_selected_by_path(self, reflector: Reflector) -> bool:
         """Return True if the stream selects the object, as far as its fields can be told without the
         definition of its kind.
 
@@ -108,9 +108,9 @@ class Event:
         assert self._record is not None, "it is made of the body first"
         fields = {
             term.label: _text_of(at(self._body, tuple(term.label.split("."))))
-            for term in listwatch.filter.terms
+            for term in reflector.filter.terms
         }
-        return listwatch.filter.matches(
+        return reflector.filter.matches(
             name=self._record.name,
             namespace=self._record.namespace,
             labels=self._record.labels,
@@ -128,9 +128,9 @@ def event_of(body: Mapping[str, Any]) -> Event | None:
 
 
 async def wait_until_fresh(
-    feeds: Collection[Feed], body: Mapping[str, Any], *, patient: bool, ending: Ending
+    informers: Collection[Informer], body: Mapping[str, Any], *, patient: bool, ending: Ending
 ) -> None:
-    """Wait until all streams of these feeds are as new as the body; raise ReadError if the operator ends
+    """Wait until all streams of these informers are as new as the body; raise ReadError if the operator ends
     meanwhile.
 
     Raise Stale if one of them has not followed the server for a while; if `patient`, wait until it follows.
@@ -139,7 +139,9 @@ async def wait_until_fresh(
     """
     event, deadline = event_of(body), None
     while event is not None:
-        waits = [wait for feed in feeds if (wait := _Wait(feed, event, patient=patient)).is_needed()]
+        waits = [
+            wait for informer in informers if (wait := _Wait(informer, event, patient=patient)).is_needed()
+        ]
         if not waits:
             return  # As a rule: to wait costs a task.
         for wait in waits:
@@ -153,108 +155,108 @@ async def wait_until_fresh(
 
 
 @contextmanager
-def _logged(feed: Feed, event: Event) -> Iterator[None]:
+def _logged(informer: Informer, event: Event) -> Iterator[None]:
     """Count a handler that waits, and log it if that takes long."""
-    feed.waiting_handlers += 1
-    log = asyncio.create_task(_log(feed, event))
+    informer.waiting_handlers += 1
+    log = asyncio.create_task(_log(informer, event))
     try:
         yield
     finally:
-        feed.waiting_handlers -= 1
+        informer.waiting_handlers -= 1
         log.cancel()
 
 
-async def _log(feed: Feed, event: Event) -> None:
-    world = feed.world
+async def _log(informer: Informer, event: Event) -> None:
+    world = informer.world
     await world.sleep(TICK)
-    if world.clock() >= feed.next_wait_log:
-        feed.next_wait_log = world.clock() + LOG_INTERVAL
+    if world.clock() >= informer.next_wait_log:
+        informer.next_wait_log = world.clock() + LOG_INTERVAL
         world.logger.info(
             "Handlers wait until the cache of %(resource)s is as new as version %(version)s of %(object)s:"
             " %(handlers)d.",
             {
-                "resource": str(feed),
+                "resource": str(informer),
                 "version": printable(event.version, 50),
                 "object": str(event),
-                "handlers": feed.waiting_handlers,
+                "handlers": informer.waiting_handlers,
             },
-            extra=context_of(feed),
+            extra=context_of(informer),
         )
 
 
 class _Wait:
     """One handler that waits for one kind."""
 
-    def __init__(self, feed: Feed, event: Event, *, patient: bool) -> None:
-        self._feed = feed
+    def __init__(self, informer: Informer, event: Event, *, patient: bool) -> None:
+        self._informer = informer
         self._event = event
         self._patient = patient
 
     def is_needed(self) -> bool:
         """Return True if a stream is not known to be as new as the event."""
-        return not all(map(self._is_fresh, self._feed.listwatches)) or self._has_unconfirmed()
+        return not all(map(self._is_fresh, self._informer.reflectors)) or self._has_unconfirmed()
 
     @property
     def clock(self) -> Callable[[], float]:
-        return self._feed.world.clock
+        return self._informer.world.clock
 
     async def until_fresh(self) -> None:
-        """Wait for all streams, also if the feed replaces them meanwhile."""
-        with _logged(self._feed, self._event):
+        """Wait for all streams, also if the informer replaces them meanwhile."""
+        with _logged(self._informer, self._event):
             while not await self._for_all():
-                await self._feed.settled()
+                await self._informer.settled()
 
     async def _for_all(self) -> bool:
-        """Wait for all streams. Return False if the feed has replaced them meanwhile."""
-        listwatches = self._feed.listwatches
+        """Wait for all streams. Return False if the informer has replaced them meanwhile."""
+        reflectors = self._informer.reflectors
         await _together(
-            [self._for_stream(listwatch) for listwatch in listwatches if not self._is_fresh(listwatch)]
+            [self._for_stream(reflector) for reflector in reflectors if not self._is_fresh(reflector)]
         )
         await self._for_confirmation()
-        return self._feed.listwatches is listwatches
+        return self._informer.reflectors is reflectors
 
-    def _is_fresh(self, listwatch: Listwatch) -> bool:
-        if self._has_reached(listwatch) or (self._event.uid, self._event.version) in listwatch.foreign:
+    def _is_fresh(self, reflector: Reflector) -> bool:
+        if self._has_reached(reflector) or (self._event.uid, self._event.version) in reflector.foreign:
             return True
-        return listwatch.comparison.has_caught_up and not self._event.is_delivered_by(listwatch)
+        return reflector.comparison.has_caught_up and not self._event.is_delivered_by(reflector)
 
-    def _has_reached(self, listwatch: Listwatch) -> bool:
+    def _has_reached(self, reflector: Reflector) -> bool:
         event = self._event
-        if not is_newer(event.version, listwatch.version):
+        if not is_newer(event.version, reflector.version):
             return True
         if is_number(event.version):
             return False
-        held = listwatch.branch.view.held(event.key)
+        held = reflector.branch.view.held(event.key)
         return held is not None and (held.uid, held.version) == (event.uid, event.version)
 
-    async def _for_stream(self, listwatch: Listwatch) -> None:
+    async def _for_stream(self, reflector: Reflector) -> None:
         """Wait until the stream is as new as the event: by its own progress, by a comparison, or by a new
         list.
         """
         event, comparison, awaited, lists_before = (
             self._event,
-            listwatch.comparison,
-            listwatch.awaited,
-            listwatch.lists,
+            reflector.comparison,
+            reflector.awaited,
+            reflector.lists,
         )
         reached = awaited.wait(event.version)
-        compared = [] if event.is_delivered_by(listwatch) else [comparison.wait(event.version)]
+        compared = [] if event.is_delivered_by(reflector) else [comparison.wait(event.version)]
         watched_for, before = 0.0, self.clock()
         try:
-            while self._may_wait(listwatch):
+            while self._may_wait(reflector):
                 await self._tick(reached, *compared)
-                if any(map(_is_true, (reached, *compared))) or self._has_reached(listwatch):
+                if any(map(_is_true, (reached, *compared))) or self._has_reached(reflector):
                     return
-                if listwatch.newest_list > lists_before:
-                    if is_older(listwatch.version, event.version):
-                        listwatch.note_foreign(event.uid, event.version)
+                if reflector.newest_list > lists_before:
+                    if is_older(reflector.version, event.version):
+                        reflector.note_foreign(event.uid, event.version)
                     return
                 now = self.clock()
-                if listwatch.is_watching and not comparison.is_listing:
+                if reflector.is_watching and not comparison.is_listing:
                     watched_for += now - before
                 before = now
                 if watched_for >= LONGEST:
-                    listwatch.relist("behind")
+                    reflector.relist("behind")
                 if reached.done():
                     reached = awaited.wait(event.version)  # Everybody was woken.
         finally:
@@ -262,16 +264,16 @@ class _Wait:
             for future in compared:
                 comparison.discard(future)
 
-    def _may_wait(self, listwatch: Listwatch) -> bool:
+    def _may_wait(self, reflector: Reflector) -> bool:
         """Return False if the stream is replaced or cannot be kept. Raise Stale if it does not follow, and
         this handler must not wait so long.
         """
-        condition = self._feed.condition_of(listwatch)
-        if listwatch not in self._feed.listwatches or condition.error() is not None:
+        condition = self._informer.condition_of(reflector)
+        if reflector not in self._informer.reflectors or condition.error() is not None:
             return False
         if condition.health is Health.STALE and not self._patient:
             raise self._stale(
-                f"at version {listwatch.version}, and {self._event} at {self._event.version}:"
+                f"at version {reflector.version}, and {self._event} at {self._event.version}:"
                 f" {condition.trouble}"
             )
         return True
@@ -280,7 +282,7 @@ class _Wait:
         """Wait until no leave up to the event is unconfirmed, for a bounded time: what is unconfirmed is read
         as it was before.
         """
-        awaited, deadline = self._feed.awaited, self.clock() + LONGEST
+        awaited, deadline = self._informer.awaited, self.clock() + LONGEST
         while self._has_unconfirmed():
             if self.clock() >= deadline:  # However often the wait was interrupted.
                 if self._patient:
@@ -293,16 +295,18 @@ class _Wait:
                 awaited.discard(self._event.version, confirmed)
 
     def _has_unconfirmed(self) -> bool:
-        return self._feed.parted and self._feed.has_unconfirmed(self._event.version, besides=self._event.key)
+        return self._informer.parted and self._informer.has_unconfirmed(
+            self._event.version, besides=self._event.key
+        )
 
     def _stale(self, what: str) -> Stale:
         return Stale(
-            f"the cache of {self._feed} is {what}", remedy="Wait until the cache follows the server again"
+            f"the cache of {self._informer} is {what}", remedy="Wait until the cache follows the server again"
         )
 
     async def _tick(self, *futures: asyncio.Future[bool]) -> None:
         """Wait for one of the futures, for one tick at most."""
-        sleep = asyncio.ensure_future(self._feed.world.sleep(TICK))
+        sleep = asyncio.ensure_future(self._informer.world.sleep(TICK))
         any_of: set[asyncio.Future[Any]] = {*futures, sleep}
         try:
             await asyncio.wait(any_of, return_when=asyncio.FIRST_COMPLETED)

@@ -15,7 +15,7 @@ from kopf_selectcache.core.store.index_spec import Failing, Indexed
 from kopf_selectcache.core.store.projection import as_written
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.index_builder import Failed, Taken
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.settings.planner import questions
 from kopf_selectcache.settings.retention import indexes as declared_indexes
 
@@ -68,7 +68,7 @@ def _is_without_values(index: Indexed, records: Sequence[Record]) -> bool:
 
 
 async def add_indexes(
-    informer: Feed, request: Request, snapshot: Snapshot, indexes: Mapping[str, object]
+    informer: Informer, request: Request, snapshot: Snapshot, indexes: Mapping[str, object]
 ) -> None:
     """Build indexes of the held objects, and keep them."""
     if not indexes:

@@ -18,7 +18,7 @@ from kopf_selectcache.core.selection.sent import Sent
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record, Unreadable
 from kopf_selectcache.informer.audit import Audit
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.settings.planner import questions
@@ -95,7 +95,7 @@ async def resource_of(runtime: Runtime, request: Request) -> Resource:
     try:
         key = key_of(request.kind)
         with suppress(NotDeclared, NotSynced):
-            if (declared := runtime.feed(key).resource) is not None:
+            if (declared := runtime.informer(key).resource) is not None:
                 return declared
         return await runtime.resolve(key)
     except NotServed:
@@ -109,7 +109,7 @@ async def resource_of(runtime: Runtime, request: Request) -> Resource:
 def _projection_of(runtime: Runtime, request: Request) -> Projection:
     """Return the projection of the kind: answers of the server have the same shape as held objects."""
     with suppress(NotDeclared, NotSynced):
-        return runtime.feed(key_of(request.kind)).projection
+        return runtime.informer(key_of(request.kind)).projection
     return ALL
 
 
@@ -141,7 +141,7 @@ def _require_requested(
     )
 
 
-async def audit(informer: Feed, request: Request, resource: Resource) -> Audit:
+async def audit(informer: Informer, request: Request, resource: Resource) -> Audit:
     """Compare the names and versions of all held objects with those of the server."""
     try:
         return await informer.audit()

@@ -18,7 +18,7 @@ from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.projection import Projection, at
 from kopf_selectcache.core.store.record import Record, Unreadable
 from kopf_selectcache.core.store.store import Readable
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.retries import Unanswered
 from kopf_selectcache.informer.state import InformerState
@@ -145,14 +145,14 @@ class Snapshot:
 # ---- Opening.
 
 
-def informer_of(runtime: Runtime, request: Request) -> Feed:
+def informer_of(runtime: Runtime, request: Request) -> Informer:
     """Return the informer of the requested kind; raise NotDeclared if there is none, and NotSynced as long as
     that is not known.
     """
     try:
         key = key_of(request.kind)
         try:
-            return runtime.feed(key)
+            return runtime.informer(key)
         except (NotDeclared, NotSynced):
             checked_key(key)
             raise
@@ -165,7 +165,7 @@ def informer_of(runtime: Runtime, request: Request) -> Feed:
 
 
 def open_snapshot(
-    informer: Feed, request: Request, own: Mapping[str, Any] | None, *, deleted: bool
+    informer: Informer, request: Request, own: Mapping[str, Any] | None, *, deleted: bool
 ) -> Snapshot:
     """Return the kind as this handler sees it; raise NotSynced, StateError or Stale if the request needs a
     part that cannot be read.
@@ -193,7 +193,7 @@ def _derive(state: InformerState) -> Comparisons:
     return derived
 
 
-def require_readable(informer: Feed, request: Request, *, after: float | None = None) -> Readable:
+def require_readable(informer: Informer, request: Request, *, after: float | None = None) -> Readable:
     """Return the store that the request needs; raise NotSynced or StateError if it cannot be.
 
     `after` is the number of seconds that were waited.
@@ -222,7 +222,7 @@ class Counted:
 
     __slots__ = ("_informer", "_request")
 
-    def __init__(self, informer: Feed, request: Request) -> None:
+    def __init__(self, informer: Informer, request: Request) -> None:
         self._informer = informer
         self._request = request
 
@@ -306,7 +306,7 @@ class Access:
         with Counted(informer, request):
             return answer(request, self.open(informer, request))
 
-    def open(self, informer: Feed, request: Request) -> Snapshot:
+    def open(self, informer: Informer, request: Request) -> Snapshot:
         return open_snapshot(informer, request, self._own, deleted=self._deleted)
 
     async def retry(self, request: Request, attempt: Callable[[Request], Awaitable[_T]]) -> _T:

@@ -11,7 +11,7 @@ from typing import Any
 from kopf_selectcache._errors import ReadError, Stale
 from kopf_selectcache.core.redact import clipped, shown_with_type
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
 from .freshness import Event, event_of, wait_until_fresh
@@ -38,21 +38,21 @@ async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str,
     try:
         async with asyncio.timeout(timeout):
             await runtime.wait_started()
-            for feed in runtime.feeds.values():
-                await feed.settled()
+            for informer in runtime.informers.values():
+                await informer.settled()
             if at_least is not None and event is not None:
-                feeds = _feeds_of_kind(runtime, event)
-                await wait_until_fresh(feeds, at_least, patient=True, ending=runtime.ending)
+                informers = _feeds_of_kind(runtime, event)
+                await wait_until_fresh(informers, at_least, patient=True, ending=runtime.ending)
     except TimeoutError:
-        if event is not None and all(feed.version for feed in runtime.feeds.values()):
+        if event is not None and all(informer.version for informer in runtime.informers.values()):
             raise Stale(
                 f"cache.wait_synced(): the cache has not reached version {event.version} of {event} in"
                 f" {timeout:g} s",
                 remedy="Wait longer, timeout=...; or raise kopf.TemporaryError, and read later",
             ) from None
         # Which of them it was, and why, is raised below.
-    for feed in runtime.feeds.values():
-        require_readable(feed, request, after=timeout)
+    for informer in runtime.informers.values():
+        require_readable(informer, request, after=timeout)
 
 
 def _event_of(at_least: object) -> Event:
@@ -69,13 +69,13 @@ def _event_of(at_least: object) -> Event:
     return event
 
 
-def _feeds_of_kind(runtime: Runtime, event: Event) -> list[Feed]:
+def _feeds_of_kind(runtime: Runtime, event: Event) -> list[Informer]:
     """Return the informers of the kind of an object; raise ReadError if it is known that there is none."""
-    feeds, wanted = list(runtime.feeds.values()), (event.group, event.kind)
-    resources = [feed.resource for feed in feeds]
+    informers, wanted = list(runtime.informers.values()), (event.group, event.kind)
+    resources = [informer.resource for informer in informers]
     found = [
-        feed
-        for feed, resource in zip(feeds, resources, strict=True)
+        informer
+        for informer, resource in zip(informers, resources, strict=True)
         if resource is not None and (resource.kind.group, resource.kind.kind) == wanted
     ]
     if not found and None not in resources:
@@ -95,15 +95,15 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
         )
     if iscoroutinefunction(predicate):
         raise _async_predicate(predicate)
-    feed = informer_of(access.runtime, request)
+    informer = informer_of(access.runtime, request)
     seen: set[tuple[str, str]] = set()
     waiting = asyncio.timeout(request.timeout)
-    with Counted(feed, request):
+    with Counted(informer, request):
         try:
             async with waiting:
-                await feed.settled(request.selector)
-                with _changes_of(feed) as changes:
-                    snapshot = access.open(feed, request)
+                await informer.settled(request.selector)
+                with _changes_of(informer) as changes:
+                    snapshot = access.open(informer, request)
                     compared = compare(request, snapshot)
                     require_overlap(request, compared)
                     left, records, _ = find(request, snapshot, compared)
@@ -115,15 +115,16 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
                             if _satisfies(predicate, obj):
                                 return obj if request.form is None else request.form.make(record, obj)
                         change = await changes.get()
-                        require_readable(feed, request)
+                        require_readable(informer, request)
                         candidates = compared.match.pairs(_records_of(change, snapshot))
         except TimeoutError:
             if not waiting.expired():
                 raise  # It is the predicate's own.
-        require_readable(feed, request, after=request.timeout)
+        require_readable(informer, request, after=request.timeout)
         raise TimeoutError(
             f"{request!r}: none of {len(seen)} objects that match satisfied {_name_of(predicate)}. The filter"
-            f" is {clipped(feed.filter, 500)}. Wait longer, or raise kopf.TemporaryError to look again later"
+            f" is {clipped(informer.filter, 500)}. Wait longer, or raise kopf.TemporaryError to look"
+            " again later"
         )
 
 
@@ -154,7 +155,7 @@ def _name_of(function: object) -> str:
 
 
 @contextmanager
-def _changes_of(feed: Feed) -> Iterator[asyncio.Queue[Change | None]]:
+def _changes_of(informer: Informer) -> Iterator[asyncio.Queue[Change | None]]:
     """Queue the objects that enter or are updated meanwhile, and None when reads must raise."""
     changes: asyncio.Queue[Change | None] = asyncio.Queue()
 
@@ -163,7 +164,7 @@ def _changes_of(feed: Feed) -> Iterator[asyncio.Queue[Change | None]]:
         if change is None or change.after is not None:
             changes.put_nowait(change)
 
-    unsubscribe = feed.subscribe(queue)
+    unsubscribe = informer.subscribe(queue)
     try:
         yield changes
     finally:

@@ -95,7 +95,7 @@ async def _outcome(work: Coroutine[Any, Any, _T]) -> tuple[_T] | Exception:
         return error
 
 
-class Fetches:
+class Fetcher:
     """The requests of one operator. Used on its event loop only."""
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-class Patience:
+class IdleTimeout:
     """Waits for the pieces of a stream. Raises TimeoutError if the last sign of life is too long ago.
 
     One timer serves all pieces: an `asyncio.timeout` per piece takes a tenth of the CPU of a busy watch. When

@@ -14,7 +14,7 @@ from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.selection.resource import Resource
 
 from .discovery import NotServed, resolve
-from .fetcher import Fetches, Shared
+from .fetcher import Fetcher, Shared
 
 REMEMBERED = 5.0
 """Seconds until the server is asked again for a kind that it does not serve."""
@@ -23,7 +23,7 @@ REMEMBERED = 5.0
 class Kinds:
     """The kinds that one operator has asked for. Used on its event loop only."""
 
-    def __init__(self, fetches: Fetches, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, fetches: Fetcher, *, clock: Callable[[], float] = monotonic) -> None:
         self._fetches = fetches
         self._clock = clock
         self._found: dict[Key, Resource] = {}

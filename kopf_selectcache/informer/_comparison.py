@@ -57,7 +57,9 @@ class Comparison:
         self._branch = branch
         self._resource = resource
         self._world = world
-        self._turns = turns or asyncio.Semaphore()  # Shared by the streams of a feed: there may be a hundred.
+        self._turns = (
+            turns or asyncio.Semaphore()
+        )  # Shared by the streams of an informer: there may be a hundred.
         self._is_open = asyncio.Event()
         self._waiting: dict[asyncio.Future[bool], str] = {}
         self._task: asyncio.Task[None] | None = None

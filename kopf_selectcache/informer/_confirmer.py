@@ -26,7 +26,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Key
 from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.text import FieldSelector
 from kopf_selectcache.settings.planner import Stream
 
@@ -58,19 +58,19 @@ class _Asked:
     """Whether its metadata cannot decide it: a stream that may hold it selects by a field."""
 
 
-class Confirming:
+class Confirmer:
     """Settles the unconfirmed leaves of one filter."""
 
     def __init__(
         self,
-        merging: Merging,
+        union: Union,
         streams: Collection[Stream],
         resource: Resource,
         *,
         world: World,
         notify: Callable[[Sequence[Change]], None],
     ) -> None:
-        self._merging = merging
+        self._union = union
         self._streams = tuple(streams)
         self._resource = resource
         self._world = world
@@ -83,7 +83,7 @@ class Confirming:
 
     def look(self) -> None:
         """Look for unconfirmed leaves: to be called whenever a branch has taken something in."""
-        if self._merging.doubts:
+        if self._union.doubts:
             self._doubtful.set()
 
     async def run(self) -> None:
@@ -94,9 +94,9 @@ class Confirming:
             self._doubtful.clear()
             asked: dict[Doubt, _Asked] = {}
             pause = SOON
-            while self._merging.doubts:
+            while self._union.doubts:
                 await self._world.sleep(pause)
-                asked = {doubt: asked.get(doubt) or _Asked() for doubt in self._merging.doubts}
+                asked = {doubt: asked.get(doubt) or _Asked() for doubt in self._union.doubts}
                 pause = SOON + await self._confirm(asked)
 
     async def _confirm(self, asked: dict[Doubt, _Asked]) -> float:
@@ -104,7 +104,7 @@ class Confirming:
         now = self._world.clock()
         due = {doubt: each for doubt, each in asked.items() if each.again <= now}
         if now >= self._next_lists and _wants_lists(due):
-            for lists in self._merging.joined_lists():
+            for lists in self._union.joined_lists():
                 if _wants_lists(together := {doubt: due[doubt] for doubt in lists.doubts if doubt in due}):
                     try:
                         await self._confirm_together(lists)
@@ -123,7 +123,7 @@ class Confirming:
                         del due[doubt]
         # A leave that cannot be confirmed must not delay the others.
         for doubt in nsmallest(FEW, due, key=lambda doubt: (due[doubt].times, due[doubt].again)):
-            if self._merging.is_in_doubt(doubt):  # A stream may have settled it meanwhile.
+            if self._union.is_in_doubt(doubt):  # A stream may have settled it meanwhile.
                 self._count(due[doubt])
                 try:
                     due[doubt].by_list = await self._confirm_one(doubt)
@@ -161,7 +161,7 @@ class Confirming:
         inside = [stream for stream in self._streams if found is not None and stream.may_hold(found)]
         uid = found.uid if found is not None else ""
         self._notify(
-            self._merging.confirmed(doubt, version=paging.version, uid=uid, outside=uid != "" and not inside)
+            self._union.confirmed(doubt, version=paging.version, uid=uid, outside=uid != "" and not inside)
         )
         return any(stream.selector.terms for stream in inside)
 
@@ -190,7 +190,7 @@ class Confirming:
                 uids |= {record.key: record.uid for record in stream.within(records) if record.key in keys}
         self._failed_lists = 0
         self._next_lists = self._world.clock() + REST * (self._world.clock() - began)
-        self._notify(self._merging.confirmed_by_lists(lists, uids))
+        self._notify(self._union.confirmed_by_lists(lists, uids))
 
 
 def _wants_lists(due: dict[Doubt, _Asked]) -> bool:

@@ -26,7 +26,7 @@ def wall() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
-class Pulse:
+class LoopMonitor:
     """The heartbeat of one operator's loop."""
 
     def __init__(

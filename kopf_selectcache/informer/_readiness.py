@@ -15,7 +15,7 @@ from kopf_selectcache.core.store.store import Readable, Store
 from kopf_selectcache.selectors.selector import Selector
 
 from .health import Condition
-from .reflector import Listwatch
+from .reflector import Reflector
 from .state import InformerState
 
 
@@ -40,12 +40,12 @@ def ready_store(state: InformerState) -> Store | None:
     return store if store.version else None
 
 
-def worst_of(state: InformerState, listwatches: Sequence[Listwatch]) -> Condition:
+def worst_of(state: InformerState, reflectors: Sequence[Reflector]) -> Condition:
     """Return the worst condition of some streams; while the cluster is asked what the key means, the
     condition of that, or of the reason for it.
     """
-    resolving = state.is_resolving or not state.listwatches
-    conditions = state.conditions if resolving else [each.condition for each in listwatches]
+    resolving = state.is_resolving or not state.reflectors
+    conditions = state.conditions if resolving else [each.condition for each in reflectors]
     return max(conditions, key=lambda condition: condition.gravity)
 
 
@@ -53,10 +53,10 @@ def part_for(state: InformerState, request: Selector | None) -> Part:
     """Return the part of the informer that an answer to the request needs; to None, all of it."""
     if request is None or not state.has_several_streams:
         if state.is_resolving or len(state.stream_conditions) != 1:
-            return _part(worst_of(state, state.listwatches), state.store)
+            return _part(worst_of(state, state.reflectors), state.store)
         return _part(state.stream_conditions[0], state.store)
     needed = state.needed(request)
-    condition = worst_of(state, needed.listwatches)
+    condition = worst_of(state, needed.reflectors)
     if not needed.store.version and condition.readable:
         condition = worst_of(state, needed.near)
     return _part(condition, needed.store)
@@ -68,11 +68,11 @@ def _part(condition: Condition, store: Readable) -> Part:
     return Part(condition.error(), store, condition.trouble, condition.remedy)
 
 
-def streams_for(state: InformerState, request: Selector | None) -> tuple[Listwatch, ...]:
+def streams_for(state: InformerState, request: Selector | None) -> tuple[Reflector, ...]:
     """Return the streams that a request needs; for None, all."""
     if request is None or not state.has_several_streams:
-        return state.listwatches
-    return state.needed(request).listwatches
+        return state.reflectors
+    return state.needed(request).reflectors
 
 
 def age_of(state: InformerState, request: Selector | None) -> float | None:

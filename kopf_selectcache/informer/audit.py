@@ -152,7 +152,7 @@ class Auditor:
     async def _audited(self) -> Audit:
         state, whole = self._state(), Audit()
         failed: Exception | None = None
-        for each in state.listwatches:
+        for each in state.reflectors:
             if state.resource is None or not each.version:
                 continue
             try:

@@ -52,7 +52,7 @@ async def apart(work: Callable[[], _T]) -> _T:
     return await asyncio.wrap_future(done)
 
 
-class Storing:
+class DictionaryTraining:
     """How what one list and watch keeps is stored."""
 
     def __init__(

@@ -15,9 +15,9 @@ from kopf_selectcache.core.errors import BadIndex
 from kopf_selectcache.core.store.accounting import weight
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 
-from .reflector import Listwatch
+from .reflector import Reflector
 
 SLICE = 200
 """So many objects are taken into an index before others on the loop go on: some 0.1 ms."""
@@ -44,7 +44,7 @@ class Taken(Exception):
         self.by = by
 
 
-class Indexing:
+class IndexBuilder:
     """The indexes of one cache, and what builds them."""
 
     def __init__(
@@ -55,18 +55,18 @@ class Indexing:
         self.indexes: Mapping[str, Indexed] = {each.name: each for each in declared}
         """Those that can be read by, by name."""
         self._replaced = replaced  # Called with all indexes after some were added.
-        self._merging = Merging()
-        self._listwatches: Sequence[Listwatch] = ()
+        self._union = Union()
+        self._reflectors: Sequence[Reflector] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wanted = asyncio.Event()
         self._adding = asyncio.Lock()
 
-    def begin(self, merging: Merging, listwatches: Sequence[Listwatch]) -> None:
+    def begin(self, union: Union, reflectors: Sequence[Reflector]) -> None:
         """Index what is kept from now on."""
-        self._merging, self._listwatches = merging, listwatches
+        self._union, self._reflectors = union, reflectors
         self._tell()
         for each in self.indexes.values():
-            merging.store.declare(each)
+            union.store.declare(each)
 
     def want(self) -> None:
         """Take note, in any thread, that there is something to build."""
@@ -107,14 +107,14 @@ class Indexing:
             self._replaced(self.indexes)
             self._tell()  # What comes from now on brings its values.
             for each, values in computed:
-                self._merging.store.declare(each)
+                self._union.store.declare(each)
                 await self._note(each, values)
         await self._built()
 
     async def _computed(self, indexed: Indexed) -> dict[Record, Values]:
         """Return the values of what is held, beside which nothing is noted yet."""
         values = {}
-        for number, record in enumerate(self._merging.store.records()[0]):
+        for number, record in enumerate(self._union.store.records()[0]):
             if number % DECODED == 0:
                 await asyncio.sleep(0)
             if not record.stored:
@@ -131,20 +131,20 @@ class Indexing:
 
         What came meanwhile, or is being listed, is left to that one.
         """
-        merging = self._merging
-        for number, record in enumerate(merging.store.records()[0], 1):
+        union = self._union
+        for number, record in enumerate(union.store.records()[0], 1):
             if record in values and indexed.known(record) is None:
                 before = weight(record)
                 record.fields = with_values(record.fields, {**record.indexed(), indexed.name: values[record]})
-                if merging.tally is not None:
-                    merging.tally.reweigh(record, before)
+                if union.tally is not None:
+                    union.tally.reweigh(record, before)
             if number % SLICE == 0:
                 await asyncio.sleep(0)
 
     async def _built(self) -> None:
-        while self._merging.build(SLICE):  # It waits for nothing, but for its next turn.  # noqa: ASYNC110
+        while self._union.build(SLICE):  # It waits for nothing, but for its next turn.  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     def _tell(self) -> None:
-        for each in self._listwatches:
+        for each in self._reflectors:
             each.index(tuple(self.indexes.values()))

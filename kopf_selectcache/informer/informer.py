@@ -23,13 +23,13 @@ from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.store import Cause, Change, Store
 from kopf_selectcache.core.store.substore import Branch
 from kopf_selectcache.core.store.substore import Key as ObjectKey
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan, Stream, plan
 
 from ._awaited_versions import AwaitedVersions
-from ._confirmer import Confirming
+from ._confirmer import Confirmer
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
 from .audit import Audit, Auditor
@@ -38,12 +38,12 @@ from .claims import Claims
 from .dictionary_training import apart, give_back
 from .environment import World
 from .health import Condition, Health
-from .index_builder import Indexing
+from .index_builder import IndexBuilder
 from .list_version import AgreedVersion, agreed_versions
-from .log import News, context_of
+from .log import StateLog, context_of
 from .memory import AGAIN, Budget, LetGo, indexed_bytes
 from .metrics import Counts
-from .reflector import Listwatch
+from .reflector import Reflector
 from .state import Derived, InformerState
 from .stream_writer import StreamWriter, failure_of
 from .subscribers import Listener, Subscribers
@@ -53,7 +53,7 @@ PAGES_AT_ONCE = 20
 has 100 of them."""
 
 
-class Feed:
+class Informer:
     """The cache of one declared kind: its store, and the tasks that keep it."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Feed:
         self._claims = claims or Claims()
         self._is_resolved = resolved  # Told whenever it has become known what the key means.
         self._subscribers = Subscribers(self, world.logger, deliver)
-        self._confirming: Confirming  # With the first streams.
+        self._confirming: Confirmer  # With the first streams.
         self._moved = asyncio.Event()
         self._begun: tuple[Resource, Plan] | None = None
         self.awaited = AwaitedVersions()
@@ -93,8 +93,8 @@ class Feed:
         """When the next line about them may be logged."""
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._comparing = asyncio.Semaphore(PAGES_AT_ONCE)
-        self._news = News(self, clock=world.clock, logger=world.logger)
-        self.indexing = Indexing(declared.indexes, self._set_indexes)
+        self._news = StateLog(self, clock=world.clock, logger=world.logger)
+        self.indexing = IndexBuilder(declared.indexes, self._set_indexes)
         self.state = InformerState(
             declared.filter, declared.projection, self.indexing.indexes, self._new_condition(self)
         )
@@ -129,9 +129,9 @@ class Feed:
         return self.state.store
 
     @property
-    def listwatches(self) -> tuple[Listwatch, ...]:
+    def reflectors(self) -> tuple[Reflector, ...]:
         """The streams; other ones once the cluster serves the kind differently, or the store is dropped."""
-        return self.state.listwatches
+        return self.state.reflectors
 
     @property
     def version(self) -> str:
@@ -172,7 +172,7 @@ class Feed:
         return self._worst().remedy
 
     def _worst(self) -> Condition:
-        return worst_of(self.state, self.state.listwatches)
+        return worst_of(self.state, self.state.reflectors)
 
     @property
     def synced(self) -> bool:
@@ -201,9 +201,9 @@ class Feed:
         """True if it has several streams, so that a request may need some of them only."""
         return self.state.has_several_streams
 
-    def condition_of(self, listwatch: Listwatch) -> Condition:
+    def condition_of(self, reflector: Reflector) -> Condition:
         """Return the condition of a stream; while the cluster is asked what the key means, that of asking."""
-        return worst_of(self.state, (listwatch,))
+        return worst_of(self.state, (reflector,))
 
     def part(self, request: Selector | None = None) -> Part:
         """Return the part of it that an answer to the request needs."""
@@ -223,12 +223,12 @@ class Feed:
         """Return True if the object is stored although a stream let it go: another stream may have it, or it
         may be gone.
         """
-        return self.state.merging.is_unconfirmed((namespace, name))
+        return self.state.union.is_unconfirmed((namespace, name))
 
     @property
     def has_doubts(self) -> bool:
         """True if a stream let an object go that another stream may have."""
-        return bool(self.state.merging.doubts)
+        return bool(self.state.union.doubts)
 
     def has_unconfirmed(self, version: str, *, besides: ObjectKey) -> bool:
         """Return True if another object is shown that left a stream before this version, and may be in
@@ -237,7 +237,7 @@ class Feed:
         Nobody can confirm anything while one of the streams cannot be kept: reads that need it raise why.
         """
         state = self.state
-        return all(each.readable for each in state.conditions) and state.merging.has_doubts_before(
+        return all(each.readable for each in state.conditions) and state.union.has_doubts_before(
             version, besides=besides
         )
 
@@ -323,7 +323,7 @@ class Feed:
         state = self.state
         tasks = [
             asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}")
-            for each in state.listwatches
+            for each in state.reflectors
         ]
         beside = {"its indexes": self.indexing.run} | (
             {"unconfirmed leaves": self._confirming.run} if self.parted else {}
@@ -340,7 +340,7 @@ class Feed:
                 task.result()
         finally:
             self.mark_resolving()
-            for each in state.listwatches:
+            for each in state.reflectors:
                 each.condition.dismiss()  # Those who wait for it wait for what the cluster says now.
             for task in tasks:
                 task.cancel()
@@ -352,7 +352,7 @@ class Feed:
         assert excess is not None, "nothing is too much"
         assert state.resource is not None, "nothing was resolved"
         assert state.plan is not None, "nothing was planned"
-        records = state.merging.newest()
+        records = state.union.newest()
         let_go = LetGo(
             excess,
             self._declared.filter,
@@ -362,12 +362,12 @@ class Feed:
         )
         state.resolving.fail(let_go)
         self.begin(state.plan, cause=Cause.EVICTED)
-        for each in self.state.listwatches:
+        for each in self.state.reflectors:
             each.condition.fail(let_go)
 
     def resume(self) -> None:
         """Open all watches anew: nobody knows which connections are still alive."""
-        for each in self.state.listwatches:
+        for each in self.state.reflectors:
             each.resume()
 
     async def _again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -404,46 +404,44 @@ class Feed:
                 extra=context_of(self),
             )
         departed = state.store.records()[0] if self._subscribers else []
-        merging = Merging(
+        union = Union(
             [stream.keys for stream in planned.streams], wanted=self.indexing.want, tally=self.share.begin()
         )
-        listwatches = tuple(
-            self._listwatch(*parts, merging, resource)
-            for parts in zip(planned.streams, merging.branches, agreed_versions(merging), strict=True)
+        reflectors = tuple(
+            self._reflector(*parts, union, resource)
+            for parts in zip(planned.streams, union.branches, agreed_versions(union), strict=True)
         )
-        self._news.begin(state.resolving, [each.condition for each in listwatches])
-        self._confirming = Confirming(
-            merging, planned.streams, resource, world=world, notify=self.apply_changes
-        )
-        self.indexing.begin(merging, listwatches)
+        self._news.begin(state.resolving, [each.condition for each in reflectors])
+        self._confirming = Confirmer(union, planned.streams, resource, world=world, notify=self.apply_changes)
+        self.indexing.begin(union, reflectors)
         self._begun = resource, planned
         self.state = replace(
             state,
             filter=planned.filter,
             plan=planned,
-            merging=merging,
-            listwatches=listwatches,
+            union=union,
+            reflectors=reflectors,
             derived=Derived(),
         )
         # From here on no read takes the streams of before.
-        for listwatch in state.listwatches:
-            listwatch.forget()
+        for reflector in state.reflectors:
+            reflector.forget()
         self.awaited.wake()
         for record in departed:
             self._notify(Change(record, None, cause))
 
-    def _listwatch(
+    def _reflector(
         self,
         stream: Stream,
         branch: Branch,
         agreed: AgreedVersion | None,
-        merging: Merging,
+        union: Union,
         resource: Resource,
-    ) -> Listwatch:
+    ) -> Reflector:
         writer = StreamWriter(
             stream,
             resource,
-            merging,
+            union,
             branch,
             new_condition=self._new_stream_condition,
             clock=self._world.clock,
@@ -451,7 +449,7 @@ class Feed:
             logger=self._world.logger,
             notify=self.apply_changes,
         )
-        return Listwatch(
+        return Reflector(
             stream,
             writer,
             resource,
@@ -460,7 +458,7 @@ class Feed:
             projection=self.projection,
             packing=self.packing,
             share=self.share,
-            all_kept=merging.writing,
+            all_kept=union.writing,
             agreed=agreed,
             turns=self._turns,
             comparing=self._comparing,
@@ -470,16 +468,16 @@ class Feed:
         for change in changes:
             self._notify(change)
         self._moved.set()
-        merging = self.state.merging
-        for branch, why in merging.take_outdated().items():
-            self.state.listwatches[merging.branches.index(branch)].relist(why)
+        union = self.state.union
+        for branch, why in union.take_outdated().items():
+            self.state.reflectors[union.branches.index(branch)].relist(why)
         self._confirming.look()
         self._news.look()
         if self.awaited:
             self._release_confirmed()
 
     def _release_confirmed(self) -> None:
-        oldest = self.state.merging.oldest_doubt
+        oldest = self.state.union.oldest_doubt
         if oldest is None:
             self.awaited.wake()
         elif oldest.version:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 
 from kopf_selectcache._errors import NotSynced, ReadError
-from kopf_selectcache.client.fetcher import Fetches
+from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.selection.kinds import Key, find, parse_key
@@ -18,27 +18,27 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.selectors.kind_keys import not_declared, text_of
 from kopf_selectcache.settings.options import SelectCacheSettings
 
-from ._loop_monitor import Pulse
+from ._loop_monitor import LoopMonitor
 from .claims import Claims
 from .ending import Ending, ended
 from .environment import World
 from .health import Health
-from .informer import Feed
+from .informer import Informer
 from .memo import Memo
 from .memory import Budget
 from .retries import Retries
 
 
 class Found:
-    """Which feeds were found for which names, while what that depends on stays as it is. Reads ask in any
+    """Which informers were found for which names, while what that depends on stays as it is. Reads ask in any
     thread.
     """
 
     def __init__(self) -> None:
-        self._by: tuple[list[Resource | Health], dict[Key, Feed]] = [], {}
+        self._by: tuple[list[Resource | Health], dict[Key, Informer]] = [], {}
 
-    def by(self, known: list[Resource | Health]) -> dict[Key, Feed]:
-        """Return what was found while of each feed just this was known: its resource, or how it is doing
+    def by(self, known: list[Resource | Health]) -> dict[Key, Informer]:
+        """Return what was found while of each informer just this was known: its resource, or how it is doing
         without.
         """
         by = self._by
@@ -65,7 +65,7 @@ class Runtime:
         self.transport = transport
         self.loop = asyncio.get_running_loop()
         self.ending = Ending()
-        self.quick: dict[Key, Feed] = {}
+        self.quick: dict[Key, Informer] = {}
         """What was found for keys, as long as nothing else becomes known of what any key means. Reads look
         here first."""
         self.memo = Memo()
@@ -75,8 +75,8 @@ class Runtime:
             World(settings, transport, logger, chance, clock, sleep),
             Budget(settings.max_bytes),
         )
-        self.feeds: Mapping[Key, Feed] = {
-            key: Feed(
+        self.informers: Mapping[Key, Informer] = {
+            key: Informer(
                 key,
                 settings.selectors.cached(key),
                 world=world,
@@ -87,16 +87,16 @@ class Runtime:
             )
             for key in settings.selectors
         }
-        self.fetches = Fetches(
+        self.fetches = Fetcher(
             transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep, chance=chance
         )
         self.retries = Retries(clock, sleep, chance)
         self.kinds = Kinds(self.fetches, clock=clock)
         self._found = Found()
-        self.pulse = Pulse(self.after_gap, logger=logger)
+        self.pulse = LoopMonitor(self.after_gap, logger=logger)
 
-    def feed(self, key: Key) -> Feed:
-        """Return the feed of this kind, by whichever of its names.
+    def informer(self, key: Key) -> Informer:
+        """Return the informer of this kind, by whichever of its names.
 
         The key as it was declared comes first; a name of a kind of Kubernetes means that kind, as with
         kubectl, and no custom resource. Nothing is answered that would be answered otherwise once it is known
@@ -105,10 +105,10 @@ class Runtime:
         quick = self.quick  # If more becomes known meanwhile, what is found goes where nobody looks any more.
         if self.ending.reached:
             raise ended()
-        if (exact := self.feeds.get(key)) is not None:
+        if (exact := self.informers.get(key)) is not None:
             quick[key] = exact
             return exact
-        known = self._found.by([feed.resource or feed.health for feed in self.feeds.values()])
+        known = self._found.by([informer.resource or informer.health for informer in self.informers.values()])
         if (found := known.get(key)) is None:
             found = known[key] = self._named(key)
         quick[key] = found
@@ -117,13 +117,13 @@ class Runtime:
     def _forget_names(self) -> None:
         self.quick = {}
 
-    def _named(self, key: Key) -> Feed:
+    def _named(self, key: Key) -> Informer:
         asked = parse_key(key)
         if same := next(
-            (feed for declared, feed in self.feeds.items() if parse_key(declared) == asked), None
+            (informer for declared, informer in self.informers.items() if parse_key(declared) == asked), None
         ):
             return same
-        meant = {declared: _means(key, declared, feed) for declared, feed in self.feeds.items()}
+        meant = {declared: _means(key, declared, informer) for declared, informer in self.informers.items()}
         if unknown := [declared for declared, answer in meant.items() if answer is None]:
             raise NotSynced(
                 f"what {text_of(key)} means is not known yet: the cluster has not said what"
@@ -135,8 +135,8 @@ class Runtime:
             )
         found = [declared for declared, answer in meant.items() if answer] or [
             declared
-            for declared, feed in self.feeds.items()
-            if feed.kind is None and find(key) is None and _alike(asked, parse_key(declared))
+            for declared, informer in self.informers.items()
+            if informer.kind is None and find(key) is None and _alike(asked, parse_key(declared))
         ]
         if len(found) > 1:
             raise ReadError(
@@ -144,8 +144,8 @@ class Runtime:
                 remedy=f"Name the kind as it is declared, such as {found[0]!r}",
             )
         if not found:
-            raise not_declared(key, self.feeds)
-        return self.feeds[found[0]]
+            raise not_declared(key, self.informers)
+        return self.informers[found[0]]
 
     async def resolve(self, key: Key) -> Resource:
         """Return what a key means in this cluster, asking for each but once."""
@@ -159,7 +159,8 @@ class Runtime:
     def end(self) -> None:
         """Let no read answer from now on, and end those that wait. Called on the operator's loop."""
         self.ending.end()
-        # After `ending`: `feed` takes the dict before it looks at that, and so fills none that is looked at.
+        # After `ending`: `informer` takes the dict before it looks at that, and so fills none that is looked
+        # at.
         self.quick = {}
 
     def after_gap(self, seconds: float) -> None:
@@ -167,25 +168,25 @@ class Runtime:
         harm.
         """
         if seconds >= self.settings.idle_timeout:
-            for feed in self.feeds.values():
-                feed.resume()
+            for informer in self.informers.values():
+                informer.resume()
 
     async def run(self) -> None:
         """Keep all caches until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.pulse.run(), name="selectcache: pulse")
-            for feed in self.feeds.values():
-                group.create_task(feed.run(), name=f"selectcache: {feed.key}")
+            for informer in self.informers.values():
+                group.create_task(informer.run(), name=f"selectcache: {informer.key}")
 
 
-def _means(key: Key, declared: Key, feed: Feed) -> bool | None:
-    """Whether the key names the kind of the feed; None while only the cluster could tell."""
+def _means(key: Key, declared: Key, informer: Informer) -> bool | None:
+    """Whether the key names the kind of the informer; None while only the cluster could tell."""
     known, (group, version, name) = find(key), parse_key(key)
     _, in_version, _ = parse_key(declared)
-    if feed.resource is not None:
-        in_version = feed.resource.version
-    waiting = feed.resource is None and feed.health is Health.SYNCING
-    if (kind := feed.kind) is None:  # A custom resource that the cluster has said nothing of.
+    if informer.resource is not None:
+        in_version = informer.resource.version
+    waiting = informer.resource is None and informer.health is Health.SYNCING
+    if (kind := informer.kind) is None:  # A custom resource that the cluster has said nothing of.
         within = parse_key(declared)[0]
         compatible = (
             known is None

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 
 REFUSED = frozenset({400, 410, 422, 504})
 """How servers refuse a version, and perhaps nothing else: it is none to them, it is forgotten, or it has yet
@@ -71,10 +71,10 @@ def _refuses_version(refusal: Refusal) -> bool:
     return refusal.code in REFUSED or is_beyond_server(refusal)
 
 
-def agreed_versions(merging: Merging) -> tuple[AgreedVersion | None, ...]:
+def agreed_versions(union: Union) -> tuple[AgreedVersion | None, ...]:
     """Return for each branch what it shares with those that could hold the same objects: None where there are
     no others.
     """
-    near = [frozenset(merging.near([branch])) for branch in merging.branches]
+    near = [frozenset(union.near([branch])) for branch in union.branches]
     groups = {group: AgreedVersion() if len(group) > 1 else None for group in near}
     return tuple(groups[group] for group in near)

@@ -65,7 +65,7 @@ def _context(resource: object, filter_: Branches, state: Health) -> dict[str, st
     return {"resource": str(resource), "filter": clipped(filter_), "state": state.value}
 
 
-class News:
+class StateLog:
     """The log of one cache."""
 
     def __init__(self, cache: Told, *, clock: Callable[[], float], logger: logging.Logger) -> None:

@@ -69,7 +69,7 @@ def bytes_of(records: Iterable[Record]) -> int:
 
 
 class Observed(Protocol):
-    """What is asked of a feed."""
+    """What is asked of an informer."""
 
     key: str
     counts: Counts
@@ -90,11 +90,11 @@ class Collector:
 
     def __init__(
         self,
-        feeds: Callable[[], Iterable[Observed]],
+        informers: Callable[[], Iterable[Observed]],
         *,
         longest_stall: Callable[[], float | None] = lambda: None,
     ) -> None:
-        self._feeds = feeds
+        self._informers = informers
         self._longest_stall = longest_stall
 
     def describe(self) -> Iterable[Metric]:
@@ -142,29 +142,29 @@ class Collector:
             " resource is the declared key.",
             labels=[*names, "state"],
         )
-        for feed in self._feeds():
-            resource = feed.resource
+        for informer in self._informers():
+            resource = informer.resource
             labels = (
                 [resource.kind.group, resource.version, resource.kind.plural]
                 if resource is not None
-                else ["", "", feed.key]
+                else ["", "", informer.key]
             )
-            health.add_metric([*labels, feed.health.value], 1)
+            health.add_metric([*labels, informer.health.value], 1)
             if resource is None:
                 continue
-            records, _ = feed.store.records()
+            records, _ = informer.store.records()
             gauges["objects"].add_metric(labels, len(records))
             gauges["bytes"].add_metric(labels, bytes_of(records))
-            gauges["unreadable"].add_metric(labels, len(feed.store.unreadable))
-            gauges["synced"].add_metric(labels, feed.synced)
-            if (age := feed.age()) is not None:
+            gauges["unreadable"].add_metric(labels, len(informer.store.unreadable))
+            gauges["synced"].add_metric(labels, informer.synced)
+            if (age := informer.age()) is not None:
                 gauges["staleness_seconds"].add_metric(labels, age)
             for name, counter in counters.items():
-                counter.add_metric(labels, getattr(feed.counts, name))
-            for family, reasons in ((failures, feed.counts.failures), (relists, feed.counts.relists)):
+                counter.add_metric(labels, getattr(informer.counts, name))
+            for family, reasons in ((failures, informer.counts.failures), (relists, informer.counts.relists)):
                 for reason, count in tuple(reasons.items()):
                     family.add_metric([*labels, reason], count)
-            for (verb, outcome), count in feed.counts.reads.items():
+            for (verb, outcome), count in informer.counts.reads.items():
                 reads.add_metric([*labels, verb, outcome], count)
         yield from (health, *gauges.values(), *counters.values(), failures, relists, reads)
         if (longest := self._longest_stall()) is not None:

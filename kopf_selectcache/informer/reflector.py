@@ -1,5 +1,5 @@
-"""Reflector: keeps one stream (list+watch) running. Executes the commands of the protocol machine, and feeds
-the server's messages to the stream writer.
+"""Reflector: keeps one stream (list+watch) running. Executes the commands of the protocol machine, and
+informers the server's messages to the stream writer.
 
 Failures are retried with backoff, and reported to the condition of the stream. A reflector never awaits
 readers or handlers.
@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
-from kopf_selectcache.client.read_timeout import Patience
+from kopf_selectcache.client.read_timeout import IdleTimeout
 from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable, ask_in_size
 from kopf_selectcache.core.errors import Garbled, TooLarge
 from kopf_selectcache.core.protocol.backoff import delay
@@ -53,7 +53,7 @@ from ._awaited_versions import AwaitedVersions
 from ._checked_reader import CheckedReader
 from ._comparison import Comparison
 from ._messages import Mistake
-from .dictionary_training import Storing, apart, give_back
+from .dictionary_training import DictionaryTraining, apart, give_back
 from .environment import World
 from .health import Condition, Health
 from .list_version import AgreedVersion
@@ -75,7 +75,7 @@ UNMARKED = 4.0
 """So many times as long may a server be silent that has never sent a bookmark."""
 
 
-class Listwatch:
+class Reflector:
     """One list and watch: what it asks for, where what comes goes, and how it is doing."""
 
     def __init__(
@@ -107,7 +107,7 @@ class Listwatch:
             sent=stream.sent(resource),
         )
         self._checked = CheckedReader(reader, resource, world=world)
-        self._storing = Storing(
+        self._storing = DictionaryTraining(
             packing,
             kept=writer.branch.view.writing,
             all_kept=all_kept,
@@ -185,7 +185,7 @@ class Listwatch:
         self.comparison = Comparison(
             self.stream, self.branch, self.resource, world=self._world, turns=self._comparing
         )  # The other one has the branch.
-        self._storing = Storing(None, kept=list, all_kept=list, tally=None)
+        self._storing = DictionaryTraining(None, kept=list, all_kept=list, tally=None)
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
         """Read the values of these indexes off whatever comes from now on."""
@@ -423,7 +423,7 @@ class Listwatch:
         """Read a page as it comes; raise Refused, Unreachable or Garbled, or TimeoutError if it does not
         end.
         """
-        settings, patience = self._world.settings, Patience()
+        settings, patience = self._world.settings, IdleTimeout()
         objects = taken = 0
         self._counts.lists += 1
         async with self._turns, AsyncExitStack() as stack:
@@ -467,7 +467,7 @@ class Listwatch:
         unmarked = (
             idle * UNMARKED
         )  # Until there is a bookmark: this server may send none, and have nothing to say.
-        patience = Patience()
+        patience = IdleTimeout()
         async with AsyncExitStack() as stack:
             # Servers accept a watch before they have anything to say.
             async with asyncio.timeout(idle):

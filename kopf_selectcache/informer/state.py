@@ -14,20 +14,20 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.store import Readable, Store
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.planner import Plan
 
 from .health import Condition
-from .reflector import Listwatch
+from .reflector import Reflector
 
 
 class Needed(NamedTuple):
     """The streams and the store that one request needs."""
 
-    listwatches: tuple[Listwatch, ...]
+    reflectors: tuple[Reflector, ...]
     """The streams that could hold objects of the request."""
-    near: tuple[Listwatch, ...]
+    near: tuple[Reflector, ...]
     """The streams that must have been listed before it can be answered."""
     store: Readable
 
@@ -59,8 +59,8 @@ class InformerState:
     """None until the cluster has said what the key means."""
     plan: Plan | None = None
     """The plan of the streams; None before the first."""
-    merging: Merging = field(default_factory=Merging)
-    listwatches: tuple[Listwatch, ...] = ()
+    union: Union = field(default_factory=Union)
+    reflectors: tuple[Reflector, ...] = ()
     derived: Derived = field(default_factory=Derived)
     needed: Callable[[Selector], Needed] = field(init=False, repr=False)
     """Returns what a request needs, where there are several streams. Memoised."""
@@ -71,25 +71,25 @@ class InformerState:
     has_several_streams: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "store", self.merging.store)
-        object.__setattr__(self, "stream_conditions", tuple(each.condition for each in self.listwatches))
-        object.__setattr__(self, "has_several_streams", len(self.listwatches) > 1)
+        object.__setattr__(self, "store", self.union.store)
+        object.__setattr__(self, "stream_conditions", tuple(each.condition for each in self.reflectors))
+        object.__setattr__(self, "has_several_streams", len(self.reflectors) > 1)
         object.__setattr__(self, "needed", lru_cache(1024)(self._needed()))
 
     def _needed(self) -> Callable[[Selector], Needed]:
         # A cached method would hold this state, and so all objects, until the next garbage collection.
-        merging, branches = self.merging, {each: each.branch for each in self.listwatches}
+        union, branches = self.union, {each: each.branch for each in self.reflectors}
         kind = self.resource.domains if self.resource is not None else None
 
         def needed(request: Selector) -> Needed:
             found = tuple(each for each in branches if not each.filter.disjoint(request, kind=kind))
             found = found or tuple(branches)
             holding = [branches[each] for each in found]
-            near = merging.near(holding)
+            near = union.near(holding)
             return Needed(
                 found,
                 tuple(each for each, branch in branches.items() if branch in near),
-                merging.needed(holding),
+                union.needed(holding),
             )
 
         return needed

@@ -39,7 +39,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Branch
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.planner import Stream
 
@@ -61,7 +61,7 @@ class StreamWriter:
         self,
         stream: Stream,
         resource: Resource,
-        merging: Merging,
+        union: Union,
         branch: Branch,
         *,
         new_condition: Callable[[Subject], Condition],
@@ -70,7 +70,7 @@ class StreamWriter:
         logger: logging.Logger,
         notify: Callable[[Sequence[Change]], None],
     ) -> None:
-        self.merging = merging
+        self.union = union
         self.branch = branch
         self.resource = resource
         self.filter: Branches = stream.selector
@@ -144,26 +144,26 @@ class StreamWriter:
             )
         command: Command | None = None
         changes: list[Change] = []
-        merging, branch = self.merging, self.branch
+        union, branch = self.union, self.branch
         for effect in stepped.effects:
             match effect:  # The most frequent ones come first.
                 case Put(record):
-                    changes += merging.put(branch, record)
+                    changes += union.put(branch, record)
                 case Progress(version):
                     self.heard = self._clock()
-                    changes += merging.progress(branch, version)
+                    changes += union.progress(branch, version)
                 case List() | Watch() | Wait():
                     command = effect
                 case Leave(record):
                     was_held = branch.view.held(record.key) is not None
-                    changes += merging.leave(branch, record)
+                    changes += union.leave(branch, record)
                     self.has_moved |= was_held and branch.view.held(record.key) is None
                 case Begin():
-                    merging.begin(branch)
+                    union.begin(branch)
                     self.lists += 1
                     self.is_consistent = not self.shares_list and any(map(asks_for_newest, stepped.effects))
                 case Abandon():
-                    merging.abandon(branch)
+                    union.abandon(branch)
                 case Commit(version, restored):
                     changes += self._commit(version, restored=restored)
                 case _:  # Told.
@@ -188,7 +188,7 @@ class StreamWriter:
         self.newest_list = self.lists if self.is_consistent else self.newest_list
         self.heard = self._clock()
         self.has_committed = True
-        changes = self.merging.commit(self.branch, version, restored=restored)
+        changes = self.union.commit(self.branch, version, restored=restored)
         if restored:
             self._logger.warning(
                 "The server of %(resource)s went back to an older state; its cache started anew.",
@@ -217,8 +217,8 @@ class StreamWriter:
 
     def forget(self) -> None:
         """Drop the stored objects, and wake all who wait. Only the garbage collector may find this writer."""
-        self.merging = Merging([self.branch.keys])
-        (self.branch,) = self.merging.branches
+        self.union = Union([self.branch.keys])
+        (self.branch,) = self.union.branches
         self.awaited.wake()
 
 

@@ -22,12 +22,12 @@ from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError
 from kopf_selectcache.cache.blocking import ThreadReads, refuse_thread
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.request import running_loop
-from kopf_selectcache.client.fetcher import Fetches
+from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.ending import Ending, ended
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
@@ -197,7 +197,7 @@ class _LateRuntime:
                 expect_operator(self._settings).result(timeout)
 
     @property
-    def quick(self) -> Mapping[Key, Feed]:
+    def quick(self) -> Mapping[Key, Informer]:
         return self._runtime.quick if self._runtime is not None else {}
 
     @property
@@ -221,15 +221,15 @@ class _LateRuntime:
         )
 
     @property
-    def feeds(self) -> Mapping[Key, Feed]:
-        return self._now().feeds
+    def informers(self) -> Mapping[Key, Informer]:
+        return self._now().informers
 
     @property
-    def fetches(self) -> Fetches:
+    def fetches(self) -> Fetcher:
         return self._now().fetches
 
-    def feed(self, key: Key) -> Feed:
-        return self._now().feed(key)
+    def informer(self, key: Key) -> Informer:
+        return self._now().informer(key)
 
     async def resolve(self, key: Key) -> Resource:
         return await self._now().resolve(key)

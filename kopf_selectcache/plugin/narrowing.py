@@ -18,7 +18,7 @@ from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Key, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.phrase import NOTHING, Phrase
@@ -109,24 +109,24 @@ async def advise(
 ) -> None:
     """Say which kinds Kopf watches in full beside their caches, of each when it is known what it is."""
 
-    async def advise_on(key: Key, feed: Feed) -> None:
-        await feed.settled()
+    async def advise_on(key: Key, informer: Informer) -> None:
+        await informer.settled()
         if (
-            feed.resource is None or registry is None or feed.health is Health.REJECTED
+            informer.resource is None or registry is None or informer.health is Health.REJECTED
         ):  # Kopf would end of what is refused.
             return
         if said := advice_on(
             settings,
             registry,
-            feed.resource,
+            informer.resource,
             declared.selectors[key],
             built_in=find(key) is not None,
             narrowing=declared.narrow_handlers,
         ):
-            _logger.warning(said.template, said.parts, extra=context_of(feed))
+            _logger.warning(said.template, said.parts, extra=context_of(informer))
 
     # A kind that never settles must not silence what there is to say about others.
-    await asyncio.gather(*(advise_on(key, feed) for key, feed in runtime.feeds.items()))
+    await asyncio.gather(*(advise_on(key, informer) for key, informer in runtime.informers.items()))
 
 
 def _resource(

@@ -27,7 +27,7 @@ from kopf_selectcache.cache.freshness import wait_until_fresh
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.selection.kinds import Key, find
 from kopf_selectcache.informer.ending import ended
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import in_words
 from kopf_selectcache.informer.metrics import Collector
@@ -226,68 +226,70 @@ class Operator:
 
     async def _ready(self, kinds: Kinds, cause: object, *, fresh: bool) -> None:
         await self.logged_in()
-        feeds = (
-            tuple(self.runtime.feeds.values())
+        informers = (
+            tuple(self.runtime.informers.values())
             if kinds is None
-            else [await self._feed(kind) for kind in kinds]
+            else [await self._informer(kind) for kind in kinds]
         )
-        for feed in feeds:
-            await feed.settled()
+        for informer in informers:
+            await informer.settled()
         if not fresh or not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
             return  # What is to be admitted is not stored yet.
-        handled = [feed for feed in feeds if feed.is_of(cause.resource.group, cause.resource.plural)]
+        handled = [
+            informer for informer in informers if informer.is_of(cause.resource.group, cause.resource.plural)
+        ]
         if handled:
             await wait_until_fresh(
                 handled, cause.body, patient=not _is_retried(cause), ending=self.runtime.ending
             )
 
-    async def _feed(self, kind: Key) -> Feed:
+    async def _informer(self, kind: Key) -> Informer:
         try:
-            return self.runtime.feed(kind)
+            return self.runtime.informer(kind)
         except (NotDeclared, NotSynced):
             # A name of a custom resource may mean one that the cluster has not been asked about yet.
-            for feed in self.runtime.feeds.values():
-                if feed.resource is None:
-                    await feed.settled()
-            return self.runtime.feed(kind)
+            for informer in self.runtime.informers.values():
+                if informer.resource is None:
+                    await informer.settled()
+            return self.runtime.informer(kind)
 
     def report(self) -> Mapping[str, Any]:
         """Say how each cache is doing, for people: nothing that an object contains."""
         try:
-            return {feed.key: _feed_report(feed) for feed in self.runtime.feeds.values()}
+            return {informer.key: _feed_report(informer) for informer in self.runtime.informers.values()}
         except ReadError as error:
             return {"trouble": error.what, "remedy": error.remedy}
 
     def restartable(self) -> str:
         """Say which caches are in a state that is to fail the liveness probe; nothing, if none is."""
         try:
-            return failing(self.runtime.feeds.values(), self._declared.probe_limits())
+            return failing(self.runtime.informers.values(), self._declared.probe_limits())
         except ReadError:
             return ""
 
 
-def failing(feeds: Iterable[Feed], limits: Mapping[str, float]) -> str:
+def failing(informers: Iterable[Informer], limits: Mapping[str, float]) -> str:
     """Say which caches have been in one of these states for as many seconds as it says."""
     return " ".join(
-        f"The cache of {feed} is {feed.health.value}{f', for {limit:g} s or more' if limit else ''}:"
-        f" {feed.trouble}. {feed.remedy}."
-        for feed in feeds
-        if (limit := limits.get(feed.health.value)) is not None and feed.lasted() >= limit
+        f"The cache of {informer} is {informer.health.value}{f', for {limit:g} s or more' if limit else ''}:"
+        f" {informer.trouble}. {informer.remedy}."
+        for informer in informers
+        if (limit := limits.get(informer.health.value)) is not None and informer.lasted() >= limit
     )
 
 
-def _feed_report(feed: Feed) -> Mapping[str, Any]:
-    records, version = feed.store.records()
-    age = feed.age()
+def _feed_report(informer: Informer) -> Mapping[str, Any]:
+    records, version = informer.store.records()
+    age = informer.age()
     report = {
-        "health": feed.health.value,
-        "filter": str(feed.filter),
+        "health": informer.health.value,
+        "filter": str(informer.filter),
         "objects": len(records),
         "version": version,
         "age": None if age is None else round(age, 1),
-        "trouble": feed.trouble,
-        "remedy": feed.remedy,
-        "unreadable": in_words(feed.store.unreadable.values()),
+        "trouble": informer.trouble,
+        "remedy": informer.remedy,
+        "unreadable": in_words(informer.store.unreadable.values()),
     }
     return {name: value for name, value in report.items() if value not in ("", None)}
 
@@ -361,13 +363,13 @@ def collector(settings: kopf.OperatorSettings) -> Collector:
             return operator.runtime if operator is not None else None
         return None
 
-    def feeds() -> Iterable[Feed]:
-        return tuple(found.feeds.values()) if (found := runtime()) is not None else ()
+    def informers() -> Iterable[Informer]:
+        return tuple(found.informers.values()) if (found := runtime()) is not None else ()
 
     def longest_stall() -> float | None:
         return found.pulse.longest if (found := runtime()) is not None else None
 
-    return Collector(feeds, longest_stall=longest_stall)
+    return Collector(informers, longest_stall=longest_stall)
 
 
 def launch(

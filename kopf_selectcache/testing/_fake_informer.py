@@ -33,8 +33,8 @@ from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.errors import Missing, ReadError
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.environment import World
-from kopf_selectcache.informer.informer import Feed
-from kopf_selectcache.informer.reflector import Listwatch
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.stream_writer import failure_of
 from kopf_selectcache.informer.subscribers import Listener
 from kopf_selectcache.settings.declaration import Cached, named
@@ -70,7 +70,7 @@ class FakeInformer:
             clock=monotonic,
             sleep=asyncio.sleep,
         )
-        self.feed = feed = Feed(
+        self.informer = informer = Informer(
             key,
             declared,
             world=world,
@@ -79,7 +79,7 @@ class FakeInformer:
             resolved=resolved,
             deliver=_on_its_loop,
         )
-        feed.packing = None  # Training takes a thread.
+        informer.packing = None  # Training takes a thread.
         self._served = transport
         self._streams: list[_FakeStream] = []
         try:
@@ -91,7 +91,7 @@ class FakeInformer:
                 remedy="Give the fake cache its CustomResourceDefinition, among the objects",
             ) from None
         if not all(each.is_open for each in self._streams):
-            raise feed.part().error or ReadError(feed.trouble, remedy=feed.remedy)
+            raise informer.part().error or ReadError(informer.trouble, remedy=informer.remedy)
 
     def follow(self) -> None:
         """Apply all changes so far; if the watch has ended, resolve the kind again."""
@@ -99,20 +99,20 @@ class FakeInformer:
             try:
                 self._start()
             except NotServed as error:
-                self.feed.state.resolving.fail(error)
+                self.informer.state.resolving.fail(error)
             return
         for each in self._streams:
             each.follow()
-        if self.feed.has_doubts:  # All streams receive each change at once.
+        if self.informer.has_doubts:  # All streams receive each change at once.
             for each in self._streams:
                 each.hurry()
 
     def _start(self) -> None:
         self._streams = []
-        self.feed.mark_resolving()
-        self.feed.begin(_at_once(self.feed.resolve()))
-        self.feed.mark_resolved()
-        self._streams = [_FakeStream(each, self._served) for each in self.feed.listwatches]
+        self.informer.mark_resolving()
+        self.informer.begin(_at_once(self.informer.resolve()))
+        self.informer.mark_resolved()
+        self._streams = [_FakeStream(each, self._served) for each in self.informer.reflectors]
         for each in self._streams:
             each.start()
 
@@ -134,9 +134,9 @@ def _on_its_loop(listener: Listener) -> Listener:
 class _FakeStream:
     """Execute the commands of a stream writer at once."""
 
-    def __init__(self, listwatch: Listwatch, served: InProcess) -> None:
-        self._listwatch = listwatch
-        self._writer = listwatch.writer
+    def __init__(self, reflector: Reflector, served: InProcess) -> None:
+        self._reflector = reflector
+        self._writer = reflector.writer
         self._served = served
         self._watch: Watched | None = None
 
@@ -154,7 +154,7 @@ class _FakeStream:
         if watch is None:
             return
         for line in watch.lines():
-            self._take(self._listwatch.reader.line(line.rstrip(b"\n")))
+            self._take(self._reflector.reader.line(line.rstrip(b"\n")))
         if watch.ended and watch is self._watch:
             self._take(Lost("the watch ended", lived=True))
 
@@ -171,7 +171,7 @@ class _FakeStream:
                 self._take(self._answer(command))
             case Watch() as command:
                 self._open(command)
-            case Wait(failures) if failures < PATIENCE and self._listwatch.condition.error() is None:
+            case Wait(failures) if failures < PATIENCE and self._reflector.condition.error() is None:
                 self._take(Due())  # Waiting changes nothing here.
             case Wait():
                 self._watch = None
@@ -179,7 +179,7 @@ class _FakeStream:
     def _answer(self, command: List) -> Input:
         """Return a page, or the failure of the request."""
         try:
-            return self._listwatch.reader.page(self._served.ask(*self._request(listing(command))))
+            return self._reflector.reader.page(self._served.ask(*self._request(listing(command))))
         except (Refused, Garbled) as error:
             return failure_of(error)
 
@@ -194,8 +194,8 @@ class _FakeStream:
 
     def _request(self, query: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
         """Return the path and the query of a request."""
-        stream = self._listwatch.stream
-        return stream.path(self._listwatch.resource), {**stream.query(), **query}
+        stream = self._reflector.stream
+        return stream.path(self._reflector.resource), {**stream.query(), **query}
 
 
 class InProcess:

@@ -17,13 +17,13 @@ import kopf
 from kopf_selectcache.cache.blocking import ThreadReads
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.request import running_loop
-from kopf_selectcache.client.fetcher import Fetches
+from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.ending import Ending
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Found, Runtime
 from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.retries import Retries
@@ -81,7 +81,7 @@ class FakeCache(Cache):
 class _Runtime:
     """The dependencies of a cache. The loop is that of the test, whichever runs now."""
 
-    feed = Runtime.feed
+    informer = Runtime.informer
     _named = Runtime._named  # It is a part of the informer.  # noqa: SLF001
     resolve = Runtime.resolve
     wait_started = Runtime.wait_started
@@ -92,7 +92,7 @@ class _Runtime:
         self.settings = settings
         self.transport = InProcess(cluster)
         self.ending = Ending()  # It never ends.
-        self.quick: dict[Key, Feed] = {}
+        self.quick: dict[Key, Informer] = {}
         self.memo = Memo()
         claims = Claims()
         informers = [
@@ -107,10 +107,10 @@ class _Runtime:
             )
             for key in settings.selectors
         ]
-        self.feeds = dict(zip(settings.selectors, (each.feed for each in informers), strict=True))
+        self.informers = dict(zip(settings.selectors, (each.informer for each in informers), strict=True))
         for informer in informers:
             cluster.follow(informer.follow)
-        self.fetches = Fetches(cast("Transport", OfReads(cluster)), per_second=float("inf"))
+        self.fetches = Fetcher(cast("Transport", OfReads(cluster)), per_second=float("inf"))
         self.retries = _at_once()
         self.kinds = Kinds(self.fetches)
         self._found = Found()

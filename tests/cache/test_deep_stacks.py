@@ -24,7 +24,7 @@ from kopf_selectcache.core.recursion import decoded, with_room
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, Unreadable
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.testing import FakeCache
 from tests.cache.world import PODS, World, pod
 
@@ -79,9 +79,9 @@ def deepest() -> Record:
 @pytest.fixture
 def world(deepest: Record) -> World:
     world = World()
-    feed = world.declare("app=web").hold(pod("web", app="web"))
-    feed.store.put(deepest)
-    assert not feed.store.unreadable
+    informer = world.declare("app=web").hold(pod("web", app="web"))
+    informer.store.put(deepest)
+    assert not informer.store.unreadable
     return world
 
 
@@ -223,7 +223,7 @@ def test_a_handlers_own_object_with_a_lone_surrogate_is_not_waited_for() -> None
     event, stream = (
         event_of(body),
         SimpleNamespace(
-            branch=Merging([Keys()]).branches[0], resource=PODS, filter=selectcache.Selector("app=web")
+            branch=Union([Keys()]).branches[0], resource=PODS, filter=selectcache.Selector("app=web")
         ),
     )
     assert event is not None

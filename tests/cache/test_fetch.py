@@ -101,9 +101,9 @@ def test_a_kind_that_is_not_declared_is_asked_for() -> None:
 @pytest.mark.parametrize("state", ["syncing", "unknown", "forbidden"])
 def test_a_cache_that_cannot_answer_is_no_hindrance(state: str) -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web", None if state == "unknown" else PODS)
+        informer = world.declare("app=web", None if state == "unknown" else PODS)
         if state == "forbidden":
-            feed.hold().error = Forbidden("no", remedy="Grant it")
+            informer.hold().error = Forbidden("no", remedy="Grant it")
         world.resources["pods"] = PODS
         world.server.answer(DB_PATH, DB)
         world.server.answer(LIST_PATH, page(WEB))

@@ -12,7 +12,7 @@ import pytest
 
 from kopf_selectcache import NotFound
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.fetcher import Fetches, Pace
+from kopf_selectcache.client.fetcher import Fetcher, Pace
 from kopf_selectcache.client.resolving import REMEMBERED, Kinds
 from kopf_selectcache.client.transport import JSON, Unreachable
 
@@ -181,7 +181,7 @@ def test_a_request_that_fails_without_anybody_left_makes_no_noise() -> None:
 
 def test_requests_are_paced_all_handlers_together() -> None:
     async def main(world: World) -> None:
-        world.fetches = Fetches(world.server, per_second=2.0, clock=lambda: world.time, sleep=world.sleep)
+        world.fetches = Fetcher(world.server, per_second=2.0, clock=lambda: world.time, sleep=world.sleep)
         for path in "abcdef":
             world.server.answer(path, {})
             await world.fetches.get(path, {})
@@ -212,7 +212,7 @@ def test_requests_that_come_at_once_are_paced_as_well() -> None:
             await asyncio.sleep(0)  # Others may begin to sleep meanwhile.
             world.time = max(world.time, due)
 
-        world.fetches = Fetches(Noting(), per_second=2.0, clock=lambda: world.time, sleep=sleep)
+        world.fetches = Fetcher(Noting(), per_second=2.0, clock=lambda: world.time, sleep=sleep)
         await asyncio.gather(*(world.fetches.get(path, {}) for path in "abcdef"))
         assert sent == [0.0, 0.0, 0.5, 1.0, 1.5, 2.0]
 
@@ -227,7 +227,7 @@ async def many(world: World) -> list[asyncio.Task[bytes]]:
         world.slept.append(seconds)
         await waiting.wait()
 
-    world.fetches = Fetches(world.server, per_second=16.0, clock=lambda: world.time, sleep=sleep)
+    world.fetches = Fetcher(world.server, per_second=16.0, clock=lambda: world.time, sleep=sleep)
     tasks = [asyncio.create_task(world.fetches.get(f"/{n}", {})) for n in range(2_000)]
     await settle()
     return tasks
@@ -281,7 +281,7 @@ def kinds(world: World) -> Kinds:
             {"resources": [{"name": "things", "kind": "Thing", "namespaced": True}] if n == 4 else []},
         )
     world.server.answer("/api/v1", {"resources": []})
-    world.fetches = Fetches(world.server, per_second=4.0, clock=lambda: world.time, sleep=world.sleep)
+    world.fetches = Fetcher(world.server, per_second=4.0, clock=lambda: world.time, sleep=world.sleep)
     return Kinds(world.fetches, clock=lambda: world.time)
 
 

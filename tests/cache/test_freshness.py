@@ -277,7 +277,7 @@ def test_a_stream_that_stays_at_one_version_is_listed_anew() -> None:
             await world.clock.move(2)
             await world.clock.move_until(call.done)
             assert await call == ["a", "b"]
-            assert world.feed.counts.relists == {"behind": 1}
+            assert world.informer.counts.relists == {"behind": 1}
 
     run(main())
 
@@ -308,10 +308,10 @@ def test_a_restore_of_the_server_ends_the_wait() -> None:
             call = handling("event")(body)
             await settle()
             world.cluster.restore(backup)
-            world.feed.listwatches[0].relist("behind")
+            world.informer.reflectors[0].relist("behind")
             await world.clock.move_until(call.done)
             assert "b" not in await call
-            assert int(world.feed.version) < int(body["metadata"]["resourceVersion"])
+            assert int(world.informer.version) < int(body["metadata"]["resourceVersion"])
 
     run(main())
 
@@ -338,7 +338,7 @@ def test_a_version_that_is_no_number_is_reached_when_the_object_has_it() -> None
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             a = world.cluster.get(pod("a"))
-            (record,) = world.feed.store.records()[0]
+            (record,) = world.informer.store.records()[0]
             record.version = a["metadata"]["resourceVersion"] = "not-a-number"
             assert await handling()(a) == ["a"]
             record.version = "another"
@@ -467,7 +467,7 @@ def test_what_the_server_lists_and_does_not_deliver_is_listed_anew() -> None:
             call = handling()(other)
             await world.clock.move_until(call.done, step=5)
             assert await call == ["a", "b"]
-            assert world.feed.counts.relists["behind"] == 1
+            assert world.informer.counts.relists["behind"] == 1
 
     run(main())
 
@@ -538,7 +538,7 @@ def test_what_left_one_stream_is_awaited_until_that_is_confirmed() -> None:
             body["metadata"]["resourceVersion"] = str(world.cluster.version)
             registry = kopf.OperatorRegistry()
             kopf.on.event("pods", registry=registry)(with_cache(names))
-            await until(lambda: world.feed.listwatches[0].version == body["metadata"]["resourceVersion"])
+            await until(lambda: world.informer.reflectors[0].version == body["metadata"]["resourceVersion"])
             call = asyncio.create_task(called(only(registry._watching), watching("DELETED", body)))
             await settle()
             assert not call.done()

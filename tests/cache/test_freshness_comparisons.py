@@ -40,7 +40,7 @@ def test_handlers_of_a_busy_stream_share_a_list_though_each_leaves_before_the_ne
 
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            comparison = world.feed.listwatches[0].comparison
+            comparison = world.informer.reflectors[0].comparison
             held = world.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
             for number in range(5):
                 call = make_other(world, number)
@@ -96,7 +96,7 @@ def test_a_comparison_that_nobody_waits_for_ends_with_the_cache() -> None:
         async with _Unanswering(lists=[listed("101", served("a", "101"))]) as server:
             async with operating(server) as world:
                 await world.synced()
-                comparison = world.feed.listwatches[0].comparison
+                comparison = world.informer.reflectors[0].comparison
                 waits = comparison.wait("500")
                 await until(lambda: server.comparisons)
                 comparison.discard(waits)
@@ -113,7 +113,7 @@ def test_who_waits_for_a_comparison_waits_on_if_the_stream_stops_and_runs_again(
 
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            comparison = world.feed.listwatches[0].comparison
+            comparison = world.informer.reflectors[0].comparison
             held = world.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
             waits = comparison.wait(str(world.cluster.version))
             await until(lambda: held.hits)
@@ -181,8 +181,8 @@ def test_a_list_of_a_version_that_is_no_number_where_others_are_is_a_failure_tha
     async def main() -> None:
         async with _Odd() as server, operating(server) as world:
             await world.synced()
-            await until(lambda: world.feed.version == "101")
-            comparison, began = world.feed.listwatches[0].comparison, world.time.now
+            await until(lambda: world.informer.version == "101")
+            comparison, began = world.informer.reflectors[0].comparison, world.time.now
             waits = comparison.wait("500")
             await until(lambda: server.comparisons == 10)
             assert world.time.now - began > 60
@@ -199,14 +199,14 @@ def test_a_handler_waits_no_longer_than_for_a_new_list_where_comparisons_have_a_
     async def main() -> None:
         async with _Odd() as server, operating(server) as world:
             await world.synced()
-            await until(lambda: world.feed.version == "101")
+            await until(lambda: world.informer.version == "101")
             call = asyncio.create_task(
-                wait_until_fresh([world.feed], other_at("500"), patient=True, ending=world.runtime.ending)
+                wait_until_fresh([world.informer], other_at("500"), patient=True, ending=world.runtime.ending)
             )
             await until(lambda: call.done() or server.comparisons > 100)
             assert call.done()
             assert server.comparisons < 20
-            assert world.feed.counts.relists == {"behind": 1}
+            assert world.informer.counts.relists == {"behind": 1}
 
     run(main())
 
@@ -256,8 +256,12 @@ class _Textual(Server):
 def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(now: tuple[Obj, ...]) -> None:
     async def main() -> None:
         async with _Textual(*now) as server, operating(server) as world:
-            await until(lambda: world.feed.version == "v2" and world.feed.listwatches[0].comparison.is_open)
-            await wait_until_fresh([world.feed], other_at("v9"), patient=True, ending=world.runtime.ending)
+            await until(
+                lambda: world.informer.version == "v2" and world.informer.reflectors[0].comparison.is_open
+            )
+            await wait_until_fresh(
+                [world.informer], other_at("v9"), patient=True, ending=world.runtime.ending
+            )
             assert world.names() == [
                 f"{each['metadata']['name']}@{each['metadata']['resourceVersion']}" for each in now
             ]
@@ -268,9 +272,13 @@ def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(now:
 def test_a_stream_that_holds_what_the_server_lists_is_fresh_where_versions_are_no_numbers() -> None:
     async def main() -> None:
         async with _Textual(served("a", "v2"), served("b", "v1")) as server, operating(server) as world:
-            await until(lambda: world.feed.version == "v2" and world.feed.listwatches[0].comparison.is_open)
-            await wait_until_fresh([world.feed], other_at("v9"), patient=True, ending=world.runtime.ending)
-            assert not world.feed.counts.relists
+            await until(
+                lambda: world.informer.version == "v2" and world.informer.reflectors[0].comparison.is_open
+            )
+            await wait_until_fresh(
+                [world.informer], other_at("v9"), patient=True, ending=world.runtime.ending
+            )
+            assert not world.informer.counts.relists
 
     run(main())
 

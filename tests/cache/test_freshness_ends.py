@@ -21,7 +21,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.substore import SPARE, Keys
 from kopf_selectcache.core.store.unconfirmed import Doubt, Doubts
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import ExpiredToken, Refuse, Silence
 from tests.cache.test_freshness import WEB, handling, names, names_later, pod
@@ -77,7 +77,7 @@ def test_a_body_beyond_the_server_is_waited_for_once_though_the_stream_moves(kin
             await settle()
             assert again.done()
             assert await again == await call
-            assert world.feed.counts.relists == {"behind": 1}
+            assert world.informer.counts.relists == {"behind": 1}
 
     run(main())
 
@@ -201,7 +201,7 @@ def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(
 ) -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            comparison = world.feed.listwatches[0].comparison
+            comparison = world.informer.reflectors[0].comparison
             compare = comparison._compare
 
             async def broken() -> None:
@@ -226,7 +226,7 @@ def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
             _, other = world.cluster.create(large, pod("other", app="db"))
             call = handling("event")(other)
             await world.compared()
-            world.feed.listwatches[0].comparison.wait("1").cancel()  # One who waits no more.
+            world.informer.reflectors[0].comparison.wait("1").cancel()  # One who waits no more.
             assert not call.done()
             silence.release()
             await world.clock.move_until(call.done)
@@ -238,7 +238,7 @@ def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
 def test_a_bookmark_releases_those_who_wait_for_what_was_before() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            comparison = world.feed.listwatches[0].comparison
+            comparison = world.informer.reflectors[0].comparison
             world.cluster.faults.add(Silence(), verb="list", resource="pods")
             gone, old, new = comparison.wait("1"), comparison.wait("2"), comparison.wait("999999")
             gone.cancel()
@@ -266,7 +266,7 @@ async def with_an_unconfirmed_leave(world: Gated) -> dict[str, Any]:
     world.cluster.delete(pod("b"), grace_period=0)
     world.cluster.delete(pod("c"), grace_period=0)
     body["metadata"]["resourceVersion"] = str(world.cluster.version)
-    await until(lambda: world.feed.listwatches[0].version == body["metadata"]["resourceVersion"])
+    await until(lambda: world.informer.reflectors[0].version == body["metadata"]["resourceVersion"])
     return body
 
 
@@ -298,7 +298,9 @@ def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
             await world.catch_up()
             world.cluster.delete(pod("b"), grace_period=0)
             changed = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
-            await until(lambda: world.feed.listwatches[0].version == changed["metadata"]["resourceVersion"])
+            await until(
+                lambda: world.informer.reflectors[0].version == changed["metadata"]["resourceVersion"]
+            )
             began = world.clock.now
             call = handling(kind)(changed)
             await settle()
@@ -313,12 +315,12 @@ def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
 def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
     async def main() -> None:
         async with overlapping() as world:
-            doubts, waited = world.feed.state.merging._doubts, world.feed.awaited.wait("5")
+            doubts, waited = world.informer.state.union._doubts, world.informer.awaited.wait("5")
             doubts["shop", "b"] = Doubt("shop", "b", "uid-b", "", 0)
-            world.feed._release_confirmed()
+            world.informer._release_confirmed()
             assert not waited.done()
             doubts.clear()
-            world.feed._release_confirmed()
+            world.informer._release_confirmed()
             assert waited.done()
 
     run(main())
@@ -359,13 +361,13 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
     async def main() -> None:
         async with overlapping() as world:
             await world.catch_up()
-            first, _ = world.feed.listwatches
+            first, _ = world.informer.reflectors
             world.cluster.inject(Silence(), "pods")
             world.cluster.delete(pod("b"), grace_period=0)
             changed = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
             first.relist("behind")
             await until(lambda: first.commits == 2)
-            (leave,) = world.feed.state.merging.doubts
+            (leave,) = world.informer.state.union.doubts
             assert (leave.name, leave.version) == ("b", changed["metadata"]["resourceVersion"])
             world.cluster.faults.add(Refuse(503), verb="list", resource="pods")
             began = world.clock.now
@@ -385,7 +387,7 @@ def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None
         async with gated(filters, pod("a", **WEB), pod("b", **WEB)) as world:
             world.cluster.faults.add(Refuse(403), resource="pods", where=lambda asked: not asked.namespace)
             world.cluster.cut("watch", "pods")
-            await world.clock.move_until(lambda: world.feed.health == "forbidden")
+            await world.clock.move_until(lambda: world.informer.health == "forbidden")
             await world.clock.move(10)
             world.cluster.patch(pod("b"), {"metadata": {"labels": {"app": "db"}}})
             (c,) = world.cluster.create(pod("c", **WEB))
@@ -465,12 +467,12 @@ def test_a_wait_leaves_nothing_behind() -> None:
             world.cluster.cut("watch", "pods")
             call = handling("event")(world.cluster.create(pod("b", **WEB))[0])
             await world.clock.move(300)
-            awaited = world.feed.listwatches[0].awaited
+            awaited = world.informer.reflectors[0].awaited
             assert sum(len(goal.futures) for goal in awaited._goals.values()) == 1
             call.cancel()
             await settle()
             assert sum(len(goal.futures) for goal in awaited._goals.values()) == 0
-            assert world.feed.waiting_handlers == 0
+            assert world.informer.waiting_handlers == 0
 
     run(main())
 
@@ -478,10 +480,10 @@ def test_a_wait_leaves_nothing_behind() -> None:
 def test_bodies_of_another_epoch_are_forgotten_in_the_end() -> None:
     async def main() -> None:
         async with gated("app=web") as world:
-            (listwatch,) = world.feed.listwatches
+            (reflector,) = world.informer.reflectors
             for number in range(1001):
-                listwatch.note_foreign("uid", str(number))
-            assert listwatch.foreign == {("uid", "1000")}
+                reflector.note_foreign("uid", str(number))
+            assert reflector.foreign == {("uid", "1000")}
 
     run(main())
 
@@ -498,9 +500,9 @@ def test_where_fields_are_not_known_the_path_tells_whether_a_stream_delivers_an_
         "v1",
         fields_known=False,
     )
-    merging = Merging([Keys()])
+    union = Union([Keys()])
     stream: Any = SimpleNamespace(
-        branch=merging.branches[0],
+        branch=union.branches[0],
         resource=resource,
         filter=Selector(field="spec.env=prod"),
         has_misread=False,
@@ -524,7 +526,7 @@ def test_numbers_and_booleans_are_compared_as_servers_write_them(replicas: objec
         fields_known=False,
     )
     stream: Any = SimpleNamespace(
-        branch=Merging([Keys()]).branches[0],
+        branch=Union([Keys()]).branches[0],
         resource=resource,
         filter=Selector(field=f"spec.of={str(replicas).lower()}"),
         has_misread=False,

@@ -58,7 +58,7 @@ def test_a_comparison_that_takes_longer_than_15_s_does_not_cost_a_list_of_the_st
 
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            before, opened = count_lists(world), world.feed.listwatches[0].comparison.openings
+            before, opened = count_lists(world), world.informer.reflectors[0].comparison.openings
             held = world.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
             call = handling("event")(world.cluster.create(pod("other", app="db"))[0])
             await until(lambda: held.hits)
@@ -66,7 +66,7 @@ def test_a_comparison_that_takes_longer_than_15_s_does_not_cost_a_list_of_the_st
             held.release()
             await until(call.done)
             assert count_lists(world) == before
-            assert world.feed.listwatches[0].comparison.openings == opened
+            assert world.informer.reflectors[0].comparison.openings == opened
 
     run(main())
 
@@ -78,7 +78,7 @@ def is_comparison(asked: Asked) -> bool:
 def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() -> None:
     async def main() -> None:
         async with gated("app=web", *(pod(f"a{n:02}", **WEB) for n in range(40)), page_limit=1) as world:
-            (listwatch,) = world.feed.listwatches
+            (reflector,) = world.informer.reflectors
             failed: set[str] = set()
 
             def fails_once(asked: Asked) -> bool:
@@ -87,15 +87,15 @@ def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() ->
                 failed.add(token)
                 return is_first
 
-            lists = listwatch.lists
+            lists = reflector.lists
             world.cluster.faults.add(Gone(), verb="watch", resource="pods", times=1)
             world.cluster.faults.add(Refuse(500), verb="list", resource="pods", where=fails_once)
             world.cluster.cut("watch", "pods")
-            await world.clock.move_until(lambda: listwatch.lists == lists + 1)
-            while listwatch.commits < 2 and listwatch.lists < lists + 3:
-                listwatch.relist("audit")  # So do handlers that have waited for 15 s.
+            await world.clock.move_until(lambda: reflector.lists == lists + 1)
+            while reflector.commits < 2 and reflector.lists < lists + 3:
+                reflector.relist("audit")  # So do handlers that have waited for 15 s.
                 await pass_time(world, 1)
-            assert listwatch.lists == lists + 1
+            assert reflector.lists == lists + 1
 
     run(main())
 
@@ -106,13 +106,13 @@ def test_after_an_outage_the_watch_goes_on_without_a_list(with_handler: bool) ->
         async with gated("app=web", pod("a", **WEB)) as world:
             (other,) = world.cluster.create(pod("other", app="db"))
             world.cluster.stop_listening()
-            comparison = world.feed.listwatches[0].comparison
+            comparison = world.informer.reflectors[0].comparison
             await world.clock.move_until(lambda: not comparison.is_open)
             call = handling("timer")(other) if with_handler else None
             await pass_time(world, 30)
             world.cluster.listen_again()
             await world.clock.move_until(lambda: comparison.is_open and (call is None or call.done()))
-            assert not world.feed.counts.relists
+            assert not world.informer.counts.relists
 
     run(main())
 
@@ -137,7 +137,7 @@ def test_retry_after_is_honoured_also_if_those_who_waited_have_gone() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             refused = world.cluster.faults.add(Refuse(429, retry_after=30), verb="list", resource="pods")
             (other,) = world.cluster.create(pod("other", app="db"))
-            comparison = world.feed.listwatches[0].comparison
+            comparison = world.informer.reflectors[0].comparison
             for _ in range(20):
                 call = handling("event")(other)
                 await until(lambda: comparison._failures)
@@ -171,8 +171,8 @@ def test_a_list_that_is_older_than_was_asked_for_is_a_failure_that_is_paid_for()
     async def main() -> None:
         async with _Lagging() as server, operating(server) as world:
             await world.synced()
-            await until(lambda: world.feed.version == "101")
-            comparison, began = world.feed.listwatches[0].comparison, world.time.now
+            await until(lambda: world.informer.version == "101")
+            comparison, began = world.informer.reflectors[0].comparison, world.time.now
             waits = comparison.wait("500")
             await until(lambda: server.comparisons == 10)
             assert world.time.now - began > 60

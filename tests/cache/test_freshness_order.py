@@ -65,7 +65,7 @@ def test_a_body_that_changes_during_the_wait_is_waited_for_as_well(kind: str) ->
             cause.body._replace_with(new)
             silence = world.cluster.faults.add(Silence(after_events=1), verb="watch", resource="pods")
             refused.release()
-            await world.clock.move_until(lambda: world.feed.version == old["metadata"]["resourceVersion"])
+            await world.clock.move_until(lambda: world.informer.version == old["metadata"]["resourceVersion"])
             await settle_sockets()
             assert not is_done(call)
             silence.release()
@@ -89,7 +89,7 @@ def test_a_body_that_is_always_ahead_is_waited_for_15_s_more() -> None:
             began = world.clock.now
             wait = asyncio.create_task(
                 wait_until_fresh(
-                    [world.feed], AlwaysAhead(), patient=True, ending=world.operator.runtime.ending
+                    [world.informer], AlwaysAhead(), patient=True, ending=world.operator.runtime.ending
                 )
             )
             await world.clock.move_until(wait.done, most=60)
@@ -115,8 +115,8 @@ def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has
             lag = world.cluster.faults.add(Lag(world.cluster.version), resource="pods")
             world.cluster.faults.add(Gone(), verb="watch", resource="pods", times=1)
             world.cluster.cut("watch", "pods")
-            (listwatch,) = world.feed.listwatches
-            await world.clock.move_until(lambda: listwatch.commits == 2 and listwatch.comparison.is_open)
+            (reflector,) = world.informer.reflectors
+            await world.clock.move_until(lambda: reflector.commits == 2 and reflector.comparison.is_open)
             world.cluster.create(pod("b", **WEB))
             (other,) = world.cluster.create(pod("other", app="db"))
             await settle_sockets()
@@ -138,13 +138,13 @@ def test_a_bookmark_that_is_older_than_what_is_waited_for_does_not_show_that_the
             lag = world.cluster.faults.add(Lag(world.cluster.version), verb="watch", resource="pods")
             world.cluster.faults.add(Silence(), verb="list", resource="pods")
             world.cluster.cut("watch", "pods")
-            (listwatch,) = world.feed.listwatches
-            await world.clock.move_until(lambda: listwatch.comparison.openings == 2)
+            (reflector,) = world.informer.reflectors
+            await world.clock.move_until(lambda: reflector.comparison.openings == 2)
             world.cluster.create(pod("b", **WEB))
             (other,) = world.cluster.create(pod("other", app="db"))
             first = handling("event")(other)
             await world.clock.move(1)
-            waits = listwatch.comparison.wait("1")
+            waits = reflector.comparison.wait("1")
             world.cluster.bookmark()
             await until(waits.done)
             second = handling("event")(other)
@@ -198,7 +198,7 @@ def test_a_restore_that_another_stream_finds_does_not_end_the_wait_for_this_one(
     async def main() -> None:
         filters = [Selector("app=web", namespaces=[namespace]) for namespace in ("shop", "infra")]
         async with gated(filters, pod("a", **WEB), pod("i", "infra", **WEB)) as world:
-            shop, infra = sorted(world.feed.listwatches, key=lambda each: each.stream.namespace != "shop")
+            shop, infra = sorted(world.informer.reflectors, key=lambda each: each.stream.namespace != "shop")
             backup = world.cluster.backup()
             world.cluster.create(*(pod(f"lost-{n}", "infra", **WEB) for n in range(4)))
             await until(lambda: len(names(world.cache)) == 6)
@@ -247,14 +247,14 @@ async def _wait_in_vain(world: Gated, which: str) -> None:
         await world.cut()
         world.cluster.faults.add(Refuse(503), verb="list", resource="pods")
         (body,) = world.cluster.create(pod("b", app="web" if which == "stream" else "db"))
-    call, feed = handling("event")(body), world.feed
+    call, informer = handling("event")(body), world.informer
     await world.clock.move(1)
     assert not is_done(call)
     world.operator.task.cancel()
     await world.clock.move_until(call.done, most=60)
     with pytest.raises(ReadError, match="has ended"):
         await call
-    assert feed.waiting_handlers == 0
+    assert informer.waiting_handlers == 0
 
 
 def test_a_sub_handler_uses_up_no_retries_of_its_parent() -> None:
@@ -282,7 +282,7 @@ def test_a_sub_handler_uses_up_no_retries_of_its_parent() -> None:
                     default_errors=execution.ErrorsMode.TEMPORARY,
                 )
             )
-            await world.clock.move_until(lambda: world.feed.health is Health.STALE)
+            await world.clock.move_until(lambda: world.informer.health is Health.STALE)
             await world.clock.move(60)
             await settle_sockets()
             assert not once.done(), "it waits, and is not called again"

@@ -64,7 +64,7 @@ def fake(*objects: Obj, label: str = "", **kept: Any) -> FakeCache:
 
 def built(cache: FakeCache) -> FakeCache:
     """Build what is wanted, as an operator does on its loop."""
-    while cache._runtime.feed("pods").state.merging.build(10):
+    while cache._runtime.informer("pods").state.union.build(10):
         pass
     return cache
 
@@ -192,7 +192,7 @@ def test_a_handlers_own_object_is_found_by_what_it_is_now() -> None:
 @pytest.mark.parametrize("gone", [False, True])
 def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
     world = World()
-    feed = world.declare().hold(
+    informer = world.declare().hold(
         *(pod(f"p-{i}", app="ab"[i % 2], owner=f"o-{i % 2}") for i in range(WORTH + 1))
     )
     own = pod("p-0", app="b", version="11", owner="o-1")
@@ -203,7 +203,7 @@ def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
         assert ("p-0" in names(list(cache.owned({"metadata": {"uid": "o-1"}}, "pods")))) is not gone
         assert cache.count("pods", label="app=b", names=["p-0", "p-1"]) == (1 if gone else 2)
         assert cache.count("pods", label="app=b") == WORTH // 2 + (not gone)
-        while feed.store.build(100):
+        while informer.store.build(100):
             pass
     assert cache.explain("pods", label="app=b").by == ("label app",)
     assert world.cache(own={"apiVersion": "v1", "kind": "Pod"}).count("pods", label="app=b") == WORTH // 2
@@ -212,9 +212,9 @@ def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
 @pytest.mark.parametrize("ready", [False, True])
 def test_a_list_at_the_path_of_an_own_object_is_told_whether_or_not_there_is_an_index(ready: bool) -> None:
     world = World()
-    feed = world.declare().hold(NGINX, PROXIED)
-    feed.indexes = {each.name: each for each in indexes({"node": "spec.nodeName"})}
-    while ready and (world.cache().count("pods", index={"node": "n2"}), feed.store.build(10))[1]:
+    informer = world.declare().hold(NGINX, PROXIED)
+    informer.indexes = {each.name: each for each in indexes({"node": "spec.nodeName"})}
+    while ready and (world.cache().count("pods", index={"node": "n2"}), informer.store.build(10))[1]:
         pass
     newer = {**NGINX, "metadata": NGINX["metadata"] | {"resourceVersion": "11"}}
     cache = world.cache(own=newer | {"spec": [{"nodeName": "n2"}]})
@@ -280,7 +280,7 @@ def test_lists_watches_and_handlers_give_an_index_the_same_object(projection: di
 
 def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
     world = World()
-    feed = world.declare().hold(
+    informer = world.declare().hold(
         *(pod(f"p-{i}", app=f"a-{i % 50}", tier="ab"[i % 2]) for i in range(2 * WORTH))
     )
     cache = world.cache()
@@ -289,9 +289,9 @@ def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
     assert str(before).endswith(
         "The cache looks at 400 held objects.\nSuch a read has an index of label app made, for the next ones."
     )
-    assert not feed.store.build(1), "it only explains"
+    assert not informer.store.build(1), "it only explains"
     cache.count("pods", label="app=a-7,tier!=a")
-    while feed.store.build(100):
+    while informer.store.build(100):
         pass
     after = cache.explain("pods", label="app=a-7,tier!=a")
     assert (after.looks_at, after.by, after.indexes) == (8, ("label app",), "")

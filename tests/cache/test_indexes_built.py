@@ -17,9 +17,9 @@ from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import WORTH, Lookup
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys, Section
-from kopf_selectcache.core.store.union import Merging
-from kopf_selectcache.informer.index_builder import DECODED, SLICE, Failed, Indexing, Taken
-from kopf_selectcache.informer.reflector import Listwatch
+from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.informer.index_builder import DECODED, SLICE, Failed, IndexBuilder, Taken
+from kopf_selectcache.informer.reflector import Reflector
 from tests.core.writers import writers
 
 NODE = Indexed("node", ("node",))
@@ -37,20 +37,20 @@ class Follows:
         self.reads = [each.name for each in indexes]
 
 
-def listed(merging: Merging, count: int, version: str = "5") -> list[Any]:
+def listed(union: Union, count: int, version: str = "5") -> list[Any]:
     """List as many as there are, without values of indexes; return what that changed."""
-    (branch,) = writers(merging)
+    (branch,) = writers(union)
     branch.begin()
     for i in range(count):
         branch.put(Record("shop", f"pod-{i}", f"u-{i}", "1", {"app": f"app-{i % 2}"}, (), b'{"node":"n1"}'))
     return branch.commit(version)
 
 
-def filled(indexing: Indexing, count: int, *follows: Follows) -> Merging:
-    merging = Merging(wanted=indexing.want, tally=Tally())
-    listed(merging, count)
-    indexing.begin(merging, cast("tuple[Listwatch, ...]", follows))
-    return merging
+def filled(indexing: IndexBuilder, count: int, *follows: Follows) -> Union:
+    union = Union(wanted=indexing.want, tally=Tally())
+    listed(union, count)
+    indexing.begin(union, cast("tuple[Reflector, ...]", follows))
+    return union
 
 
 def added(name: str, by: Callable[[Any], Any]) -> Indexed:
@@ -65,10 +65,10 @@ def failing(_: object) -> str:
     raise ValueError
 
 
-async def until_found_by(merging: Merging, lookup: Lookup, by: str) -> int:
+async def until_found_by(union: Union, lookup: Lookup, by: str) -> int:
     """Give the loop away until the index is used; return how often."""
     for turn in range(TURNS):
-        if merging.store.chosen(lookup, asking=False).by == (by,):
+        if union.store.chosen(lookup, asking=False).by == (by,):
             return turn
         await asyncio.sleep(0)
     raise AssertionError(f"{by} was never built")
@@ -76,19 +76,19 @@ async def until_found_by(merging: Merging, lookup: Lookup, by: str) -> int:
 
 def test_what_a_thread_wants_is_built_on_the_loop_slice_by_slice() -> None:
     async def main() -> None:
-        indexing = Indexing([])
-        merging = filled(indexing, 20 * SLICE)
+        indexing = IndexBuilder([])
+        union = filled(indexing, 20 * SLICE)
         asked = Lookup(labels=parse_labels("app=app-1"))
         running = asyncio.create_task(indexing.run())
         await asyncio.sleep(0)
         with ThreadPoolExecutor(
             1
         ) as pool:  # The loop waits for it, and builds nothing before the turns are counted.
-            first = pool.submit(merging.store.chosen, asked).result()
+            first = pool.submit(union.store.chosen, asked).result()
         assert (len(first.records), first.by) == (20 * SLICE, ())
-        assert await until_found_by(merging, asked, "label app") >= 10, "others had their turns meanwhile"
-        merging.store.chosen(Lookup(owner="x"))
-        await until_found_by(merging, Lookup(owner="x"), "owners")
+        assert await until_found_by(union, asked, "label app") >= 10, "others had their turns meanwhile"
+        union.store.chosen(Lookup(owner="x"))
+        await until_found_by(union, Lookup(owner="x"), "owners")
         running.cancel()
 
     asyncio.run(main())
@@ -96,20 +96,20 @@ def test_what_a_thread_wants_is_built_on_the_loop_slice_by_slice() -> None:
 
 def test_what_is_declared_or_was_wanted_before_is_built_from_the_start() -> None:
     async def main() -> None:
-        indexing = Indexing([NODE])
-        merging = filled(indexing, WORTH + 1)
-        merging.store.chosen(Lookup(owner="x"))
+        indexing = IndexBuilder([NODE])
+        union = filled(indexing, WORTH + 1)
+        union.store.chosen(Lookup(owner="x"))
         running = asyncio.create_task(indexing.run())
-        await until_found_by(merging, Lookup(values=((NODE, "n1"),)), "index node")
-        await until_found_by(merging, Lookup(owner="x"), "owners")
+        await until_found_by(union, Lookup(values=((NODE, "n1"),)), "index node")
+        await until_found_by(union, Lookup(owner="x"), "owners")
         running.cancel()
 
     asyncio.run(main())
 
 
 def test_reads_after_the_operator_has_ended_want_nothing_of_it() -> None:
-    indexing = Indexing([])
-    merging = filled(indexing, WORTH + 1)
+    indexing = IndexBuilder([])
+    union = filled(indexing, WORTH + 1)
 
     async def main() -> None:
         running = asyncio.create_task(indexing.run())
@@ -117,7 +117,7 @@ def test_reads_after_the_operator_has_ended_want_nothing_of_it() -> None:
         running.cancel()
 
     asyncio.run(main())
-    assert len(merging.store.chosen(Lookup(owner="x")).records) == WORTH + 1
+    assert len(union.store.chosen(Lookup(owner="x")).records) == WORTH + 1
 
 
 # ---- Added.
@@ -126,14 +126,14 @@ def test_reads_after_the_operator_has_ended_want_nothing_of_it() -> None:
 @pytest.mark.parametrize("running", [False, True])
 def test_what_is_added_at_once_is_all_there(running: bool) -> None:
     async def main() -> None:
-        indexing, follows = Indexing([NODE]), Follows()
-        merging = filled(indexing, 3 * DECODED, follows)
+        indexing, follows = IndexBuilder([NODE]), Follows()
+        union = filled(indexing, 3 * DECODED, follows)
         builder = asyncio.create_task(indexing.run() if running else asyncio.sleep(0))
         one, two = added("one", noded), added("two", noded)
         await asyncio.gather(indexing.add([one]), indexing.add([two]))
         assert list(indexing.indexes) == follows.reads == ["node", "one", "two"]
         for each in (one, two):
-            chosen = merging.store.chosen(Lookup(values=((each, "n1"),)))
+            chosen = union.store.chosen(Lookup(values=((each, "n1"),)))
             assert (chosen.by, len(chosen.records)) == ((f"index {each.name}",), 3 * DECODED)
         builder.cancel()
 
@@ -142,8 +142,8 @@ def test_what_is_added_at_once_is_all_there(running: bool) -> None:
 
 def test_of_one_name_there_is_one_whoever_is_first() -> None:
     async def main() -> None:
-        indexing = Indexing([])
-        merging = filled(indexing, 3 * DECODED)
+        indexing = IndexBuilder([])
+        union = filled(indexing, 3 * DECODED)
         same = added("it", noded)
         told = await asyncio.gather(
             indexing.add([same]),
@@ -154,7 +154,7 @@ def test_of_one_name_there_is_one_whoever_is_first() -> None:
         assert told[0] is told[1] is None
         assert isinstance(told[2], Taken)
         assert told[2].by is indexing.indexes["it"] is same
-        assert merging.store.chosen(Lookup(values=((same, "n1"),))).size == 3 * DECODED
+        assert union.store.chosen(Lookup(values=((same, "n1"),))).size == 3 * DECODED
 
     asyncio.run(main())
 
@@ -167,18 +167,18 @@ def test_nothing_is_left_of_one_that_failed() -> None:
     seen: list[Any] = []
 
     async def main() -> None:
-        indexing, follows = Indexing([]), Follows()
-        merging = filled(indexing, 3 * DECODED, follows)
+        indexing, follows = IndexBuilder([]), Follows()
+        union = filled(indexing, 3 * DECODED, follows)
         told = await asyncio.gather(
             indexing.add([added("it", late)]), indexing.add([added("good", noded)]), return_exceptions=True
         )
         assert [type(each) for each in told] == [Failed, type(None)]
         assert list(indexing.indexes) == follows.reads == ["good"]
-        assert listed(merging, 3 * DECODED, "6") == [], "nothing has changed"
+        assert listed(union, 3 * DECODED, "6") == [], "nothing has changed"
         again = added("it", noded)
         await indexing.add([again])
-        assert merging.store.chosen(Lookup(values=((again, "n1"),))).size == 3 * DECODED
-        assert merging.store.chosen(Lookup(values=((again, "wrong"),))).size == 0
+        assert union.store.chosen(Lookup(values=((again, "n1"),))).size == 3 * DECODED
+        assert union.store.chosen(Lookup(values=((again, "wrong"),))).size == 0
         assert len(seen) == 2 * DECODED
 
     asyncio.run(main())
@@ -193,23 +193,23 @@ def test_a_function_may_be_anything_that_is_called() -> None:
             return noded(obj)
 
     async def main() -> None:
-        indexing = Indexing([])
-        merging = filled(indexing, 3)
+        indexing = IndexBuilder([])
+        union = filled(indexing, 3)
         one = added("it", By("a"))
         await indexing.add([one])
-        assert merging.store.chosen(Lookup(values=((one, "n1"),))).size == 3
+        assert union.store.chosen(Lookup(values=((one, "n1"),))).size == 3
 
     asyncio.run(main())
 
 
 def test_of_several_that_are_added_in_one_call_none_is_left_where_one_fails() -> None:
     async def main() -> None:
-        indexing, follows = Indexing([]), Follows()
-        merging = filled(indexing, 3, follows)
+        indexing, follows = IndexBuilder([]), Follows()
+        union = filled(indexing, 3, follows)
         with pytest.raises(Failed) as raised:
             await indexing.add([added("good", noded), added("bad", failing)])
         assert raised.value.name == "bad"
-        assert (indexing.indexes, follows.reads, listed(merging, 3, "6")) == ({}, [], [])
+        assert (indexing.indexes, follows.reads, listed(union, 3, "6")) == ({}, [], [])
         await indexing.add([added("good", noded), added("other", noded)])
         assert list(indexing.indexes) == ["good", "other"]
         with pytest.raises(Taken) as refused:
@@ -222,20 +222,20 @@ def test_of_several_that_are_added_in_one_call_none_is_left_where_one_fails() ->
 
 def test_what_begins_anew_meanwhile_has_it_too() -> None:
     async def main() -> None:
-        indexing, follows = Indexing([]), Follows()
+        indexing, follows = IndexBuilder([]), Follows()
         filled(indexing, 3 * DECODED)
         one = added("one", noded)
         adding = asyncio.create_task(indexing.add([one]))
         for _ in range(2):
             await asyncio.sleep(0)
-        merging = filled(indexing, 5, follows)
+        union = filled(indexing, 5, follows)
         assert follows.reads == []
         await adding
         assert follows.reads == ["one"]
-        chosen = merging.store.chosen(Lookup(values=((one, "n1"),)))
+        chosen = union.store.chosen(Lookup(values=((one, "n1"),)))
         assert (chosen.by, len(chosen.records)) == (("index one",), 5)
-        assert merging.tally is not None
-        assert merging.tally.bytes == sum(map(weight, merging.store.records()[0]))
+        assert union.tally is not None
+        assert union.tally.bytes == sum(map(weight, union.store.records()[0]))
 
     asyncio.run(main())
 
@@ -248,21 +248,21 @@ def test_a_function_is_called_once_for_what_is_held_and_its_values_are_counted()
     calls: list[int] = []
 
     async def main() -> None:
-        indexing = Indexing([])
-        merging = filled(indexing, 3 * SLICE)
+        indexing = IndexBuilder([])
+        union = filled(indexing, 3 * SLICE)
         builder = asyncio.create_task(indexing.run())
         await asyncio.sleep(0)
         await indexing.add([added("it", counting)])
         assert len(calls) == 3 * SLICE
-        assert merging.tally is not None
-        assert merging.tally.bytes == sum(map(weight, merging.store.records()[0]))
+        assert union.tally is not None
+        assert union.tally.bytes == sum(map(weight, union.store.records()[0]))
         builder.cancel()
 
     asyncio.run(main())
 
 
 def test_sections_of_several_branches_are_weighed_as_the_whole() -> None:
-    union = Merging([Keys(), Keys()])
+    union = Union([Keys(), Keys()])
     for branch in writers(union):
         branch.begin()
         for number in range(30):

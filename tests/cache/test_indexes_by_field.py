@@ -19,7 +19,7 @@ from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.settings.retention import indexes
 
 from .test_indexes import of
-from .world import JOBS, PODS, FakeFeed, World, builtin, names
+from .world import JOBS, PODS, FakeInformer, World, builtin, names
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g", "h"]
 WIDGETS = Resource(
@@ -115,21 +115,21 @@ def filled(
     *,
     indexed: bool,
     projection: Projection = ALL,
-) -> tuple[World, FakeFeed]:
+) -> tuple[World, FakeInformer]:
     """Hold objects that have come with the values of indexes, as those of an operator do, and build the
     indexes."""
     world = World()
-    feed = world.declare(resource=resource, key=resource.kind.plural, projection=projection)
+    informer = world.declare(resource=resource, key=resource.kind.plural, projection=projection)
     if indexed:
         declared = indexes({path.replace(".", "_"): path for path in paths})
-        feed.indexes = {each.name: each for each in declared}
-        feed.__dict__["reader"] = replace(Reader.of(resource, projection), indexes=declared)
+        informer.indexes = {each.name: each for each in declared}
+        informer.__dict__["reader"] = replace(Reader.of(resource, projection), indexes=declared)
         for each in declared:
-            feed.store.declare(each)
-    feed.hold(*objects)
-    while feed.store.build(1000):
+            informer.store.declare(each)
+    informer.hold(*objects)
+    while informer.store.build(1000):
         pass
-    return world, feed
+    return world, informer
 
 
 def made(

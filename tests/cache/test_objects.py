@@ -235,7 +235,7 @@ def test_an_object_that_is_not_as_a_struct_says_is_named_with_the_place_and_no_v
 def test_what_has_been_read_before_is_refused_alike_and_counted_once() -> None:
     """Once it is known which cache is meant, `get` goes a shorter way."""
     world = World()
-    feed = world.declare(projection=Projection.of(drop=["status"])).hold(*PODS)
+    informer = world.declare(projection=Projection.of(drop=["status"])).hold(*PODS)
     cache = world.cache()
     assert cache.get("pods", "web-1", "ns", as_=Pod).metadata.name == "web-1"
     for _ in range(2):
@@ -244,7 +244,7 @@ def test_what_has_been_read_before_is_refused_alike_and_counted_once() -> None:
         with pytest.raises(NotKept):
             cache.get("pods", "web-1", "ns", as_=Phased)
     assert cache.get("pods", "web-1", "ns", as_=bytes) == cache.list("pods", names=["web-1"], as_=bytes)[0]
-    assert feed.counts.reads == {
+    assert informer.counts.reads == {
         ("get", "served"): 2,
         ("list", "served"): 1,
         ("get", "ReadError"): 2,
@@ -276,7 +276,7 @@ class Misleading(msgspec.Struct):
 
 def test_by_whichever_way_the_same_is_refused() -> None:
     world = World()
-    feed = world.declare().hold(*PODS)
+    informer = world.declare().hold(*PODS)
     cache = world.cache()
     for _ in range(2):
         with pytest.raises(NotKept, match="managedFields"):
@@ -286,7 +286,7 @@ def test_by_whichever_way_the_same_is_refused() -> None:
         with pytest.raises(ReadError, match="is no Misleading: the object is of another type") as info:
             cache.get("pods", "web-1", "ns", as_=Misleading)
         assert "canary" not in str(info.value), "it may be anything"
-    assert feed.counts.reads == {("get", "NotKept"): 2, ("get", "failed"): 2, ("get", "ReadError"): 2}
+    assert informer.counts.reads == {("get", "NotKept"): 2, ("get", "failed"): 2, ("get", "ReadError"): 2}
 
 
 @pytest.mark.parametrize(
@@ -315,13 +315,13 @@ def test_a_generic_class_may_be_a_form() -> None:
 
 def test_structs_go_the_shorter_way_where_all_is_kept() -> None:
     world = World()
-    feed = world.declare().hold(*PODS)
+    informer = world.declare().hold(*PODS)
     cache = world.cache()
     for _ in range(2):
         assert cache.get("pods", "web-1", "ns", as_=Phased) == Phased(Condition("Running"))
         with pytest.raises(ReadError, match="is no Unlike"):
             cache.get("pods", "web-1", "ns", as_=Unlike)
-    assert feed.counts.reads == {("get", "served"): 2, ("get", "ReadError"): 2}
+    assert informer.counts.reads == {("get", "served"): 2, ("get", "ReadError"): 2}
 
 
 @pytest.mark.parametrize(

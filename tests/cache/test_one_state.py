@@ -15,7 +15,7 @@ def test_a_read_opens_its_snapshot_again_if_the_state_is_replaced_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cache = FakeCache([pod("web-1", app="web")], {"pods": "app=web"})
-    informer = cache._runtime.feed("pods")
+    informer = cache._runtime.informer("pods")
     opened: list[Selector | None] = []
 
     def age(request: Selector | None = None) -> float:

@@ -154,11 +154,11 @@ def test_list_of_more_has_the_witness() -> None:
 
 def test_a_pod_that_is_relabelled_leaves_and_comes_back() -> None:
     world = World()
-    feed = world.declare("app=web").hold(WEB)
+    informer = world.declare("app=web").hold(WEB)
     cache = world.cache()
-    feed.leave(pod("web-1", version="11", app="db"))
+    informer.leave(pod("web-1", version="11", app="db"))
     assert outside(lambda: cache.get("pods", "web-1", "ns")).reason is Reason.HIDDEN
-    feed.put(pod("web-1", version="12", app="web"))
+    informer.put(pod("web-1", version="12", app="web"))
     assert cache.get("pods", "web-1", "ns")["metadata"]["resourceVersion"] == "12"
 
 
@@ -260,10 +260,10 @@ def test_sorting_and_cutting() -> None:
 
 def test_counting_decodes_nothing_unless_fields_or_paths_are_asked_for() -> None:
     world = World()
-    feed = world.declare(Selector("app=web", field="spec.nodeName=n1")).hold(WEB, GOLD)
-    for record in feed.store.records()[0]:
+    informer = world.declare(Selector("app=web", field="spec.nodeName=n1")).hold(WEB, GOLD)
+    for record in informer.store.records()[0]:
         looked_at = {"what": "the filter sees to is not looked at again, and neither is its field"}
-        feed.store.put(
+        informer.store.put(
             replace(record, version=f"{record.version}0", stored=b"cannot be decoded", labels=looked_at)
         )
     cache = world.cache()

@@ -244,8 +244,8 @@ def test_no_read_answers_before_the_first_complete_list(call: str, resource: Res
 
 def test_not_synced_says_what_is_in_the_way() -> None:
     world = World()
-    feed = world.declare("app=web")
-    feed.trouble, feed.remedy = "pods: the server answers 500 InternalError", "It is asked again"
+    informer = world.declare("app=web")
+    informer.trouble, informer.remedy = "pods: the server answers 500 InternalError", "It is asked again"
     with pytest.raises(NotSynced) as info:
         world.cache().held("pods")
     assert (
@@ -314,12 +314,12 @@ READS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("verb", READS)
 def test_what_was_confirmed_longer_ago_than_is_allowed_is_refused(verb: str) -> None:
     world = World()
-    feed = world.declare("app=web").hold(WEB)
+    informer = world.declare("app=web").hold(WEB)
     read = READS[verb]
     assert read(world.cache(), max_age=1.5) == read(world.cache()), "it was 1.5 s ago"
     with pytest.raises(Stale):
         read(world.cache(), max_age=1)
-    assert feed.counts.reads == {(verb, "served"): 2, (verb, "Stale"): 1}
+    assert informer.counts.reads == {(verb, "served"): 2, (verb, "Stale"): 1}
 
 
 # ---- Fields that only the server knows.

@@ -265,12 +265,12 @@ def test_a_request_that_others_wait_for_goes_on_when_a_timeout_ends() -> None:
 
 def test_what_the_cache_comes_to_hold_meanwhile_is_not_asked_for_again() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold()
+        informer = world.declare("app=web").hold()
         path = PATH
         world.server.answer(path, Refusal(503))
 
         async def arrives(_: float) -> None:
-            feed.put(WEB)
+            informer.put(WEB)
 
         world.retries = replace(world.retries, sleep=arrives)
         assert await world.cache().fetch("pods", "web-1", "ns", timeout=10) == WEB

@@ -16,7 +16,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import ALL
 
-from .world import NODES, PODS, FakeFeed, Obj, World, names, node, pod, run
+from .world import NODES, PODS, FakeInformer, Obj, World, names, node, pod, run
 
 OLD = pod("mine", version="5", app="web", seen="old")
 OTHER = pod("other", version="6", app="web")
@@ -284,12 +284,12 @@ def test_a_transform_that_fails_for_the_body_is_told_instead_of_an_older_object_
     read: Callable[[Cache], object],
 ) -> None:
     world = World()
-    feed = world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
+    informer = world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
     with pytest.raises(
         Stalled,
     ):
         read(world.cache(own=MINE))
-    assert {outcome for _, outcome in feed.counts.reads} == {"Stalled"}
+    assert {outcome for _, outcome in informer.counts.reads} == {"Stalled"}
 
 
 def test_who_waits_for_an_object_is_told_as_well() -> None:
@@ -311,9 +311,9 @@ def test_a_body_that_the_stream_is_past_needs_no_transform() -> None:
 
 def test_a_handler_of_another_kind_pays_nothing() -> None:
     world = World()
-    feed: FakeFeed = world.declare("app=web").hold(OLD)
+    informer: FakeInformer = world.declare("app=web").hold(OLD)
     assert world.cache(own=node("n")).get("pods", "mine", "ns") == OLD
-    assert feed.counts.reads == {("get", "served"): 1}
+    assert informer.counts.reads == {("get", "served"): 1}
 
 
 def test_an_object_of_another_kind_is_nobody_s_own() -> None:

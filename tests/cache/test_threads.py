@@ -25,7 +25,7 @@ def reading(one: Scene, *reads: str) -> Detector:
 
 def test_i4_readers_in_real_threads_see_each_relist_as_a_whole() -> None:
     one = alone(lambda _: [])
-    (branch,) = writers(one.merging)
+    (branch,) = writers(one.union)
     with reading(one, "get", "list", "count", "held") as detector:
         for generation in count(11):
             if generation >= 40 and detector.answers >= ENOUGH:
@@ -40,7 +40,7 @@ def test_i4_readers_in_real_threads_see_each_relist_as_a_whole() -> None:
 
 def test_i8b_readers_in_real_threads_always_find_what_moves_between_branches() -> None:
     one = two(lambda _: [])
-    branches = writers(one.merging)
+    branches = writers(one.union)
     with reading(one, "get", "held") as detector:
         for generation in count(11):
             if generation >= 60 and detector.answers >= ENOUGH:

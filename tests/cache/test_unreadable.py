@@ -57,12 +57,12 @@ async def holding_deep(
     async with caching(declared, **options) as world:
         fault = world.cluster.faults.add(inserted(value))
         world.cluster.create(*OBJECTS)
-        await until(lambda: world.feed.held() == len(OBJECTS))
+        await until(lambda: world.informer.held() == len(OBJECTS))
         yield world, fault
 
 
 def unreadable(world: World) -> set[tuple[str, str]]:
-    return set(world.feed.store.unreadable)
+    return set(world.informer.store.unreadable)
 
 
 # ---- What is held.
@@ -80,11 +80,11 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_lis
             world.cluster.cut("watch", "secrets")
             world.cluster.faults.add(inserted(value))
             world.cluster.create(*OBJECTS)
-            world.feed.listwatches[0].relist("test")
+            world.informer.reflectors[0].relist("test")
             await until(
-                lambda: world.feed.listwatches[0].commits == 2 or world.feed.counts.failures["garbled"]
+                lambda: world.informer.reflectors[0].commits == 2 or world.informer.counts.failures["garbled"]
             )
-            assert not world.feed.counts.failures["garbled"]
+            assert not world.informer.counts.failures["garbled"]
             assert named(world.cache.held("secrets")) == ["other", "web"]
             assert unreadable(world) == {DEEP}
             with pytest.raises(Unreadable, match=why):
@@ -104,7 +104,7 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_wat
             await until(lambda: len(world.watches()) > 1)
             world.cluster.patch(secret("deep"), labelled(tier="tin"))
             world.cluster.create(secret("web", app="web"))
-            await until(lambda: world.feed.held() == 2)
+            await until(lambda: world.informer.held() == 2)
             assert unreadable(world) == {DEEP}
             with pytest.raises(Unreadable, match=why):
                 world.cache.get("secrets", "deep", "shop")
@@ -114,7 +114,7 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_wat
             world.cluster.patch(secret("deep"), labelled(tier="gold"))
             await until(lambda: not unreadable(world))
             assert world.cache.get("secrets", "deep", "shop")["metadata"]["labels"]["tier"] == "gold"
-            assert sum(world.feed.counts.relists.values()) == 0
+            assert sum(world.informer.counts.relists.values()) == 0
 
     run(main())
 
@@ -138,19 +138,19 @@ def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_n
 ) -> None:
     async def main() -> None:
         async with holding_deep(declared, value=VALUES[what][0]) as (world, fault):
-            await until(lambda: world.feed.synced and unreadable(world))
-            commits = [each.commits + 1 for each in world.feed.listwatches]
+            await until(lambda: world.informer.synced and unreadable(world))
+            commits = [each.commits + 1 for each in world.informer.reflectors]
             found = await world.cache.audit("secrets")
             assert set(found.outdated) == {DEEP}
-            await until(lambda: [each.commits for each in world.feed.listwatches] == commits)
+            await until(lambda: [each.commits for each in world.informer.reflectors] == commits)
             assert unreadable(world) == {DEEP}  # It is damaged again.
-            await until(lambda: world.feed.synced)
-            assert world.feed.counts.relists == {"audit": len(commits)}
+            await until(lambda: world.informer.synced)
+            assert world.informer.counts.relists == {"audit": len(commits)}
             fault.release()
             assert not await world.cache.audit("secrets")
             await until(lambda: not unreadable(world))
             assert named(world.cache.list("secrets", label="app=web")) == ["deep", "other", "web"]
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             assert await world.cache.audit("secrets")
 
     run(main())
@@ -160,9 +160,9 @@ def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_n
 def test_an_object_that_the_server_has_as_it_is_unreadable_is_not_listed_anew_by_audits(what: str) -> None:
     async def main() -> None:
         async with holding_deep(value=VALUES[what][0]) as (world, _):
-            await until(lambda: world.feed.synced and unreadable(world))
+            await until(lambda: world.informer.synced and unreadable(world))
             assert await world.cache.audit("secrets")
-            assert not world.feed.counts.relists
+            assert not world.informer.counts.relists
 
     run(main())
 
@@ -207,12 +207,12 @@ def test_contract_8_an_object_into_which_a_function_of_the_operator_recurses_too
         ) as (world, _):
             assert named(world.cache.held("secrets")) == ["other", "web"]
             assert unreadable(world) == {DEEP}
-            assert not world.feed.counts.failures["garbled"]
+            assert not world.informer.counts.failures["garbled"]
             with pytest.raises(Unreadable, match=why):
                 world.cache.get("secrets", "deep", "shop")
             world.cluster.create(secret("later", app="web"))
-            await until(lambda: world.feed.held() == 4)
-            assert str(world.feed.health) == "synced"
+            await until(lambda: world.informer.held() == 4)
+            assert str(world.informer.health) == "synced"
 
     run(main())
 
@@ -235,7 +235,7 @@ def test_an_unreadable_object_leaves_and_is_deleted_as_any(initial: str) -> None
 def test_unreadable_objects_of_several_watches_are_unreadable_in_the_answer_of_all() -> None:
     async def main() -> None:
         async with holding_deep([Selector("app=web"), Selector("tier=gold")]) as (world, fault):
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             assert unreadable(world) == {DEEP}
             for request in ("app=web", "tier=gold"):
                 with pytest.raises(Unreadable):
@@ -264,9 +264,9 @@ def test_labels_and_names_of_unreadable_objects_are_compared_with_the_selector_t
                 world.cluster.faults.add(inserted())
                 world.cluster.cut("watch", "secrets")
                 world.cluster.create(secret("deep", app="db"))
-                await until(lambda: isinstance(world.feed.part().error, Rejected) or unreadable(world))
+                await until(lambda: isinstance(world.informer.part().error, Rejected) or unreadable(world))
                 assert not unreadable(world)
-                assert "shop/deep' came" in world.feed.trouble
+                assert "shop/deep' came" in world.informer.trouble
 
     run(main())
 
@@ -296,9 +296,9 @@ def test_a_page_with_an_object_of_no_name_or_uid_is_refused_and_its_position_is_
         async with caching("app=web", *OBJECTS) as world:
             await world.cache.wait_synced()
             world.cluster.faults.add(Inserted(data, names=frozenset({"other"})), verb="list")
-            world.feed.listwatches[0].relist("test")
-            await until(lambda: "(item 1 of the page)" in world.feed.trouble)
-            assert "came without a name, uid or resourceVersion" in world.feed.trouble
+            world.informer.reflectors[0].relist("test")
+            await until(lambda: "(item 1 of the page)" in world.informer.trouble)
+            assert "came without a name, uid or resourceVersion" in world.informer.trouble
             assert named(world.cache.held("secrets")) == ["deep", "other", "web"]
 
     run(main())
@@ -437,9 +437,9 @@ def test_many_objects_are_packed_beside_an_unreadable_one() -> None:
         many = [secret(f"s-{number}", app="web") | {"stringData": {"a": "x" * 300}} for number in range(150)]
         async with holding_deep(Cached("app=web", storage="packed")) as (world, _):
             world.cluster.create(*many)
-            await until(lambda: world.feed.held() == 153)
-            world.feed.listwatches[0].relist("test")
-            await until(lambda: world.feed.packing is not None and world.feed.packing.learned)
+            await until(lambda: world.informer.held() == 153)
+            world.informer.reflectors[0].relist("test")
+            await until(lambda: world.informer.packing is not None and world.informer.packing.learned)
             assert len(world.cache.held("secrets")) == 152
 
     run(main())
@@ -458,7 +458,7 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
         caplog.set_level(logging.INFO)
         async with holding_deep() as (world, _):
             await until(lines)
-            version = world.feed.store.unreadable[DEEP].version
+            version = world.informer.store.unreadable[DEEP].version
             line = (
                 "The cache of secrets has objects that cannot be read: shop/deep (it is nested too deeply,"
                 f" version {version}). Reads that mean one of them raise Unreadable; held and owned leave it"
@@ -466,11 +466,11 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
             )
             assert lines() == [line]
             assert (
-                _feed_report(world.feed)["unreadable"]
+                _feed_report(world.informer)["unreadable"]
                 == f"shop/deep (it is nested too deeply, version {version})"
             )
-            world.feed.listwatches[0].relist("test")
-            await until(lambda: world.feed.listwatches[0].commits == 2)
+            world.informer.reflectors[0].relist("test")
+            await until(lambda: world.informer.reflectors[0].commits == 2)
             assert len(lines()) == 1
             for number in range(7):
                 world.cluster.namespace(f"n-{number}")
@@ -489,6 +489,6 @@ def test_where_nothing_is_unreadable_the_probe_says_nothing_of_it() -> None:
     async def main() -> None:
         async with caching("app=web", OBJECTS[1]) as world:
             await world.cache.wait_synced()
-            assert "unreadable" not in _feed_report(world.feed)
+            assert "unreadable" not in _feed_report(world.informer)
 
     run(main())

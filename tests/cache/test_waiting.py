@@ -43,8 +43,8 @@ def test_all_kinds_are_waited_for() -> None:
 def test_who_waited_in_vain_is_told_for_whom_and_why() -> None:
     async def main(world: World) -> None:
         world.declare().hold()
-        feed = world.declare("", NODES, "nodes")
-        feed.trouble, feed.remedy = "nodes: the server has fallen silent", "It is asked again"
+        informer = world.declare("", NODES, "nodes")
+        informer.trouble, informer.remedy = "nodes: the server has fallen silent", "It is asked again"
         with pytest.raises(NotSynced):
             await world.cache().wait_synced(0)
 
@@ -63,9 +63,9 @@ def test_the_settings_say_how_long() -> None:
 
 def test_a_kind_that_cannot_be_kept_raises_why() -> None:
     async def main(world: World) -> None:
-        feed = world.declare()
-        feed.error = Forbidden("pods: no", remedy="Grant it")
-        feed.settling.set()
+        informer = world.declare()
+        informer.error = Forbidden("pods: no", remedy="Grant it")
+        informer.settling.set()
         with pytest.raises(Forbidden, match="pods: no"):
             await world.cache().wait_synced()
 
@@ -77,10 +77,10 @@ def test_a_kind_that_cannot_be_kept_raises_why() -> None:
 
 def test_what_is_held_is_looked_at_first() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold(WEB, pod("web-2", app="web", ready="yes"))
+        informer = world.declare("app=web").hold(WEB, pod("web-2", app="web", ready="yes"))
         found = await world.cache().wait_for("pods", ready, namespace="ns")
         assert found["metadata"]["name"] == "web-2"
-        assert feed.listeners == []
+        assert informer.listeners == []
 
     run(main)
 
@@ -98,16 +98,16 @@ def test_the_own_object_is_never_older_than_the_body() -> None:
     """The stream may yet bring what the handler's own body has left behind."""
 
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold(WEB)
+        informer = world.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(
             world.cache(own=pod("web-1", version="20", app="web")).wait_for("pods", ready)
         )
-        await feed.subscribed.wait()
-        feed.put(pod("web-1", version="15", app="web", ready="yes"))
-        feed.put(pod("web-2", version="16", app="web"))
+        await informer.subscribed.wait()
+        informer.put(pod("web-1", version="15", app="web", ready="yes"))
+        informer.put(pod("web-2", version="16", app="web"))
         await asyncio.sleep(0)
         assert not waiting.done()
-        feed.put(pod("web-1", version="21", app="web", ready="yes"))
+        informer.put(pod("web-1", version="21", app="web", ready="yes"))
         assert (await waiting)["metadata"]["resourceVersion"] == "21"
 
     run(main)
@@ -115,15 +115,15 @@ def test_the_own_object_is_never_older_than_the_body() -> None:
 
 def test_a_wait_goes_on_while_the_cache_of_its_kind_starts_with_an_empty_store() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold(WEB)
+        informer = world.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
-        await feed.subscribed.wait()
-        departed, _ = feed.store.records()
-        feed.store = Store()
-        feed.tell([Change(record, None, Cause.REPLACED) for record in departed])
+        await informer.subscribed.wait()
+        departed, _ = informer.store.records()
+        informer.store = Store()
+        informer.tell([Change(record, None, Cause.REPLACED) for record in departed])
         await asyncio.sleep(0)
         assert not waiting.done()
-        feed.hold(pod("web-1", version="21", app="web", ready="yes"), version="30")
+        informer.hold(pod("web-1", version="21", app="web", ready="yes"), version="30")
         assert (await waiting)["metadata"]["resourceVersion"] == "21"
 
     run(main)
@@ -131,14 +131,14 @@ def test_a_wait_goes_on_while_the_cache_of_its_kind_starts_with_an_empty_store()
 
 def test_an_own_object_that_has_left_the_filter_is_not_waited_for_in_what_it_was() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold(WEB)
+        informer = world.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(
             world.cache(own=pod("web-1", version="20", app="db")).wait_for("pods", ready)
         )
-        await feed.subscribed.wait()
-        feed.put(pod("web-1", version="15", app="web", ready="yes"))
+        await informer.subscribed.wait()
+        informer.put(pod("web-1", version="15", app="web", ready="yes"))
         await asyncio.sleep(0)
-        feed.put(pod("web-2", version="21", app="web", ready="yes"))
+        informer.put(pod("web-2", version="21", app="web", ready="yes"))
         assert (await waiting)["metadata"]["name"] == "web-2"
 
     run(main)
@@ -146,36 +146,36 @@ def test_an_own_object_that_has_left_the_filter_is_not_waited_for_in_what_it_was
 
 def test_then_each_change_is() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold(WEB)
+        informer = world.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(
             world.cache().wait_for(
                 "pods", ready, namespace="ns", label="tier=gold", field="status.phase=Running"
             )
         )
         await asyncio.sleep(0)
-        feed.leave(WEB)
-        feed.put(pod("web-2", version="11", app="web", tier="gold"))
-        feed.put(pod("web-3", version="12", app="web", ready="yes"))
-        feed.put(pod("web-4", "elsewhere", version="13", app="web", tier="gold", ready="yes"))
-        feed.put(
+        informer.leave(WEB)
+        informer.put(pod("web-2", version="11", app="web", tier="gold"))
+        informer.put(pod("web-3", version="12", app="web", ready="yes"))
+        informer.put(pod("web-4", "elsewhere", version="13", app="web", tier="gold", ready="yes"))
+        informer.put(
             {**pod("web-5", version="14", app="web", tier="gold", ready="yes"), "status": {"phase": "Failed"}}
         )
         await asyncio.sleep(0)
         assert not waiting.done()
-        feed.put(pod("web-2", version="15", app="web", tier="gold", ready="yes"))
+        informer.put(pod("web-2", version="15", app="web", tier="gold", ready="yes"))
         assert (await waiting)["metadata"]["resourceVersion"] == "15"
-        assert feed.listeners == []
+        assert informer.listeners == []
 
     run(main)
 
 
 def test_what_lasted_but_a_moment_is_seen() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold(WEB)
+        informer = world.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
         await asyncio.sleep(0)
-        feed.put(pod("web-1", version="11", app="web", ready="yes"))
-        feed.put(pod("web-1", version="12", app="web", ready="no"))
+        informer.put(pod("web-1", version="11", app="web", ready="yes"))
+        informer.put(pod("web-1", version="12", app="web", ready="no"))
         assert (await waiting)["metadata"]["resourceVersion"] == "11"
 
     run(main)
@@ -183,10 +183,10 @@ def test_what_lasted_but_a_moment_is_seen() -> None:
 
 def test_waiting_begins_before_the_cache_is_synced() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web")
+        informer = world.declare("app=web")
         waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
         await asyncio.sleep(0)
-        feed.hold(pod("web-1", app="web", ready="yes"))
+        informer.hold(pod("web-1", app="web", ready="yes"))
         assert (await waiting)["metadata"]["name"] == "web-1"
 
     run(main)
@@ -194,12 +194,12 @@ def test_waiting_begins_before_the_cache_is_synced() -> None:
 
 def test_what_can_never_be_held_is_not_waited_for() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold()
+        informer = world.declare("app=web").hold()
         with pytest.raises(OutsideFilter):
             await world.cache().wait_for("pods", ready, label="app=db")
         with pytest.raises(NotDeclared):
             await world.cache().wait_for("nodes", ready)
-        assert feed.listeners == []
+        assert informer.listeners == []
 
     run(main)
 
@@ -216,52 +216,52 @@ def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(
     held: list[dict[str, Any]],
 ) -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold(*held)
+        informer = world.declare("app=web").hold(*held)
         with pytest.raises(TimeoutError):
             await world.cache().wait_for(
                 "pods", ready, namespace="ns", label="app=web", field={"status.phase": "Running"}, timeout=0
             )
-        assert feed.counts.reads == {("wait_for", "TimeoutError"): 1}
-        assert feed.listeners == []
+        assert informer.counts.reads == {("wait_for", "TimeoutError"): 1}
+        assert informer.listeners == []
 
     run(main)
 
 
 def test_who_waits_in_vain_for_a_cache_is_told_that_it_is_not_synced() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web")
-        feed.trouble, feed.remedy = "pods: the server answers 500", "It is asked again"
+        informer = world.declare("app=web")
+        informer.trouble, informer.remedy = "pods: the server answers 500", "It is asked again"
         with pytest.raises(NotSynced):
             await world.cache().wait_for("pods", ready, namespace="ns", timeout=0)
-        assert feed.counts.reads == {("wait_for", "NotSynced"): 1}
+        assert informer.counts.reads == {("wait_for", "NotSynced"): 1}
 
     run(main)
 
 
 def test_who_waits_for_a_kind_that_cannot_be_kept_any_more_is_told_at_once() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold(WEB)
+        informer = world.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
-        await feed.subscribed.wait()
-        feed.fail(Forbidden("pods: no", remedy="Grant it"))
+        await informer.subscribed.wait()
+        informer.fail(Forbidden("pods: no", remedy="Grant it"))
         for _ in range(20):
             await asyncio.sleep(0)
         assert waiting.done()
         with pytest.raises(Forbidden):
             await waiting
-        assert feed.listeners == []
-        assert feed.counts.reads == {("wait_for", "Forbidden"): 1}
+        assert informer.listeners == []
+        assert informer.counts.reads == {("wait_for", "Forbidden"): 1}
 
     run(main)
 
 
 def test_a_trouble_that_leaves_the_cache_readable_ends_no_wait() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold(WEB)
+        informer = world.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
-        await feed.subscribed.wait()
-        feed.fail(None)
-        feed.put(pod("web-1", version="11", app="web", ready="yes"))
+        await informer.subscribed.wait()
+        informer.fail(None)
+        informer.put(pod("web-1", version="11", app="web", ready="yes"))
         assert (await waiting)["metadata"]["resourceVersion"] == "11"
 
     run(main)
@@ -317,11 +317,11 @@ def test_a_predicate_that_is_to_be_awaited_is_refused_and_satisfied_by_nothing(
 )
 def test_a_predicate_that_turns_out_to_be_awaited_is_refused(predicate: Any) -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold(WEB)
+        informer = world.declare("app=web").hold(WEB)
         with pytest.raises(ReadError):
             await world.cache().wait_for("pods", predicate)
-        assert feed.listeners == []
-        assert feed.counts.reads == {("wait_for", "ReadError"): 1}
+        assert informer.listeners == []
+        assert informer.counts.reads == {("wait_for", "ReadError"): 1}
 
     run(main)
 
@@ -331,26 +331,26 @@ def test_errors_of_the_predicate_are_its_callers_and_disturb_nobody_else() -> No
         def broken(_: object) -> bool:
             raise TimeoutError("of its own")
 
-        feed = world.declare("app=web").hold()
+        informer = world.declare("app=web").hold()
         waiting = asyncio.create_task(world.cache().wait_for("pods", broken, timeout=60))
         await asyncio.sleep(0)
-        feed.put(WEB)
+        informer.put(WEB)
         with pytest.raises(TimeoutError, match="of its own"):
             await waiting
-        assert feed.listeners == []
+        assert informer.listeners == []
 
     run(main)
 
 
 def test_who_is_cancelled_leaves_no_listener() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold()
+        informer = world.declare("app=web").hold()
         waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
         await asyncio.sleep(0)
-        assert len(feed.listeners) == 1
+        assert len(informer.listeners) == 1
         waiting.cancel()
         await asyncio.wait([waiting])
-        assert feed.listeners == []
+        assert informer.listeners == []
 
     run(main)
 
@@ -426,14 +426,14 @@ def test_reads_of_the_cache_need_no_loop() -> None:
 
 def test_a_thread_whose_wait_is_ended_by_the_loop_is_let_go() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold()
+        informer = world.declare("app=web").hold()
         thread = asyncio.create_task(asyncio.to_thread(world.cache().blocking.wait_for, "pods", ready))
-        await feed.subscribed.wait()
+        await informer.subscribed.wait()
         for task in asyncio.all_tasks() - {asyncio.current_task(), thread}:
             task.cancel()
         with pytest.raises(ReadError, match="its task was cancelled, as all are when the operator ends"):
             await thread
-        assert feed.listeners == []
+        assert informer.listeners == []
 
     run(main)
 
@@ -468,14 +468,14 @@ def test_what_threads_wait_for_can_be_ended_and_stops_being_done() -> None:
 
 def test_once_it_is_ended_nothing_is_waited_for() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold()
+        informer = world.declare("app=web").hold()
         operators = Waits()
         for waits in (operators, Waits(operators)):
             cache = world.cache(waits=waits)
             operators.end("enough")
             with pytest.raises(ReadError, match="enough"):
                 await asyncio.to_thread(cache.blocking.wait_for, "pods", ready)
-        assert not feed.subscribed.is_set()
+        assert not informer.subscribed.is_set()
 
     run(main)
 

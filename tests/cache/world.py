@@ -14,7 +14,7 @@ import msgspec
 
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.client.fetcher import Fetches
+from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -79,7 +79,7 @@ def node(name: str, **labels: str) -> Obj:
     }
 
 
-class FakeFeed:
+class FakeInformer:
     """The cache of one kind, synced as of version 10 once it is told to hold something."""
 
     def __init__(
@@ -101,7 +101,7 @@ class FakeFeed:
         self.subscribed = asyncio.Event()
         self.unsubscribed = asyncio.Event()
 
-    def hold(self, *objects: Obj, version: str = "10") -> FakeFeed:
+    def hold(self, *objects: Obj, version: str = "10") -> FakeInformer:
         self.store.begin()
         for obj in objects:
             self.put(obj)
@@ -220,13 +220,13 @@ class World:
         self.server = self.transport = Server()
         self.time = 0.0
         self.slept: list[float] = []
-        self.fetches = Fetches(
+        self.fetches = Fetcher(
             self.server, per_second=self.settings.fetch_per_second, clock=lambda: self.time, sleep=self.sleep
         )
         self.retries = Retries(clock=lambda: self.time, sleep=self.sleep, chance=lambda: 1.0)
-        self.feeds: dict[Key, FakeFeed] = {}
+        self.informers: dict[Key, FakeInformer] = {}
         self.ending = Ending()
-        self.quick: dict[Key, FakeFeed] = {}
+        self.quick: dict[Key, FakeInformer] = {}
         self.memo = Memo()
         self.resources: dict[Key, Resource | Exception] = {}
 
@@ -240,17 +240,17 @@ class World:
         resource: Resource | None = PODS,
         key: str = "pods",
         projection: Projection = ALL,
-    ) -> FakeFeed:
+    ) -> FakeInformer:
         declared = Selector(declared or None) if isinstance(declared, str) else declared
-        self.feeds[key] = FakeFeed(declared, resource, key, projection)
-        return self.feeds[key]
+        self.informers[key] = FakeInformer(declared, resource, key, projection)
+        return self.informers[key]
 
-    def feed(self, key: Key) -> FakeFeed:
-        for declared, feed in self.feeds.items():
+    def informer(self, key: Key) -> FakeInformer:
+        for declared, informer in self.informers.items():
             if declared == key or find(declared) is find(key) is not None:
-                self.quick[key] = feed
-                return feed
-        raise not_declared(key, self.feeds)
+                self.quick[key] = informer
+                return informer
+        raise not_declared(key, self.informers)
 
     async def wait_started(self) -> None:
         pass

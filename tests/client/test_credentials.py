@@ -418,7 +418,7 @@ def test_a_cache_without_valid_credentials_is_unauthorized_and_follows_again_onc
                 logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40),
                 operating(server, vault=vault) as world,
             ):
-                await until(lambda: world.feed.health is Health.UNAUTHORIZED)
+                await until(lambda: world.informer.health is Health.UNAUTHORIZED)
                 with pytest.raises(Unauthorized) as caught:
                     world.names()
                 assert (caught.value.code, caught.value.transient) == (401, False)
@@ -443,10 +443,10 @@ def test_a_synced_cache_is_unauthorized_only_after_a_while() -> None:
                 await world.synced()
                 began = world.time.now
                 over.set()
-                await until(lambda: "accepts no credentials" in world.feed.trouble)
-                assert world.feed.health in (Health.SYNCED, Health.STALE)
+                await until(lambda: "accepts no credentials" in world.informer.trouble)
+                assert world.informer.health in (Health.SYNCED, Health.STALE)
                 assert len(world.names()) == 1
-                await until(lambda: world.feed.health is Health.UNAUTHORIZED)
+                await until(lambda: world.informer.health is Health.UNAUTHORIZED)
                 assert world.time.now - began >= TOLERATED
 
     run(main())
@@ -459,7 +459,7 @@ def test_a_cache_without_any_credentials_is_unauthorized() -> None:
             async with logging_in(vault, *[None] * 99, kopf.ConnectionInfo(server=server.url, token="new")):
                 await vault.invalidate(KEY, vault.select()[1].info)
                 async with operating(server, vault=vault) as world:
-                    await until(lambda: world.feed.health is Health.UNAUTHORIZED)
+                    await until(lambda: world.informer.health is Health.UNAUTHORIZED)
                     with pytest.raises(Unauthorized) as caught:
                         world.names()
                     assert (caught.value.code, caught.value.transient) == (None, True)
@@ -521,8 +521,8 @@ def test_a_login_that_never_returns_is_a_failure_of_the_request(monkeypatch: pyt
             ) as world,
         ):
             deadline = asyncio.get_running_loop().time() + 20
-            await until(lambda: world.feed.trouble or asyncio.get_running_loop().time() > deadline)
-            assert "the login of the operator takes too long" in world.feed.trouble
-            await until(lambda: world.feed.health is Health.STALLED)
+            await until(lambda: world.informer.trouble or asyncio.get_running_loop().time() > deadline)
+            assert "the login of the operator takes too long" in world.informer.trouble
+            await until(lambda: world.informer.health is Health.STALLED)
 
     run(main())

@@ -61,11 +61,11 @@ def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its
                 *["4"] * 10,
             ], "two answers are not read to their end"
             assert ["continue" in each.query for each in first] == [False, False, False, *[True] * 11]
-            assert world.feed.held() == 40
-            world.feed.listwatches[0].relist("audit")
-            await until(lambda: world.feed.counts.relists["audit"])
+            assert world.informer.held() == 40
+            world.informer.reflectors[0].relist("audit")
+            await until(lambda: world.informer.counts.relists["audit"])
             assert limits(lists(world)[len(first) :]) == ["4"] * 10
-            assert not world.feed.trouble
+            assert not world.informer.trouble
 
     run(main())
 
@@ -116,14 +116,14 @@ def test_35_pages_with_few_objects_since_they_are_large_are_not_paced(
     async def main() -> None:
         server = LargeObjects(1000, LARGE // 40)
         async with keeping(server, drop=["spec"]) as runtime:
-            feed, troubles = runtime.feed("v1/pods"), set[str]()
-            while not feed.synced:
-                troubles.add(feed.trouble)
+            informer, troubles = runtime.informer("v1/pods"), set[str]()
+            while not informer.synced:
+                troubles.add(informer.trouble)
                 await asyncio.sleep(0)
-            assert (feed.held(), troubles) == (1000, {""})
+            assert (informer.held(), troubles) == (1000, {""})
             listed = server.pages
             assert listed >= 250
-            assert await feed.audit()
+            assert await informer.audit()
             assert server.pages == 2 * listed
 
     run(main())
@@ -150,7 +150,7 @@ def test_35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting
             Server(lists=[endless()] * 100) as server,
             operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world,
         ):
-            await until(lambda: str(world.feed.health) == "stalled")
+            await until(lambda: str(world.informer.health) == "stalled")
             with pytest.raises(Stalled) as raised:
                 world.cache.held("pods")
             assert not raised.value.transient
@@ -172,7 +172,7 @@ def test_35_one_object_without_an_end_is_told_by_the_object_before_it() -> None:
             Server(lists=[endless(), endless(), *[first, *[endless()] * 3] * 50]) as server,
             operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world,
         ):
-            await until(lambda: str(world.feed.health) == "stalled")
+            await until(lambda: str(world.informer.health) == "stalled")
             with pytest.raises(Stalled):
                 world.cache.held("pods")
             assert [query["limit"] for query in server.pods.listed[:6]] == ["500", "31", "1", "2", "1", "1"]
@@ -223,7 +223,7 @@ def test_a_server_that_ignores_the_limit_is_read_as_far_as_the_setting_allows() 
             await world.synced()
             assert [query["limit"] for query in server.pods.listed] == ["500", "31", "1"]
             gone.set()
-            await until(lambda: world.feed.counts.relists["410"])
+            await until(lambda: world.informer.counts.relists["410"])
             assert len(server.pods.listed) == 4, "that it ignores the limit is known now"
 
     run(main())
@@ -345,18 +345,18 @@ def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_large_ob
     async def main() -> None:
         server = LargeObjects(100)
         async with keeping(server) as runtime:
-            feed = runtime.feed("v1/pods")
-            await until(lambda: feed.synced)
+            informer = runtime.informer("v1/pods")
+            await until(lambda: informer.synced)
             steady, first = tracemalloc.get_traced_memory()
             tracemalloc.reset_peak()
             server.expired.set()
-            await until(lambda: feed.counts.relists["410"])
+            await until(lambda: informer.counts.relists["410"])
             _, peak = tracemalloc.get_traced_memory()
             print(
                 f"{steady:,} bytes held; {first:,} at most during the first list, {peak:,} during the relist:"
                 f" {peak / steady:.2f} times"
             )
-            assert feed.held() == 100
+            assert informer.held() == 100
             assert steady > 100 * LARGE
             assert first <= 1.5 * steady
             assert peak <= 1.5 * steady
@@ -368,10 +368,10 @@ def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_large_ob
 def test_i8_a_budget_is_exceeded_by_one_page_at_most_also_where_objects_are_large() -> None:
     async def main() -> None:
         async with keeping(LargeObjects(150), max_bytes="20Mi") as runtime:
-            feed = runtime.feed("v1/pods")
-            await until(lambda: str(feed.health) == "oversized")
+            informer = runtime.informer("v1/pods")
+            await until(lambda: str(informer.health) == "oversized")
             with pytest.raises(Oversized):
-                raise feed.part().error or AssertionError
+                raise informer.part().error or AssertionError
             _, peak = tracemalloc.get_traced_memory()
             print(f"{peak:,} bytes at most")
             # A page is held twice while it is read: as it came, and as its objects.

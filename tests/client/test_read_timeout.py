@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.client.read_timeout import Patience
+from kopf_selectcache.client.read_timeout import IdleTimeout
 from tests.faults.hurried import HurriedLoop
 
 NEVER = 1e9
@@ -41,7 +41,7 @@ def timers(loop: asyncio.AbstractEventLoop) -> int:
 
 def test_each_piece_may_take_as_long_however_long_all_of_them_take() -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = Patience(), after(*[9.0] * 10, 11.0)
+        patience, pieces = IdleTimeout(), after(*[9.0] * 10, 11.0)
         for _ in range(10):
             assert await patience.next(pieces, within=10) == 9
         began = loop.time()
@@ -54,7 +54,7 @@ def test_each_piece_may_take_as_long_however_long_all_of_them_take() -> None:
 
 def test_a_piece_that_is_no_sign_of_life_does_not_put_the_end_off() -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = Patience(), after(*[4.0] * 10)
+        patience, pieces = IdleTimeout(), after(*[4.0] * 10)
         began = loop.time()
         assert await patience.next(pieces, within=10) == 4
         assert await patience.next(pieces, within=10, alive=False) == 4
@@ -67,7 +67,7 @@ def test_a_piece_that_is_no_sign_of_life_does_not_put_the_end_off() -> None:
 
 def test_pieces_that_are_ready_at_once_and_no_sign_of_life_end_as_well() -> None:
     async def main(_: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = Patience(), after(*[0.0] * 10)
+        patience, pieces = IdleTimeout(), after(*[0.0] * 10)
         await patience.next(pieces, within=10)
         await asyncio.sleep(10)  # It is due, and nobody waits.
         with pytest.raises(TimeoutError):
@@ -78,7 +78,7 @@ def test_pieces_that_are_ready_at_once_and_no_sign_of_life_end_as_well() -> None
 
 def test_the_end_is_no_timeout_and_leaves_no_timer() -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = Patience(), after(1.0)
+        patience, pieces = IdleTimeout(), after(1.0)
         assert await patience.next(pieces, within=10) == 1
         assert await patience.next(pieces, within=10) is None
         assert timers(loop) == 1
@@ -91,7 +91,7 @@ def test_the_end_is_no_timeout_and_leaves_no_timer() -> None:
 
 def test_one_timer_does_for_all_pieces() -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = Patience(), after(*[0.0] * 1000)
+        patience, pieces = IdleTimeout(), after(*[0.0] * 1000)
         for _ in range(1000):
             await patience.next(pieces, within=10)
         assert timers(loop) == 1
@@ -102,7 +102,7 @@ def test_one_timer_does_for_all_pieces() -> None:
 @pytest.mark.parametrize(("first", "then", "expected"), [(40, 10, 10), (10, 40, 40)])
 def test_how_long_it_may_take_may_change(first: float, then: float, expected: float) -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = Patience(), after(1.0, NEVER)
+        patience, pieces = IdleTimeout(), after(1.0, NEVER)
         await patience.next(pieces, within=first)
         began = loop.time()
         with pytest.raises(TimeoutError):
@@ -114,7 +114,7 @@ def test_how_long_it_may_take_may_change(first: float, then: float, expected: fl
 
 def test_nobody_is_ended_who_does_something_else_meanwhile() -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = Patience(), after(1.0, 1.0, NEVER)
+        patience, pieces = IdleTimeout(), after(1.0, 1.0, NEVER)
         await patience.next(pieces, within=10)
         await asyncio.sleep(100)  # It is due, and nobody waits.
         began = loop.time()
@@ -128,7 +128,7 @@ def test_nobody_is_ended_who_does_something_else_meanwhile() -> None:
 
 def test_who_is_cancelled_by_others_is_cancelled() -> None:
     async def main(_: asyncio.AbstractEventLoop) -> None:
-        waiting = asyncio.ensure_future(Patience().next(after(NEVER), within=10))
+        waiting = asyncio.ensure_future(IdleTimeout().next(after(NEVER), within=10))
         await asyncio.sleep(5)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -139,7 +139,7 @@ def test_who_is_cancelled_by_others_is_cancelled() -> None:
 
 def test_who_is_cancelled_by_others_as_well_is_cancelled() -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
-        waiting = asyncio.ensure_future(Patience().next(after(NEVER), within=10))
+        waiting = asyncio.ensure_future(IdleTimeout().next(after(NEVER), within=10))
         loop.call_at(10, waiting.cancel)  # Before it is made, and so before what is due at the same time.
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -159,7 +159,7 @@ def test_what_the_stream_raises_is_raised_and_no_cancellation_is_left() -> None:
         task = asyncio.current_task()
         assert task is not None
         with pytest.raises(ConnectionError):
-            await Patience().next(stubborn(), within=10)
+            await IdleTimeout().next(stubborn(), within=10)
         assert not task.cancelling()
         await asyncio.sleep(1)
 
@@ -168,7 +168,7 @@ def test_what_the_stream_raises_is_raised_and_no_cancellation_is_left() -> None:
 
 def test_after_a_timeout_it_may_be_waited_again() -> None:
     async def main(_: asyncio.AbstractEventLoop) -> None:
-        patience = Patience()
+        patience = IdleTimeout()
         with pytest.raises(TimeoutError):
             await patience.next(after(NEVER), within=10)
         assert await patience.next(after(5.0), within=10) == 5

@@ -1,4 +1,4 @@
-"""Copies of a `Merging`, and what makes two of them equal: for an exploration, which visits each state once.
+"""Copies of a `Union`, and what makes two of them equal: for an exploration, which visits each state once.
 
 It looks inside, so it says at once when there is something in there that it does not know.
 """
@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Records, Store
-from kopf_selectcache.core.store.substore import Branch, Key, Union
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.substore import Branch, Key, UnionView
+from kopf_selectcache.core.store.union import Union
 
 Part: TypeAlias = tuple[object, ...]
 
@@ -56,12 +56,12 @@ def _known(thing: object, attributes: set[str]) -> dict[str, Any]:
     return found
 
 
-def copied(merging: Merging) -> Merging:
+def copied(union: Union) -> Union:
     """Return a copy that shares nothing with the original that changes."""
-    made = Merging([branch.keys for branch in merging.branches])
-    twins = dict(zip(merging.branches, made.branches, strict=True))
-    old = _known(merging, _OF_MERGING)
-    assert merging.tally is None, "what is counted is not copied"
+    made = Union([branch.keys for branch in union.branches])
+    twins = dict(zip(union.branches, made.branches, strict=True))
+    old = _known(union, _OF_MERGING)
+    assert union.tally is None, "what is counted is not copied"
     for branch, twin in twins.items():
         _known(branch, _OF_BRANCHES)
         _fill(twin.view, branch.view)
@@ -69,17 +69,17 @@ def copied(merging: Merging) -> Merging:
         twin.vague = set(branch.vague)
         for key, wait in branch._waiting.items():
             twin.wait_for(wait.version, key)
-    _fill(made._union, merging._union)
-    made._union.versions = merging._union.versions
-    made._epoch, made._listed = merging._epoch, {twins[branch] for branch in merging._listed}
-    made._unclear = set(merging._unclear)
+    _fill(made._union, union._union)
+    made._union.versions = union._union.versions
+    made._epoch, made._listed = union._epoch, {twins[branch] for branch in union._listed}
+    made._unclear = set(union._unclear)
     for name in ("_left", "_reads", "_doubts"):
         setattr(made, name, dict(old[name]))
     return made
 
 
 def _fill(made: Store, store: Store) -> None:
-    old = _known(store, _OF_UNIONS if isinstance(store, Union) else _OF_STORES)
+    old = _known(store, _OF_UNIONS if isinstance(store, UnionView) else _OF_STORES)
     assert not old["_indexes"].made, "indexes are not copied"
     assert not old["unreadable"], "all objects can be read"
     made._held, made._gone, made._version = _named(old["_held"]), dict(old["_gone"]), old["_version"]
@@ -90,27 +90,27 @@ def _named(records: Records) -> Records:
     return {namespace: dict(named) for namespace, named in records.items()}
 
 
-def as_a_whole(merging: Merging) -> Part:
+def as_a_whole(union: Union) -> Part:
     """Return what of it concerns no key."""
-    branches = merging.branches
+    branches = union.branches
     return (
-        merging._epoch,
-        merging._union.versions,
-        sorted(branches.index(branch) for branch in merging._listed).__repr__(),
+        union._epoch,
+        union._union.versions,
+        sorted(branches.index(branch) for branch in union._listed).__repr__(),
         *((branch.version, branch.epoch, branch.listed, branch.view._staged is None) for branch in branches),
     )
 
 
-def of_key(merging: Merging, key: Key) -> Part:
+def of_key(union: Union, key: Key) -> Part:
     """Return what of it concerns a key, without telling the key."""
-    doubt, shown = merging._doubts.get(key), merging.store.get(*key)[0]
+    doubt, shown = union._doubts.get(key), union.store.get(*key)[0]
     return (
         said(shown),
-        merging._left.get(key),
-        merging._reads.get(key),
-        key in merging._unclear,
+        union._left.get(key),
+        union._reads.get(key),
+        key in union._unclear,
         (doubt.uid, doubt.version, doubt.epoch) if doubt is not None else None,
-        *(_of_branch(branch, key, shown) for branch in merging.branches),
+        *(_of_branch(branch, key, shown) for branch in union.branches),
     )
 
 

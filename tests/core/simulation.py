@@ -1,4 +1,4 @@
-"""The core against the model server, in virtual time: each stream's `step`, what it does to one `Merging`,
+"""The core against the model server, in virtual time: each stream's `step`, what it does to one `Union`,
 and the reads that end doubts.
 
 Nothing here waits: the clock is a number, and every chance comes from a seed. Each operation has a seed of
@@ -22,7 +22,7 @@ from kopf_selectcache.core.store.record import is_older
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Key
 from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 
 from .client import carried_out
 from .cluster import Filter, Thing
@@ -152,7 +152,7 @@ class Run:
         self.server = Server(rng, hits, filters, opaque=len(filters) == 1 and rng.random() < 0.1)
         self.cluster = self.server.cluster
         self.transitions = seen
-        self.merging = Merging([each.keys for each in filters])
+        self.union = Union([each.keys for each in filters])
         self.streaming = rng.random() < 0.8
         self.history: list[Seen | Taken] = []
         self.reading: tuple[Doubt, tuple[int, Thing | None] | None] | None = None
@@ -211,7 +211,7 @@ class Run:
             self._start_again(follower, audit=True)
         elif chance < 0.36:
             server.advance()
-        elif chance < 0.45 and (self.merging.doubts or self.joined):
+        elif chance < 0.45 and (self.union.doubts or self.joined):
             self.read()
         else:
             self.poll(follower)
@@ -220,7 +220,7 @@ class Run:
         return all(each.epoch == self.cluster.epoch for each in self.followers)
 
     def _floor(self, follower: Follower) -> int:
-        version = self.merging.branches[follower.number].version
+        version = self.union.branches[follower.number].version
         return max(map(self.server.number, (follower.state.known.floor, version)))
 
     def _restore(self, *, bump: bool) -> None:
@@ -246,7 +246,7 @@ class Run:
 
     def _start_again(self, follower: Follower, *, audit: bool) -> None:
         """Forget where a stream was: its kind was not served for a while, or an audit has found something."""
-        version = self.merging.branches[follower.number].version
+        version = self.union.branches[follower.number].version
         known = (
             replace(follower.state.known, beyond=True)
             if audit
@@ -269,10 +269,10 @@ class Run:
                 return count
             self.server.where = follower.where
             self.server.advance()
-            if (self.merging.doubts or self.joined) and self.rng.random() < 0.3:
+            if (self.union.doubts or self.joined) and self.rng.random() < 0.3:
                 self.read()
             self.poll(follower)
-        held = {record.key: told(record) for record in self.merging.store.records()[0]}
+        held = {record.key: told(record) for record in self.union.store.records()[0]}
         raise Violation(
             "I3", f"after {most} quiet steps: {held} instead of {of_world(self.cluster.selected())}"
         )
@@ -280,9 +280,7 @@ class Run:
     def settled(self) -> bool:
         synced = self._noticed() and all(isinstance(each.state, machine.Watching) for each in self.followers)
         return (
-            synced
-            and not self.merging.doubts
-            and equal(self.merging.store.records()[0], self.cluster.selected())
+            synced and not self.union.doubts and equal(self.union.store.records()[0], self.cluster.selected())
         )
 
     def read(self) -> None:
@@ -292,11 +290,11 @@ class Run:
             self._take_joined_lists(*self.joined)
             return
         if self.reading is None:
-            if self.rng.random() < 0.5 and (joined := self.merging.joined_lists()):
+            if self.rng.random() < 0.5 and (joined := self.union.joined_lists()):
                 lists = self.rng.choice(joined)
                 self.joined = lists, self.server.look_up_all(lists, self.cluster.filters)
                 return
-            doubt = self.rng.choice(self.merging.doubts)
+            doubt = self.rng.choice(self.union.doubts)
             self.reading = doubt, self.server.look_up(doubt)
             return
         (doubt, answer), self.reading = self.reading, None
@@ -308,7 +306,7 @@ class Run:
         if not is_older(self.server.text(version), doubt.version):
             self.observer.hears(self.cluster.epoch, version)
         self._seen(
-            self.merging.confirmed(
+            self.union.confirmed(
                 doubt,
                 version=self.server.text(version),
                 uid=thing.uid if thing is not None else "",
@@ -321,7 +319,7 @@ class Run:
         if uids is None:
             return
         self.story.append(f"{lists} are answered: {uids}")
-        changes = self.merging.confirmed_by_lists(lists, uids)
+        changes = self.union.confirmed_by_lists(lists, uids)
         self.settled_by_lists += len(changes)
         self._seen(changes)
 
@@ -413,7 +411,7 @@ class Run:
             raise Violation("I7", "the server asked for more patience")
 
     def _carry_out(self, follower: Follower, effect: machine.Effect) -> None:
-        branch = self.merging.branches[follower.number]
+        branch = self.union.branches[follower.number]
         match effect:
             case machine.Wait(failures, at_least, slow):
                 follower.due = self.server.now + delay(
@@ -432,9 +430,9 @@ class Run:
                 follower.beyond = False
             case machine.Told():
                 return
-        changes = carried_out(effect, Writer(self.merging, branch))
-        for old, why in self.merging.take_outdated().items():
-            self.outdated.append(self.followers[self.merging.branches.index(old)])
+        changes = carried_out(effect, Writer(self.union, branch))
+        for old, why in self.union.take_outdated().items():
+            self.outdated.append(self.followers[self.union.branches.index(old)])
             if why == "restored":
                 self.outdated[-1].epoch = self.cluster.epoch - 1  # As far as readers are concerned.
         if isinstance(effect, (machine.Commit, machine.Progress)):
@@ -444,14 +442,14 @@ class Run:
     # ---- What is recorded, and judged in the end.
 
     def _taken(self, follower: Follower, version: str) -> None:
-        view = self.merging.branches[follower.number].view
+        view = self.union.branches[follower.number].view
         held = {record.key: record for record in view.records()[0]}
         self.history.append(
             Taken(follower.filter, follower.epoch, self.server.number(version), held, follower.beyond)
         )
 
     def _seen(self, changes: list[Change]) -> None:
-        store = self.merging.store
+        store = self.union.store
         self.history.append(
             self.observer.sees(
                 store,

@@ -1,7 +1,7 @@
 """A world small enough to be explored: up to three objects, two branches and two faults; all that can happen
 next, as data.
 
-It does what the shell does with `step` and `Merging`, message by message. Two worlds that differ only in
+It does what the shell does with `step` and `Union`, message by message. Two worlds that differ only in
 which object is which are one: see `World.frozen`."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kopf_selectcache.core.store.record import Record, is_older
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Key
 from kopf_selectcache.core.store.unconfirmed import JoinedLists
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 
 from .client import carried_out
 from .cluster import Cluster, Filter, Thing
@@ -85,7 +85,7 @@ class World:
         while self.cluster.version < FIRST:
             self.cluster.pass_()
         self.cluster.compacted = FIRST
-        self.merging = Merging([each.keys for each in FILTERS])
+        self.union = Union([each.keys for each in FILTERS])
         self.judge = Judge(self.cluster)
         self.observer = Observer()
         self.outdated: list[Leg] = []
@@ -103,7 +103,7 @@ class World:
     def copy(self) -> World:
         made = World.__new__(World)
         made.rules, made.writes, made.faults = self.rules, self.writes, self.faults
-        made.cluster, made.merging = self.cluster.copy(), copied(self.merging)
+        made.cluster, made.union = self.cluster.copy(), copied(self.union)
         made.judge, made.observer = self.judge.copy(made.cluster), self.observer.copy()
         made.legs, made.outdated, made.joined = [replace(leg) for leg in self.legs], [], self.joined
         return made
@@ -118,7 +118,7 @@ class World:
             cluster.version,
             cluster.epoch,
             cluster.compacted,
-            as_a_whole(self.merging),
+            as_a_whole(self.union),
             self.judge.version,
             self.observer.epoch,
             *sorted(self.observer.known.items()),
@@ -161,7 +161,7 @@ class World:
             writes,
             entries,
             coming,
-            of_key(self.merging, key),
+            of_key(self.union, key),
             judge.places.get(key),
             judge.newest.get(key),
             said(judge.shown.get(key)),
@@ -194,7 +194,7 @@ class World:
             found += self._good(number, leg)
             if self.faults:
                 found += self._bad(number, leg)
-        for index, doubt in enumerate(self.merging.doubts):
+        for index, doubt in enumerate(self.union.doubts):
             versions = {self.cluster.version, *([int(doubt.version)] if doubt.version else [])}
             found += [
                 Action("read", index, version)
@@ -206,7 +206,7 @@ class World:
         else:
             found += [
                 Action("joined lists", number)
-                for number, lists in enumerate(self.merging.joined_lists())
+                for number, lists in enumerate(self.union.joined_lists())
                 if self._can_list(lists)
             ]
         if self.faults and not self.cluster.epoch and self.cluster.version > FIRST:
@@ -250,9 +250,9 @@ class World:
                 if (
                     not floor
                 ):  # The first list that each of several asks for may be as of the version of another.
-                    begins = not (self.merging.branches[number].version or leg.state.known.failures)
+                    begins = not (self.union.branches[number].version or leg.state.known.failures)
                     listed = {
-                        int(branch.listed) for branch in self.merging.branches if branch.listed and begins
+                        int(branch.listed) for branch in self.union.branches if branch.listed and begins
                     }
                     return [
                         Action("answer", number, version)
@@ -351,7 +351,7 @@ class World:
     def _restore(self, *, bump: bool) -> None:
         self.cluster.restore(FIRST, bump=bump)
         for leg in self.legs:
-            version = self.merging.branches[leg.number].version
+            version = self.union.branches[leg.number].version
             if not bump and max(int(leg.state.known.floor or 0), int(version or 0)) <= FIRST:
                 leg.epoch = self.cluster.epoch
                 self.observer.hears(leg.epoch, FIRST)
@@ -359,13 +359,13 @@ class World:
                 self._feed(leg, machine.Lost("reset"))
 
     def _read(self, index: int, version: int) -> None:
-        doubt = self.merging.doubts[index]
+        doubt = self.union.doubts[index]
         thing = self.cluster.worlds[version].get((doubt.namespace, doubt.name))
         outside = thing is not None and not any(each.may_hold(thing) for each in FILTERS)
         if not is_older(str(version), doubt.version):
             self.observer.hears(self.cluster.epoch, version)
         self._see(
-            self.merging.confirmed(
+            self.union.confirmed(
                 doubt, version=str(version), uid=thing.uid if thing is not None else "", outside=outside
             )
         )
@@ -374,7 +374,7 @@ class World:
         return self.cluster.compacted <= int(lists.version) <= self.cluster.version
 
     def _ask_joined_lists(self, number: int) -> None:
-        lists = self.merging.joined_lists()[number]
+        lists = self.union.joined_lists()[number]
         keys = {doubt.key for doubt in lists.doubts}
         self.joined = (
             lists,
@@ -389,7 +389,7 @@ class World:
     def _take_joined_lists(self) -> None:
         assert self.joined is not None
         (lists, uids), self.joined = self.joined, None
-        self._see(self.merging.confirmed_by_lists(lists, uids))
+        self._see(self.union.confirmed_by_lists(lists, uids))
 
     def _answer(self, leg: Leg, version: int) -> None:
         command = leg.command
@@ -453,7 +453,7 @@ class World:
         stepped = machine.step(leg.state, input_)
         leg.state = stepped.state
         leg.beyond = leg.beyond or leg.state.known.beyond
-        branch = self.merging.branches[leg.number]
+        branch = self.union.branches[leg.number]
         for effect in stepped.effects:
             match effect:
                 case machine.List() | machine.Watch() | machine.Wait():
@@ -468,9 +468,9 @@ class World:
                         self.observer.notices(leg.epoch, int(version))
                     self.observer.hears(leg.epoch, int(version))
                     leg.beyond = False
-            changes = carried_out(effect, Writer(self.merging, branch))
-            for old, why in self.merging.take_outdated().items():
-                self.outdated.append(self.legs[self.merging.branches.index(old)])
+            changes = carried_out(effect, Writer(self.union, branch))
+            for old, why in self.union.take_outdated().items():
+                self.outdated.append(self.legs[self.union.branches.index(old)])
                 if why == "restored":
                     self.outdated[-1].epoch = self.cluster.epoch - 1  # As far as readers are concerned.
             if isinstance(effect, (machine.Commit, machine.Progress)):
@@ -511,7 +511,7 @@ class World:
         self._feed(leg, machine.Opened())
 
     def _see(self, changes: list[Change]) -> None:
-        store = self.merging.store
+        store = self.union.store
         self.judge.judge(
             self.observer.sees(
                 store,
@@ -533,7 +533,7 @@ class World:
                 self.do(good[-1])
             elif isinstance(leg.state, machine.Watching) and leg.cursor > self.cluster.version:
                 self._feed(leg, machine.Lost("end", lived=True))
-        if self.merging.doubts:
+        if self.union.doubts:
             self._read(0, self.cluster.version)
 
     def settle(self, most: int = 60) -> None:
@@ -542,24 +542,22 @@ class World:
             if self.settled():
                 return
             if self._follows() and any(
-                int(read.version) > self.cluster.version for read in self.merging._reads.values()
+                int(read.version) > self.cluster.version for read in self.union._reads.values()
             ):
                 # What a world that was lost has answered is believed until the server has passed it. It will,
                 # with whatever is written.
                 self.cluster.pass_()
             self.settle_a_little()
-        held = {record.key: (record.uid, record.version) for record in self.merging.store.records()[0]}
-        raise Violation(
-            "I3", f"{held} in the end instead of {self.cluster.selected()}; {self.merging.doubts}"
-        )
+        held = {record.key: (record.uid, record.version) for record in self.union.store.records()[0]}
+        raise Violation("I3", f"{held} in the end instead of {self.cluster.selected()}; {self.union.doubts}")
 
     def _follows(self) -> bool:
-        return not self.merging.doubts and all(
+        return not self.union.doubts and all(
             isinstance(leg.state, machine.Watching) and leg.epoch == self.cluster.epoch for leg in self.legs
         )
 
     def settled(self) -> bool:
-        return self._follows() and equal(self.merging.store.records()[0], self.cluster.selected())
+        return self._follows() and equal(self.union.store.records()[0], self.cluster.selected())
 
 
 def _record(thing: Thing, version: int | None = None) -> Record:

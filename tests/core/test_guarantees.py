@@ -7,7 +7,7 @@ import pytest
 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 
 from .cluster import Cluster, Filter, Thing
 from .guarantees import Judge, Observer, Seen, Violation
@@ -23,7 +23,7 @@ class Readers:
 
     def __init__(self) -> None:
         self.cluster = Cluster(FILTERS, version=10)
-        self.merging, self.observer = Merging([each.keys for each in FILTERS]), Observer()
+        self.union, self.observer = Union([each.keys for each in FILTERS]), Observer()
         self.judge = Judge(self.cluster)
         self.epochs = [0, 0]
         for _ in range(5):
@@ -36,7 +36,7 @@ class Readers:
 
     def relist(self, number: int, *records: Record) -> Seen:
         """Have a branch listed anew at the server's version."""
-        branch, version = writers(self.merging)[number], self.cluster.version
+        branch, version = writers(self.union)[number], self.cluster.version
         if self.epochs[number] < self.cluster.epoch:
             self.epochs[number] = self.cluster.epoch
             self.observer.notices(self.cluster.epoch, version)
@@ -49,7 +49,7 @@ class Readers:
     def keep(self, backup: int) -> Seen:
         """Restore the server to a version. It has all that the branches up to there hold."""
         self.restore(backup)
-        for number, branch in enumerate(writers(self.merging)):
+        for number, branch in enumerate(writers(self.union)):
             if int(branch.version) <= backup:
                 self.epochs[number] = self.cluster.epoch
                 self.observer.keeps(self.cluster.epoch, int(branch.version), restored_to=backup)
@@ -57,11 +57,11 @@ class Readers:
 
     def see(self, changes: list[Change]) -> Seen:
         seen = self.observer.sees(
-            self.merging.store,
+            self.union.store,
             changes,
             self.cluster,
             epoch=min(self.epochs),
-            version=int(self.merging.store.version or 0),
+            version=int(self.union.store.version or 0),
             beyond=False,
         )
         self.judge.judge(seen)
@@ -107,7 +107,7 @@ def test_readers_who_have_reached_an_epoch_follow_the_next_restore_at_once() -> 
     for version in range(11, 16):  # The last is the version that they had before the restore.
         readers.cluster.pass_()
         readers.observer.hears(1, version)
-        for branch in writers(readers.merging):
+        for branch in writers(readers.union):
             readers.see(branch.progress(str(version)))
     seen = readers.keep(15)
     assert (seen.version, seen.epoch, seen.now) == (15, 2, 2)

@@ -16,7 +16,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 
 from .writers import writers
 
@@ -59,9 +59,7 @@ class Rules:
 class World:
     """A server with one object, and the branches as they hear of it."""
 
-    def __init__(
-        self, history: History, branches: int, rules: Rules, merging: type[Merging] = Merging
-    ) -> None:
+    def __init__(self, history: History, branches: int, rules: Rules, union: type[Union] = Union) -> None:
         self.history, self.rules = history, rules
         self.letters = "ABC"[:branches]
         self.last = FIRST + len(history) - 1
@@ -74,7 +72,7 @@ class World:
         self.records = [
             Record("", "it", uid, str(FIRST + at), {}, (), b"") for at, uid in enumerate(self.uids)
         ]
-        self.merging = merging([Keys()] * branches)
+        self.union = union([Keys()] * branches)
         self.at = [FIRST] * branches
         self.staging: list[tuple[int, bool] | None] = [None] * branches
         self.relists, self.reads, self.lists = rules.relists, rules.reads, rules.lists
@@ -107,14 +105,14 @@ class World:
             if not (self.rules.refused and branch == len(self.at) - 1):
                 found += self._actions_of(branch)
         if self.reads:
-            for index, doubt in enumerate(self.merging.doubts):
+            for index, doubt in enumerate(self.union.doubts):
                 # The first ones are what a server that lags may answer.
                 first = self.known if doubt.version == "" else max(int(doubt.version) - 2, FIRST)
                 found += [("read", index, version) for version in range(first, self.last + 1)]
         if self.asked is not None:
             found.append(("answer", 0, 0))
         elif self.lists:
-            found += [("lists", number, 0) for number, _ in enumerate(self.merging.joined_lists())]
+            found += [("lists", number, 0) for number, _ in enumerate(self.union.joined_lists())]
         return found
 
     def _actions_of(self, branch: int) -> Iterator[Action]:
@@ -159,7 +157,7 @@ class World:
                 self._reach(branch, version)
             case "begin":
                 self.relists -= self.at[branch] > 0
-                writers(self.merging)[branch].begin()
+                writers(self.union)[branch].begin()
                 self.staging[branch] = version, False
             case "stage":
                 self._put(branch, version)
@@ -168,19 +166,19 @@ class World:
                 self._commit(branch, version)
             case "abandon":
                 self.abandoned = True
-                writers(self.merging)[branch].abandon()
+                writers(self.union)[branch].abandon()
                 self.staging[branch] = None
             case "read":
                 self.reads -= 1
-                self._read(self.merging.doubts[branch], version)
+                self._read(self.union.doubts[branch], version)
             case "lists":
                 self.lists -= 1
-                lists = self.merging.joined_lists()[branch]
+                lists = self.union.joined_lists()[branch]
                 self.asked = lists, self._listed(lists)
             case "answer":
                 assert self.asked is not None
                 (lists, uids), self.asked = self.asked, None
-                self.told(self.merging.confirmed_by_lists(lists, uids))
+                self.told(self.union.confirmed_by_lists(lists, uids))
         self.check()
 
     def _event(self, branch: int, version: int) -> None:
@@ -188,7 +186,7 @@ class World:
             self._put(branch, version)
         elif self.rules.vague:
             self.known = max(self.known, version)
-            self.told(writers(self.merging)[branch].leave(self._copy(version - 1)))
+            self.told(writers(self.union)[branch].leave(self._copy(version - 1)))
             # The stream is past it, and says so with its next message alone.
             self.at[branch] = version
             return
@@ -196,9 +194,7 @@ class World:
             self.known = max(self.known, version)
             was = self.records[version - 1 - FIRST]
             self.at[branch] = version
-            self.told(
-                writers(self.merging)[branch].leave(Record("", "it", was.uid, str(version), {}, (), b""))
-            )
+            self.told(writers(self.union)[branch].leave(Record("", "it", was.uid, str(version), {}, (), b"")))
         self.check()
         self._reach(branch, version)
 
@@ -210,30 +206,30 @@ class World:
     def _put(self, branch: int, version: int) -> None:
         if self.staging[branch] is None:
             self.known = max(self.known, version)
-        self.told(writers(self.merging)[branch].put(self._copy(version)))
+        self.told(writers(self.union)[branch].put(self._copy(version)))
 
     def _reach(self, branch: int, version: int) -> None:
         self.at[branch] = version
         self.known = max(self.known, version)
-        self.told(writers(self.merging)[branch].progress(str(version)))
+        self.told(writers(self.union)[branch].progress(str(version)))
 
     def _list(self, branch: int, version: int) -> None:
-        writers(self.merging)[branch].begin()
+        writers(self.union)[branch].begin()
         if self.holds(branch, version):
-            writers(self.merging)[branch].put(self._copy(version))
+            writers(self.union)[branch].put(self._copy(version))
 
     def _commit(self, branch: int, version: int) -> None:
         self.at[branch] = version
         self.known = max(self.known, version)
         self.staging[branch] = None
-        self.told(writers(self.merging)[branch].commit(str(version)))
+        self.told(writers(self.union)[branch].commit(str(version)))
 
     def _read(self, doubt: Doubt, version: int) -> None:
         state, uid = self.history[version - FIRST], self.uids[version - FIRST]
         if doubt.version == "" or version >= int(doubt.version):
             self.known = max(self.known, version)
         self.told(
-            self.merging.confirmed(
+            self.union.confirmed(
                 doubt,
                 version=str(version),
                 uid="" if state == "x" else uid,
@@ -257,13 +253,13 @@ class World:
             self._reach(branch, self.last + 1)
             self.check()
         wanted = self.records[-1] if self.present(self.last) else None
-        held, version = self.merging.store.get("", "it")
+        held, version = self.union.store.get("", "it")
         if version != str(self.last + 1):
             raise Violation("I4", f"the version stays at {version}")
         if (held and (held.uid, held.version)) != (wanted and (wanted.uid, wanted.version)):
             raise Violation("I3", f"{held} is held, and {wanted} is there")
-        if self.merging.doubts:
-            raise Violation("I3", f"{self.merging.doubts} in the end")
+        if self.union.doubts:
+            raise Violation("I3", f"{self.union.doubts} in the end")
 
     # ---- What must hold.
 
@@ -308,7 +304,7 @@ class World:
         return self.uids[at] != self.uids[self.embedded]
 
     def check(self) -> None:
-        held, version = self.merging.store.get("", "it")
+        held, version = self.union.store.get("", "it")
         if held is not self.model:
             raise Violation("I9", f"{held} is held, and what was told amounts to {self.model}")
         if not all(self.at):
@@ -334,16 +330,16 @@ def walks(
     branches: int,
     rules: Rules,
     *,
-    merging: type[Merging] = Merging,
+    union: type[Union] = Union,
     story: Callable[[str], None] = lambda _: None,
-    of: Callable[[History, int, Rules, type[Merging]], World] = World,
+    of: Callable[[History, int, Rules, type[Union]], World] = World,
 ) -> Iterator[World]:
     """Walk through all orders of what can happen, and yield the world at the end of each."""
     pending: list[list[Action]] = [[]]
     while pending:
         path = pending.pop()
         try:
-            world = of(history, branches, rules, merging)
+            world = of(history, branches, rules, union)
             for action in path:
                 world.do(action)
             while found := world.actions():

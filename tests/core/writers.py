@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Branch, Keys, View
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 
 
 @dataclass(frozen=True)
 class Writer:
     """Writes to one substore of a union."""
 
-    merging: Merging
+    union: Union
     branch: Branch
 
     @property
@@ -34,24 +34,24 @@ class Writer:
         return self.branch.version
 
     def begin(self) -> None:
-        self.merging.begin(self.branch)
+        self.union.begin(self.branch)
 
     def abandon(self) -> None:
-        self.merging.abandon(self.branch)
+        self.union.abandon(self.branch)
 
     def put(self, record: Record) -> list[Change]:
-        return self.merging.put(self.branch, record)
+        return self.union.put(self.branch, record)
 
     def leave(self, record: Record) -> list[Change]:
-        return self.merging.leave(self.branch, record)
+        return self.union.leave(self.branch, record)
 
     def commit(self, version: str, *, restored: bool = False) -> list[Change]:
-        return self.merging.commit(self.branch, version, restored=restored)
+        return self.union.commit(self.branch, version, restored=restored)
 
     def progress(self, version: str) -> list[Change]:
-        return self.merging.progress(self.branch, version)
+        return self.union.progress(self.branch, version)
 
 
-def writers(merging: Merging) -> tuple[Writer, ...]:
+def writers(union: Union) -> tuple[Writer, ...]:
     """Return the writers of all substores, in their order."""
-    return tuple(Writer(merging, branch) for branch in merging.branches)
+    return tuple(Writer(union, branch) for branch in union.branches)

@@ -75,7 +75,7 @@ class Reader:
                     self._lie = lie
 
         forget = [
-            self._cache._runtime.feed(resource).subscribe(changed) for resource in self._resources
+            self._cache._runtime.informer(resource).subscribe(changed) for resource in self._resources
         ]  # No reader is told sooner.
         try:
             while self._lie is None:
@@ -134,17 +134,18 @@ class Reader:
     def agrees(self) -> str:
         """Compare what is held with what there is; return in which way it differs."""
         for resource in self._resources:
-            feed = self._cache._runtime.feed(resource)
-            if not feed.synced:
-                return f"{resource} are {feed.health.value}: {feed.trouble}"
+            informer = self._cache._runtime.informer(resource)
+            if not informer.synced:
+                return f"{resource} are {informer.health.value}: {informer.trouble}"
             held = {
-                (resource, *record.key): (record.uid, record.version) for record in feed.store.records()[0]
+                (resource, *record.key): (record.uid, record.version)
+                for record in informer.store.records()[0]
             }
             wanted = self._population.held(resource)
             if held != wanted:
                 return (
-                    f"I3: {resource} are {feed.health.value} ({feed.trouble or 'and well'}), and hold what is"
-                    f" not there: {sorted(held.items() - wanted.items())}, and not what is:"
+                    f"I3: {resource} are {informer.health.value} ({informer.trouble or 'and well'}), and"
+                    f" hold what is not there: {sorted(held.items() - wanted.items())}, and not what is:"
                     f" {sorted(wanted.items() - held.items())}"
                 )
         return ""
@@ -152,7 +153,7 @@ class Reader:
     def reached(self) -> int:
         """Return the version up to which everything has been taken in."""
         return min(
-            int(self._cache._runtime.feed(resource).store.version or 0) for resource in self._resources
+            int(self._cache._runtime.informer(resource).store.version or 0) for resource in self._resources
         )
 
     async def gone(self, key: Key, uid: str) -> bool:

@@ -105,8 +105,8 @@ def test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_aft
                     await until(lambda: world.time.now > 1000.0 + 10 * MINUTE or len(script.times) == LONGEST)
                 assert script.most_in_a_minute() <= most
                 assert world.time.now > 1000.0 + 10 * MINUTE
-                assert str(world.feed.health) == "stalled"
-                assert said in world.feed.trouble
+                assert str(world.informer.health) == "stalled"
+                assert said in world.informer.trouble
 
     run(main())
     assert any(said in message for message in caplog.messages)
@@ -130,7 +130,7 @@ def test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_h
                 await until(lambda: world.time.now > 1000.0 + 5 * MINUTE or len(script.times) == LONGEST)
                 assert script.most_in_a_minute() <= most
                 assert world.time.now > 1000.0 + 5 * MINUTE
-                assert (world.names(), str(world.feed.health)) == (["a@90"], "stale")
+                assert (world.names(), str(world.informer.health)) == (["a@90"], "stale")
 
     run(main())
 
@@ -180,7 +180,7 @@ def test_33_a_list_whose_pages_are_paced_has_not_failed(caplog: pytest.LogCaptur
                 await world.holds("a@90", "b@90")
                 await world.synced()
             assert world.time.slept == [0.5, 0.5]
-            assert not world.feed.counts.failures
+            assert not world.informer.counts.failures
 
     run(main())
     assert any(FEW in message for message in caplog.messages), "it is told all the same"

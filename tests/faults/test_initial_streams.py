@@ -23,8 +23,8 @@ def test_all_comes_in_one_stream_which_goes_on_as_the_watch() -> None:
         end = asyncio.Event()
         watches = [streamed(A, B, end, END, event("DELETED", pod("a", "101")))]
         async with Server(watches=watches) as server, operating(server, initial="stream") as world:
-            await until(lambda: world.feed.counts.events == 2)
-            assert world.feed.store.version == "", "half a state is none"
+            await until(lambda: world.informer.counts.events == 2)
+            assert world.informer.store.version == "", "half a state is none"
             end.set()
             await world.holds("b@95")
             assert server.pods.watched == [INITIAL]
@@ -66,7 +66,7 @@ def test_8_a_stream_that_never_says_that_all_has_come_is_given_up_in_time_for_pa
             Server(lists=lists, watches=watches) as server,
             operating(server, initial="stream") as world,
         ):
-            await until(lambda: world.feed.counts.events)
+            await until(lambda: world.informer.counts.events)
             world.time.now += world.runtime.settings.request_timeout + 1
             late.set()
             await world.holds("a@90")
@@ -106,7 +106,7 @@ def test_9_an_initial_stream_that_breaks_off_starts_again_and_not_at_the_version
         watches = [cut, held(again, streamed(A, B, END))]
         async with Server(watches=watches) as server, operating(server, initial="stream") as world:
             await world.watched(2)
-            assert world.feed.store.version == ""
+            assert world.informer.store.version == ""
             again.set()
             await world.holds("a@90", "b@95")
             assert server.pods.watched == [INITIAL, INITIAL]
@@ -138,8 +138,8 @@ def test_9_a_plain_bookmark_is_not_the_end_of_the_initial_state() -> None:
         rest = asyncio.Event()
         watches = [streamed(A, bookmark("100"), rest, B, END)]
         async with Server(watches=watches) as server, operating(server, initial="stream") as world:
-            await until(lambda: world.feed.counts.events)
-            assert world.feed.store.version == ""
+            await until(lambda: world.informer.counts.events)
+            assert world.informer.store.version == ""
             rest.set()
             await world.holds("a@90", "b@95")
 

@@ -40,8 +40,8 @@ def test_16_a_first_list_that_a_server_puts_off_for_long_is_stalled_after_the_sy
         ):
             await world.listed(2)
             assert world.time.slept == [120.0, 380.5]
-            assert (str(world.feed.health), world.feed.lasted()) == ("stalled", 380.5)
-            assert world.feed.trouble == "pods: the server answers 429 TooManyRequests"
+            assert (str(world.informer.health), world.informer.lasted()) == ("stalled", 380.5)
+            assert world.informer.trouble == "pods: the server answers 429 TooManyRequests"
 
     run(main())
 
@@ -52,7 +52,7 @@ def test_all_pages_make_one_state_and_the_watch_goes_on_from_their_version() -> 
         lists = [listed("100", pod("a", "90"), then="1"), held(last, listed("100", pod("b", "95")))]
         async with Server(lists=lists) as server, operating(server) as world:
             await world.listed(2)
-            assert world.feed.store.version == "", "half a list is none"
+            assert world.informer.store.version == "", "half a list is none"
             last.set()
             await world.holds("a@90", "b@95")
             await world.watched(1)
@@ -75,7 +75,7 @@ def test_1_a_list_of_a_server_that_lags_behind_is_not_shown() -> None:
         async with Server(lists=lists, watches=[GONE]) as server, operating(server) as world:
             seen: list[Change | None] = []
             await world.holds("a@90")
-            world.feed.subscribe(seen.append)
+            world.informer.subscribe(seen.append)
             await world.holds("a@101")
             assert [change.after.version for change in seen if change and change.after] == ["101"]
             assert server.pods.listed == [FIRST, relist("100"), relist("100")]
@@ -94,7 +94,7 @@ def test_6_a_list_whose_token_expired_starts_again_and_two_lists_are_never_mixed
         ]
         async with Server(lists=lists) as server, operating(server) as world:
             await world.listed(3)
-            assert world.feed.store.version == ""
+            assert world.informer.store.version == ""
             more.set()
             await world.holds("a@150", "b@160")
             assert server.pods.listed == [FIRST, then("1"), FIRST, then("2")]
@@ -168,7 +168,7 @@ def test_15_each_object_that_was_deleted_in_a_gap_leaves_once() -> None:
         ):
             seen: list[Change | None] = []
             await world.holds("a@90", "b@90", "c@90")
-            world.feed.subscribe(seen.append)
+            world.informer.subscribe(seen.append)
             gap.set()
             await world.holds("b@90", "d@150")
             told = [
@@ -230,7 +230,7 @@ def test_16_17_18_a_first_page_that_fails_is_asked_for_again(trouble: str) -> No
             assert server.pods.listed == [FIRST] * 3
             # Where a connection that was used before breaks off, aiohttp asks again by itself, once.
             assert world.time.slept in ([0.5, 1.0], [0.5])
-            assert world.feed.counts.failures.total() == len(world.time.slept)
+            assert world.informer.counts.failures.total() == len(world.time.slept)
 
     run(main())
 
@@ -265,7 +265,7 @@ def test_16_17_18_an_audit_whose_list_fails_says_so_and_concludes_nothing(troubl
             await world.synced()
             with pytest.raises(Stalled, match=r"cache\.audit\('pods'"):
                 await world.cache.audit("pods")
-            assert (world.names(), world.feed.counts.drift) == (["a@90"], 0)
+            assert (world.names(), world.informer.counts.drift) == (["a@90"], 0)
 
     run(main())
 
@@ -282,7 +282,7 @@ def test_17_a_page_that_keeps_failing_ends_its_list_and_what_is_held_is_served_a
         async with Server(lists=lists, watches=[GONE]) as server, operating(server) as world:
             await world.listed(len(lists))
             assert world.names() == ["a@90"]
-            assert world.feed.trouble == "pods: the server answers 500"
+            assert world.informer.trouble == "pods: the server answers 500"
             done.set()
             await world.holds("a@150", "b@160")
             assert server.pods.listed[1:] == [relist("100"), *[then("1")] * (PATIENCE + 1), relist("100")]
@@ -352,9 +352,9 @@ def test_contract_8_a_first_list_that_is_never_answered_is_stalled_after_the_syn
             )
             task = asyncio.create_task(runtime.run())
             await asyncio.sleep(120.0 + request_timeout)
-            feed = runtime.feed("pods")
-            assert str(feed.health) == "stalled"
-            assert feed.trouble.startswith("pods: no answer came in time")
+            informer = runtime.informer("pods")
+            assert str(informer.health) == "stalled"
+            assert informer.trouble.startswith("pods: no answer came in time")
             task.cancel()
             await asyncio.wait({task})
             await vault.close()

@@ -44,7 +44,7 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
             await world.synced()
             over.set()
             await world.watched(9)
-            assert world.feed.health is Health.FORBIDDEN
+            assert world.informer.health is Health.FORBIDDEN
             with pytest.raises(Forbidden) as caught:
                 world.names()
             assert (
@@ -56,7 +56,7 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
                 " selectcache check operator.py)"
             )
             granted.set()
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             await world.holds("a@90", "b@105")
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100"] * 9
             assert len(server.pods.listed) == 1
@@ -67,8 +67,8 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
 def test_21_a_right_that_was_never_there_is_named_at_once_and_asked_for_without_hurry() -> None:
     async def main() -> None:
         async with Server(lists=[LISTED], watches=[NO, NO]) as server, operating(server) as world:
-            await world.feed.settled()
-            assert world.feed.health is Health.FORBIDDEN
+            await world.informer.settled()
+            assert world.informer.health is Health.FORBIDDEN
             await world.watched(3)
             assert world.time.slept == [10.0, 10.0], "there is no hurry while only a person can help"
 
@@ -83,15 +83,17 @@ def test_21_a_right_that_is_missing_from_the_start_holds_up_no_other_cache() -> 
             server.scripts[SECRETS] = Script([listed("100", secret, kind="SecretList")])
             async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as world:
                 await until(
-                    lambda: world.feed.health is Health.FORBIDDEN and world.runtime.feed("secrets").synced
+                    lambda: (
+                        world.informer.health is Health.FORBIDDEN and world.runtime.informer("secrets").synced
+                    )
                 )
                 assert [one["metadata"]["name"] for one in world.cache.list("secrets", label="app=web")] == [
                     "s"
                 ]
-                assert "may not list them" in world.feed.trouble
-                await world.feed.settled()
+                assert "may not list them" in world.informer.trouble
+                await world.informer.settled()
                 granted.set()
-                await until(lambda: world.feed.synced)
+                await until(lambda: world.informer.synced)
                 assert world.names() == ["a@90"]
 
     run(main())
@@ -101,8 +103,8 @@ def test_21_trouble_of_another_sort_does_not_hide_which_right_is_missing() -> No
     async def main() -> None:
         async with Server(lists=[NO, refused(500), refused(503)]) as server, operating(server) as world:
             await world.listed(4)
-            assert world.feed.health is Health.FORBIDDEN
-            assert DENIED in world.feed.trouble
+            assert world.informer.health is Health.FORBIDDEN
+            assert DENIED in world.informer.trouble
 
     run(main())
 
@@ -194,7 +196,7 @@ def test_22_a_session_of_the_user_that_is_closed_under_an_open_stream_is_replace
             ):
                 await world.synced()
                 await session.close()
-                await until(lambda: world.feed.trouble)
+                await until(lambda: world.informer.trouble)
                 assert world.names() == ["a@90"]
                 await world.holds("a@90", "b@105")
                 assert len(server.pods.listed) == 1
@@ -215,7 +217,7 @@ def test_22_logins_that_fail_are_told_and_what_is_held_is_served() -> None:
                 await world.synced()
                 server.token = "new"
                 expired.set()
-                await until(lambda: world.feed.counts.failures["401"])
+                await until(lambda: world.informer.counts.failures["401"])
                 assert world.names() == ["a@90"]
                 await world.synced()
                 assert len(server.pods.listed) == 1

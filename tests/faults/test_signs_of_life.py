@@ -53,7 +53,7 @@ class Dripping:
 
 async def dripped(world: World, dripping: Dripping, condition: Callable[[], object]) -> None:
     await eventually(
-        lambda: world.feed.listwatches and world.feed.listwatches[0].comparison.is_open
+        lambda: world.informer.reflectors and world.informer.reflectors[0].comparison.is_open
     )  # Until then, threads take part.
     task = asyncio.create_task(dripping.drip())
     try:
@@ -86,7 +86,7 @@ def test_contract_8_what_means_nothing_does_not_keep_a_dead_watch_open(what: str
         ):
             await dripped(world, dripping, lambda: len(server.pods.watched) > 1)
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "101"]
-            assert world.feed.counts.failures["silent"] == 1
+            assert world.informer.counts.failures["silent"] == 1
             await eventually(lambda: world.names() == ["a@300"])
 
     hurried(main())
@@ -127,8 +127,8 @@ def test_a_watch_with_events_or_bookmarks_stays_open(what: str) -> None:
         ):
             await dripped(world, dripping, lambda: dripping.dripped == COUNT - 1)
             assert len(server.pods.watched) == 1
-            assert world.feed.synced
-            assert not world.feed.counts.failures
+            assert world.informer.synced
+            assert not world.informer.counts.failures
 
     hurried(main())
 
@@ -147,7 +147,7 @@ def test_a_watch_whose_deletions_have_the_versions_of_the_objects_stays_open() -
         ):
             await dripped(world, dripping, lambda: dripping.dripped == COUNT - 1)
             assert len(server.pods.watched) == 1
-            assert not world.feed.counts.failures
+            assert not world.informer.counts.failures
 
     hurried(main())
 
@@ -168,10 +168,10 @@ def test_18_a_bookmark_of_another_kind_ends_the_stream_and_suppresses_no_event(w
             Server(lists=[LISTED], watches=watches) as server,
             operating(server, idle_timeout=IDLE) as world,
         ):
-            await eventually(lambda: world.feed.version in ("110", "999999"))
+            await eventually(lambda: world.informer.version in ("110", "999999"))
             assert world.names() == ["a@90", "b@110"]
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "100"]
-            assert world.feed.counts.failures["garbled"] == 1
-            assert world.feed.version == "110"
+            assert world.informer.counts.failures["garbled"] == 1
+            assert world.informer.version == "110"
 
     hurried(main())

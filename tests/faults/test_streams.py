@@ -61,14 +61,14 @@ def test_2_a_watch_that_falls_silent_is_given_up_and_resumed_and_its_content_is_
             operating(server, idle_timeout=0.25) as world,
         ):
             await world.holds("a@103")
-            await until(lambda: world.feed.trouble)
-            assert world.feed.trouble == "pods: the server has fallen silent"
-            assert world.feed.synced
+            await until(lambda: world.informer.trouble)
+            assert world.informer.trouble == "pods: the server has fallen silent"
+            assert world.informer.synced
             assert world.names() == ["a@103"]
             await world.holds("a@103", "b@105")
             assert versions(server.pods.watched)[:2] == ["100", "103"]
             assert len(server.pods.listed) == 1
-            assert world.feed.counts.failures["silent"] >= 1
+            assert world.informer.counts.failures["silent"] >= 1
 
     run(main())
 
@@ -100,8 +100,8 @@ def test_2_what_is_held_grows_old_until_the_server_confirms_it() -> None:
             world.time.now += 30.0
             assert world.cache.age("pods") == 30.5, "the wait is counted"
             accepted.set()
-            await until(lambda: world.feed.counts.events)
-            assert world.feed.synced
+            await until(lambda: world.informer.counts.events)
+            assert world.informer.synced
             assert world.cache.age("pods") == 30.5, (
                 "to accept a watch, and to tell of the past, says nothing of what happened since"
             )
@@ -180,7 +180,7 @@ def test_3_a_watch_that_lasted_and_brought_something_is_resumed_without_a_wait_h
             await followed(world, "a@103", "c@106")
             assert versions(server.pods.watched) == ["100", "103"]
             assert world.time.slept == []
-            assert not world.feed.counts.failures
+            assert not world.informer.counts.failures
             assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
     caplog.set_level(logging.INFO)
@@ -242,7 +242,7 @@ def test_3_lines_come_in_whatever_pieces() -> None:
         watches = [streamed(*(lines[at : at + 7] for at in range(0, len(lines), 7)))]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await followed(world, "a@103", "b@104")
-            await until(lambda: world.feed.store.version == "110")
+            await until(lambda: world.informer.store.version == "110")
 
     run(main())
 
@@ -268,13 +268,13 @@ def test_4_a_version_that_is_gone_is_listed_anew_and_the_old_state_is_served_unt
         async with Server(lists=lists, watches=[GONE[gone]]) as server, operating(server) as world:
             await world.listed(3)
             assert world.names() == ["a@90"]
-            assert "410" in world.feed.trouble
+            assert "410" in world.informer.trouble
             more.set()
             await followed(world, "b@150", "c@160")
             assert server.pods.listed[1]["resourceVersion"] == "100"
             assert server.pods.listed[1]["resourceVersionMatch"] == "NotOlderThan"
             assert versions(server.pods.watched) == ["100", "200"]
-            assert world.feed.counts.relists == {"410": 1}
+            assert world.informer.counts.relists == {"410": 1}
 
     run(main())
 
@@ -355,7 +355,7 @@ def test_18_a_line_that_makes_no_sense_ends_the_stream_and_what_came_before_it_c
             ready.set()
             await followed(world, "a@103", "c@106")
             assert versions(server.pods.watched) == ["100", "103"]
-            assert world.feed.counts.failures == {"garbled": 1}
+            assert world.informer.counts.failures == {"garbled": 1}
 
     run(main())
 
@@ -367,7 +367,7 @@ def test_18_a_line_that_makes_no_sense_again_and_again_leads_to_a_list() -> None
         async with Server(lists=lists, watches=watches) as server, operating(server) as world:
             await followed(world, "b@150")
             assert versions(server.pods.watched) == [*["100"] * (PATIENCE + 1), "200"]
-            assert world.feed.counts.relists == {"garbled": 1}
+            assert world.informer.counts.relists == {"garbled": 1}
 
     run(main())
 

@@ -79,7 +79,7 @@ def test_contract_8_uncertain_fields_are_confirmed_at_a_rate_that_good_events_do
                 await until(lambda: world.time.now > began + FORGOTTEN or len(script.confirming) > 1000)
                 assert world.time.now > began + FORGOTTEN
                 assert script.most_in_a_minute() <= MOST_IN_A_MINUTE
-                assert world.feed.counts.failures["garbled"] == len(script.confirming) // 2
+                assert world.informer.counts.failures["garbled"] == len(script.confirming) // 2
 
     run(main())
 

@@ -15,7 +15,7 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import MAX_BYTES, KopfTransport
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.declaration import Declared
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -89,8 +89,8 @@ class World:
         self.cache = Cache(runtime)
 
     @property
-    def feed(self) -> Feed:
-        return self.runtime.feed("pods")
+    def informer(self) -> Informer:
+        return self.runtime.informer("pods")
 
     def names(self) -> list[str]:
         """Return what a reader sees: the names, with their versions."""
@@ -101,11 +101,11 @@ class World:
 
     async def holds(self, *names: str) -> None:
         """Wait until readers see exactly this."""
-        await until(lambda: self.feed.store.version and self.names() == sorted(names))
+        await until(lambda: self.informer.store.version and self.names() == sorted(names))
 
     async def synced(self) -> None:
         """Wait until all is well."""
-        await until(lambda: self.feed.synced and not self.feed.trouble)
+        await until(lambda: self.informer.synced and not self.informer.trouble)
 
     async def watched(self, times: int) -> None:
         """Wait until so many watches have been asked for."""

@@ -76,7 +76,7 @@ class Victim:
         self._log = log
         self._came: dict[str, list[tuple[str, str]]] = {kind.plural: [] for kind in KINDS}
         for kind in KINDS:
-            runtime.feed(kind.plural).subscribe(partial(self._note, kind.plural))
+            runtime.informer(kind.plural).subscribe(partial(self._note, kind.plural))
         self.offset = 0.0
         """The seconds by which the clock of the caches has jumped."""
 
@@ -100,9 +100,9 @@ class Victim:
         return seen
 
     def _look(self, kind: Kind) -> Seen:
-        feed, cache = self._runtime.feed(kind.plural), self._cache
+        informer, cache = self._runtime.informer(kind.plural), self._cache
         field = f"{kind.field}={kind.value}" if kind.field else None
-        seen = Seen(str(feed.health), feed.trouble, None, came=[*self._came[kind.plural]])
+        seen = Seen(str(informer.health), informer.trouble, None, came=[*self._came[kind.plural]])
         self._came[kind.plural].clear()
         try:
             objects = cache.list(kind.plural, namespace=NAMESPACE, label="app=web", field=field)

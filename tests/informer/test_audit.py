@@ -20,7 +20,7 @@ from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Branch
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer import environment as kept
 from kopf_selectcache.informer.audit import audited
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -48,7 +48,7 @@ OBJECTS = [secret(name, app="web") for name in ("kept", "changed", "relabelled",
 async def lose(world: World) -> None:
     """Let things happen of which the watch says nothing, and nevertheless goes on."""
     await world.cache.wait_synced()
-    await until(lambda: world.feed.synced and len(world.watches()) == 2)
+    await until(lambda: world.informer.synced and len(world.watches()) == 2)
     world.cluster.faults.add(DropEvents(), verb="watch", resource="secrets", namespace="shop")
     world.cluster.cut("watch", "secrets", namespace="shop")
     await until(lambda: len(world.watches()) == 3)
@@ -59,9 +59,9 @@ async def lose(world: World) -> None:
     cluster.delete(secret("recreated"))
     cluster.create(secret("recreated", app="web"), secret("created", app="web"), secret("other"))
     world.cluster.faults.clear()
-    version = world.feed.version
+    version = world.informer.version
     cluster.bookmark()
-    await until(lambda: world.feed.version != version)
+    await until(lambda: world.informer.version != version)
 
 
 def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCaptureFixture) -> None:
@@ -89,7 +89,11 @@ def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCa
             )
             await until(lambda: len(world.watches()) == 4)
             assert await world.cache.audit("secrets")
-            assert (world.feed.counts.audits, world.feed.counts.drift, world.feed.counts.relists) == (
+            assert (
+                world.informer.counts.audits,
+                world.informer.counts.drift,
+                world.informer.counts.relists,
+            ) == (
                 4,
                 5,
                 {"audit": 1},
@@ -108,13 +112,13 @@ def test_it_is_done_again_and_again_without_being_asked_for() -> None:
     async def main() -> None:
         async with caching(EITHER, *OBJECTS, audit_interval=400.0) as world:
             began = world.time.now
-            await until(lambda: world.feed.counts.audits >= 6)
+            await until(lambda: world.informer.counts.audits >= 6)
             assert world.time.now - began >= 3 * 400.0 * 0.5
             assert set(world.time.slept) >= {600.0}
             await lose(world)
             await until(
                 lambda: (
-                    world.feed.counts.drift
+                    world.informer.counts.drift
                     and named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"]
                 )
             )
@@ -139,8 +143,8 @@ def test_the_server_is_asked_for_names_and_versions_page_by_page_as_of_what_is_h
     async def main() -> None:
         async with caching("app=web", *OBJECTS, page_limit=page_limit) as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced)
-            before, version = len(tuple(world.cluster.requests)), world.feed.version
+            await until(lambda: world.informer.synced)
+            before, version = len(tuple(world.cluster.requests)), world.informer.version
             world.cluster.create(secret("unheard", "infra"))
             assert str(await world.cache.audit("secrets")) == "all 5 are as the server has them"
             asked = [each for each in tuple(world.cluster.requests)[before:] if each.verb == "list"]
@@ -161,7 +165,7 @@ def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
     async def main() -> None:
         async with caching(EITHER, *OBJECTS) as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             refused: dict[int, type[StateError]] = {403: Forbidden, 410: Stalled, 500: Stalled}
             for code, error in refused.items():
                 world.cluster.faults.add(Refuse(code), verb="list", resource="secrets", times=1)
@@ -169,7 +173,7 @@ def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
                     await world.cache.audit("secrets")
                 assert info.value.code == code
             assert len(world.cache.held("secrets")) == 5
-            assert world.feed.counts.drift == 0
+            assert world.informer.counts.drift == 0
 
     run(main())
 
@@ -190,7 +194,7 @@ def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_
                 world.cluster.patch(secret("changed"), labelled(seen=str(seen)))
             await until(lambda: len(world.cache.held("secrets", label={"seen": "8"})) == 1)
             world.cluster.restore(backup)
-            await until(lambda: len(world.watches()) == 2 and world.feed.synced)
+            await until(lambda: len(world.watches()) == 2 and world.informer.synced)
             if before_1_34:
                 world.cluster.faults.add(
                     TooLargeVersion(before_1_34=True), verb="list", resource="secrets", times=1
@@ -235,8 +239,8 @@ def test_however_many_ask_at_once_one_audit_is_made_and_one_relist_ordered() -> 
             await lose(world)
             found = await asyncio.gather(*(world.cache.audit("secrets") for _ in range(60)))
             assert {each.drift for each in found} == {5}
-            assert world.feed.counts.audits == 2
-            await until(lambda: world.feed.counts.relists == {"audit": 1})
+            assert world.informer.counts.audits == 2
+            await until(lambda: world.informer.counts.relists == {"audit": 1})
 
     run(main())
 
@@ -266,8 +270,10 @@ def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_the_lo
                 # The lambda is called before the loop continues.
                 await until(lambda: sum(asked.namespace == "shop" for asked in world.watches()) == watches)  # noqa: B023
                 world.cluster.cut("watch", "secrets", namespace="shop")
-            assert world.feed.counts.relists == {"audit": 1}
-            assert world.feed.counts.lists == 3, "the first of each watch, and one that was not begun anew"
+            assert world.informer.counts.relists == {"audit": 1}
+            assert world.informer.counts.lists == 3, (
+                "the first of each watch, and one that was not begun anew"
+            )
 
     run(main())
 
@@ -282,10 +288,12 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
             await until(lambda: len(world.watches()) == 1)
             refused = world.cluster.faults.add(Refuse(503), verb="watch", resource="secrets")
             world.cluster.cut("watch", "secrets")
-            await until(lambda: refused.hits and isinstance(world.feed.listwatches[0].writer.state, Waiting))
-            world.feed.listwatches[0].relist("audit")
+            await until(
+                lambda: refused.hits and isinstance(world.informer.reflectors[0].writer.state, Waiting)
+            )
+            world.informer.reflectors[0].relist("audit")
             world.cluster.faults.clear()
-            await until(lambda: world.feed.counts.relists == {"audit": 1})
+            await until(lambda: world.informer.counts.relists == {"audit": 1})
             listed = [
                 asked
                 for asked in world.cluster.requests
@@ -294,11 +302,11 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
             assert "resourceVersion" not in listed[-1].query
             for watches in (1, 2):
                 before = len(world.watches())
-                await until(lambda: world.feed.synced)
+                await until(lambda: world.informer.synced)
                 world.cluster.cut("watch", "secrets")
                 # The lambda is called before the loop continues.
                 await until(lambda: len(world.watches()) > before)  # noqa: B023
-                assert world.feed.counts.relists == {"audit": 1}, (
+                assert world.informer.counts.relists == {"audit": 1}, (
                     f"it was ordered once, {watches} watches ago"
                 )
 
@@ -315,11 +323,11 @@ def test_where_one_branch_cannot_be_compared_the_others_are(declared: list[Selec
             with pytest.raises(Stalled):
                 await world.cache.audit("secrets")
             assert (
-                world.feed.counts.audits,
-                world.feed.counts.failures["audit"],
-                world.feed.counts.drift,
+                world.informer.counts.audits,
+                world.informer.counts.failures["audit"],
+                world.informer.counts.drift,
             ) == (1, 1, 5)
-            await until(lambda: world.feed.counts.relists == {"audit": 1})
+            await until(lambda: world.informer.counts.relists == {"audit": 1})
 
     run(main())
 
@@ -342,11 +350,11 @@ def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_agai
             world.cluster.faults.add(
                 fault, verb="list", resource="secrets", times=4
             )  # Of what breaks off, each is asked for twice.
-            await until(lambda: world.feed.counts.failures["audit"] >= 2)
-            audits = world.feed.counts.audits
-            await until(lambda: world.feed.counts.audits > audits)
-            assert world.feed.counts.failures["audit"] < world.time.slept.count(900.0)
-            assert world.feed.held() == 5
+            await until(lambda: world.informer.counts.failures["audit"] >= 2)
+            audits = world.informer.counts.audits
+            await until(lambda: world.informer.counts.audits > audits)
+            assert world.informer.counts.failures["audit"] < world.time.slept.count(900.0)
+            assert world.informer.held() == 5
 
     run(main())
     assert any(
@@ -360,14 +368,14 @@ def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_agai
 def test_a_branch_that_has_had_no_list_yet_is_not_compared() -> None:
     async def main() -> None:
         async with caching(EITHER, *OBJECTS, held="infra", audit_interval=600.0) as world:
-            await until(lambda: world.feed.counts.audits >= 2)
+            await until(lambda: world.informer.counts.audits >= 2)
             compared = {
                 asked.namespace
                 for asked in world.cluster.requests
                 if asked.query.get("resourceVersionMatch") == "Exact"
             }
             assert compared == {"shop"}
-            assert not world.feed.counts.failures["audit"]
+            assert not world.informer.counts.failures["audit"]
             for fault in world.cluster.faults:
                 fault.release()
             await world.cache.wait_synced()
@@ -386,8 +394,8 @@ def test_a_mistake_of_ours_in_an_audit_is_told_and_the_next_one_is_made(
     async def main() -> None:
         monkeypatch.setattr("kopf_selectcache.informer.audit.audited", mistaken)
         async with caching("app=web", *OBJECTS, audit_interval=600.0) as world:
-            await until(lambda: world.feed.counts.audits)
-            assert world.feed.held() == 5
+            await until(lambda: world.informer.counts.audits)
+            assert world.informer.held() == 5
 
     run(main())
     assert any("stumbled over a mistake of its own" in message for message in caplog.messages)
@@ -451,7 +459,7 @@ SECRETS = Resource(builtin("secrets"), "v1")
 
 def held_at_100(*uids: str) -> Branch:
     """Return a branch that holds the secret `a` at version 5 with this uid, or nothing."""
-    (writer,) = writers(Merging([Stream(Selector("app=web")).keys]))
+    (writer,) = writers(Union([Stream(Selector("app=web")).keys]))
     writer.begin()
     for uid in uids:
         writer.put(Record("shop", "a", uid, "5", {}, (), b""))

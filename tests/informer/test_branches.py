@@ -69,12 +69,12 @@ def test_what_breaks_off_before_a_list_anew_begins_is_not_the_reason_for_it() ->
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web")) as world:
             await world.cache.wait_synced()
-            listwatch = world.feed.listwatches[0]
-            listwatch.relist("audit")
-            listwatch.writer.report(Lost("the connection broke off"))
-            await until(lambda: world.feed.counts.relists.total() > 0)
-            assert world.feed.counts.relists == {"audit": 1}
-            assert world.feed.counts.failures["lost"] == 1
+            reflector = world.informer.reflectors[0]
+            reflector.relist("audit")
+            reflector.writer.report(Lost("the connection broke off"))
+            await until(lambda: world.informer.counts.relists.total() > 0)
+            assert world.informer.counts.relists == {"audit": 1}
+            assert world.informer.counts.failures["lost"] == 1
 
     run(main())
 
@@ -88,10 +88,10 @@ def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed
             world.cluster.create(secret("c", tier="gold"))
             await until(lambda: named(world.cache.held("secrets")) == ["a", "b", "c"])
             world.cluster.restore(backup)
-            world.feed.listwatches[0].relist("audit")
-            await until(lambda: [each.branch.epoch for each in world.feed.listwatches] == [1, 1])
+            world.informer.reflectors[0].relist("audit")
+            await until(lambda: [each.branch.epoch for each in world.informer.reflectors] == [1, 1])
             assert named(world.cache.held("secrets")) == ["a"]
-            assert world.feed.counts.relists == {"audit": 1, "restored": 1}
+            assert world.informer.counts.relists == {"audit": 1, "restored": 1}
 
     run(main())
 
@@ -103,7 +103,7 @@ def test_selectors_that_differ_in_one_label_share_one_watch() -> None:
         ) as world:
             await world.cache.wait_synced()
             assert named(world.cache.list("secrets", label="app in (web,db)")) == ["a", "b"]
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             assert [asked.query["labelSelector"] for asked in world.watches()] == ["app in (db,web)"]
 
     run(main())
@@ -137,7 +137,7 @@ def test_names_that_share_a_watch_take_the_wider_right_and_keep_no_more() -> Non
         declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
         async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             assert [asked.query.get("fieldSelector") for asked in world.watches()] == [None]
             assert named(world.cache.held("secrets")) == ["ca"]
 
@@ -170,7 +170,7 @@ def test_a_selector_that_adds_nothing_is_told_of_and_not_kept(caplog: pytest.Log
     async def main() -> None:
         async with caching(["app", "app=web,tier"], secret("a", app="web")) as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             assert [asked.query["labelSelector"] for asked in world.watches()] == ["app"]
 
     run(main())
@@ -184,10 +184,10 @@ def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rej
     async def main() -> None:
         names = Selector(names=[f"n{number}" for number in range(51)])
         async with caching(names, namespaces=("infra", "shop")) as world:
-            await world.feed.settled()
-            assert world.feed.health is Health.REJECTED
+            await world.informer.settled()
+            assert world.informer.health is Health.REJECTED
             assert (
-                world.feed.trouble
+                world.informer.trouble
                 == "the filter of secrets: it takes 102 lists and watches, for 51 names in 2 namespaces, and"
                 " 100 are the most"
             )
@@ -202,7 +202,7 @@ def test_an_object_that_moves_to_a_slower_branch_is_never_absent() -> None:
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             world.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
             await until(lambda: world.reads_of_metadata() >= 2)
             assert world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"app": "web"}, (
@@ -232,7 +232,7 @@ def test_what_is_gone_is_let_go_though_a_branch_says_nothing(
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             leave(world.cluster)
             await until(lambda: named(world.cache.held("secrets")) == ["b"])
             assert world.reads_of_metadata() == 1
@@ -253,7 +253,7 @@ def test_a_question_that_settles_nothing_is_asked_less_and_less_but_again_and_ag
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             if refused:
                 world.cluster.faults.add(Refuse(503), verb="list", resource="secrets")
             began = world.time.now
@@ -273,14 +273,14 @@ def test_a_question_that_is_not_answered_is_asked_again(
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             world.cluster.faults.add(
                 fault, verb="list", resource="secrets", times=4
             )  # Of what breaks off, each is asked for twice.
             world.cluster.delete(secret("a"))
             await until(lambda: named(world.cache.held("secrets")) == ["b"])
             assert world.reads_of_metadata() == 5
-            assert world.feed.counts.lists == 2
+            assert world.informer.counts.lists == 2
 
     run(main())
     assert not [message for message in caplog.messages if "mistake" in message]
@@ -290,10 +290,12 @@ def test_what_is_known_to_be_gone_does_not_come_back_when_a_slow_branch_tells_it
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             told: list[bool] = []
-            before, (fast, slow) = int(world.feed.version), world.feed.listwatches
-            world.feed.subscribe(lambda change: told.append(change is not None and change.after is not None))
+            before, (fast, slow) = int(world.informer.version), world.informer.reflectors
+            world.informer.subscribe(
+                lambda change: told.append(change is not None and change.after is not None)
+            )
             world.cluster.patch(secret("a"), labelled(app=None))
             world.cluster.patch(secret("a"), labelled(tier="gold"))
             world.cluster.delete(secret("a"))
@@ -316,7 +318,7 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
             return cluster.user("reader", [WATCHING], namespace="shop")
 
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), who=who) as world:
-            await world.feed.settled()
+            await world.informer.settled()
             assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
             assert world.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
             with pytest.raises(OutsideFilter):
@@ -332,9 +334,9 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
             ):
                 with pytest.raises(Forbidden, match=missing):
                     read()
-            assert world.feed.health is Health.FORBIDDEN
+            assert world.informer.health is Health.FORBIDDEN
             world.cluster.user("reader", [{**WATCHING, "resourceNames": ["ca"]}], namespace="infra")
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             assert named(world.cache.held("secrets")) == ["a", "ca"]
 
     run(main())
@@ -349,7 +351,7 @@ def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_sa
             return cluster.user("reader", [WATCHING], namespace="shop")
 
         async with caching([*EITHER, Selector("app=db")], secret("a", app="web"), who=who) as world:
-            await world.feed.settled()
+            await world.informer.settled()
             await until(lambda: len(world.watches()) == 2)
             with pytest.raises(Forbidden, match="in a ClusterRole"):
                 world.cache.held("secrets", namespace="shop", label="app!=db")
@@ -360,8 +362,8 @@ def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_sa
 def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as world:
-            await until(lambda: world.feed.part(Selector(namespaces=["shop"])).store.version)
-            assert world.feed.age() is None, "of all"
+            await until(lambda: world.informer.part(Selector(namespaces=["shop"])).store.version)
+            assert world.informer.age() is None, "of all"
             assert world.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
             assert world.cache.explain("secrets", namespace="shop", label="app=web").verdict
             for read in (
@@ -383,7 +385,7 @@ def test_an_answer_is_as_old_as_what_it_needs() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), silent="app") as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             world.time.now += 100.0
             world.cluster.patch(secret("ca", "infra"), labelled(seen="yes"))
             await until(lambda: world.cache.get("secrets", "ca", "infra")["metadata"].get("labels"))
@@ -394,10 +396,10 @@ def test_an_answer_is_as_old_as_what_it_needs() -> None:
                 world.cache.held("secrets", max_age=99.0)
             assert world.cache.age("secrets") == 100.0
             newer, older = (
-                world.feed.part(Selector(namespaces=[namespace])).store.version
+                world.informer.part(Selector(namespaces=[namespace])).store.version
                 for namespace in ("infra", "shop")
             )
-            assert int(newer) > int(older) == int(world.feed.version)
+            assert int(newer) > int(older) == int(world.informer.version)
 
     run(main())
 
@@ -414,7 +416,7 @@ def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_thou
         async with caching(
             declared, secret("a", app="web"), secret("b", app="db", tier="gold"), who=who
         ) as world:
-            await world.feed.settled()
+            await world.informer.settled()
             assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
             world.cluster.patch(secret("a"), labelled(app="x"))
             await until(lambda: world.cache.list("secrets", namespace="shop", label="app=web") == [])
@@ -453,7 +455,7 @@ def test_an_object_of_which_nothing_can_be_known_delays_no_other() -> None:
         objects = [secret(name) for name in others]
         async with caching(declared, secret("a", tier="gold"), *objects, silent="tier") as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             world.cluster.faults.add(
                 Refuse(400),
                 verb="list",
@@ -495,7 +497,7 @@ def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew
         declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
         async with caching(declared, secret("a", app="web"), secret("b", "infra", tier="gold")) as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             gone = world.cluster.faults.add(NotServed(), resource="secrets", namespace="shop")
             world.cluster.cut("watch", "secrets", namespace="shop")
             await gone.hit()
@@ -506,7 +508,8 @@ def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew
             await until(lambda: len([asked for asked in world.watches() if asked.namespace == "shop"]) >= 3)
             await until(
                 lambda: (
-                    world.feed.part(declared[0]).error is None and world.feed.part(declared[0]).store.version
+                    world.informer.part(declared[0]).error is None
+                    and world.informer.part(declared[0]).store.version
                 )
             )
             assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
@@ -558,7 +561,7 @@ def test_a_hundred_namespaces_are_kept_and_no_more_than_twenty_of_them_are_liste
                     await asyncio.sleep(0)
                 assert asked() == PAGES_AT_ONCE
                 answered.set()
-                await until(lambda: world.feed.synced)
+                await until(lambda: world.informer.synced)
                 assert asked() == len(namespaces)
                 assert {each["metadata"]["namespace"] for each in world.cache.held("pods")} == set(namespaces)
 

@@ -19,9 +19,9 @@ from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer import environment as kept
-from kopf_selectcache.informer._confirmer import FEW, Confirming
+from kopf_selectcache.informer._confirmer import FEW, Confirmer
 from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.testing.faults import OldVersionOnDelete, Refuse
 from kopf_selectcache.testing.request_log import Asked
@@ -38,7 +38,7 @@ async def with_a_silent_watch() -> AsyncIterator[World]:
     """Hold `a` and `b` by one watch, and let the other never say that it has not got them."""
     async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as world:
         await world.cache.wait_synced()
-        await until(lambda: world.feed.synced and len(world.watches()) == 2)
+        await until(lambda: world.informer.synced and len(world.watches()) == 2)
         yield world
 
 
@@ -96,15 +96,15 @@ def test_a_name_that_looks_like_a_selector_is_asked_about_as_a_name() -> None:
             await world.cache.wait_synced()
             world.cluster.patch(role(), labelled(app=None, tier="gold"))
             seen = set()
-            world.feed.subscribe(lambda _: seen.add(world.feed.held()))
+            world.informer.subscribe(lambda _: seen.add(world.informer.held()))
             await until(
                 lambda: any("fieldSelector" in asked.query for asked in world.cluster.requests if asked.code)
             )
             for _ in range(5):  # The answer may have been taken in.
                 await asyncio.sleep(0)
-            assert 0 not in seen | {world.feed.held()}
+            assert 0 not in seen | {world.informer.held()}
             world.cluster.faults.clear()
-            world.feed.resume()
+            world.informer.resume()
             await until(
                 lambda: named(world.cache.list("roles", namespace="shop", label="tier=gold")) == [name]
             )
@@ -141,12 +141,12 @@ class Doubting:
         ),
     ) -> None:
         streams = [Stream(selector) for selector in selectors]
-        self.merging = Merging([stream.keys for stream in streams])
-        for branch in writers(self.merging):
+        self.union = Union([stream.keys for stream in streams])
+        for branch in writers(self.union):
             branch.begin()
         for name in names:
-            writers(self.merging)[0].put(self.record(name, 10))
-        for branch in writers(self.merging):
+            writers(self.union)[0].put(self.record(name, 10))
+        for branch in writers(self.union):
             branch.commit("10")
         self.leave(*names)
         self.time, self.asked = Time(), list[Question]()
@@ -171,8 +171,8 @@ class Doubting:
             chance=lambda: 1.0,
             settings=SimpleNamespace(page_limit=500, sync_timeout=120.0),
         )
-        self.confirming = Confirming(
-            self.merging,
+        self.confirming = Confirmer(
+            self.union,
             streams,
             Resource(builtin("secrets"), "v1"),
             world=cast("kept.World", world),
@@ -185,13 +185,13 @@ class Doubting:
 
     def leave(self, *names: str) -> None:
         """Let the first watch tell that these objects have left."""
-        branch = writers(self.merging)[0]
+        branch = writers(self.union)[0]
         version = max(int(branch.version), 19)
         for number, name in enumerate(names):
             branch.leave(self.record(name, version + 1 + number))
 
     def come(self, *names: str) -> None:
-        branch = writers(self.merging)[0]
+        branch = writers(self.union)[0]
         for name in names:
             version = int(branch.version) + 1
             branch.put(self.record(name, version))
@@ -199,7 +199,7 @@ class Doubting:
 
     @property
     def shown(self) -> list[str]:
-        return sorted(record.name for record in self.merging.store.records()[0])
+        return sorted(record.name for record in self.union.store.records()[0])
 
     @property
     def joined(self) -> list[Question]:
@@ -246,7 +246,7 @@ def test_an_empty_page_that_is_not_the_last_says_nothing() -> None:
         "a",
         answer=lambda query: page(metadata("a", tier="gold")) if "continue" in query else page(token="more"),
     )
-    run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.merging.doubts))
+    run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.union.doubts))
     assert doubting.shown == ["a"]
     assert [asked.query.get("continue") for asked in doubting.asked[:2]] == [None, "more"]
     assert "resourceVersion" not in doubting.asked[1].query
@@ -258,7 +258,7 @@ def test_a_server_that_ignores_the_name_confirms_nothing_by_an_object_of_another
         "a",
         answer=lambda _: page(metadata("other", tier="gold"), metadata("a", tier="gold"), metadata("third")),
     )
-    run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.merging.doubts))
+    run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.union.doubts))
     assert doubting.shown == ["a"]
 
 
@@ -277,11 +277,11 @@ def test_a_server_that_refuses_is_left_alone_for_as_long_as_it_says() -> None:
 
 def test_what_the_watches_have_said_meanwhile_is_not_asked_for() -> None:
     def answered(_: object) -> object:
-        writers(doubting.merging)[1].progress("40")  # All of it is gone.
+        writers(doubting.union)[1].progress("40")  # All of it is gone.
         return page()
 
     doubting = Doubting("a", "b", "c", answer=answered)
-    run(doubting.until(lambda: not doubting.merging.doubts))
+    run(doubting.until(lambda: not doubting.union.doubts))
     assert len(doubting.asked) == 1
 
 
@@ -290,7 +290,7 @@ def test_up_to_ten_leaves_are_confirmed_by_name_and_one_more_takes_a_list(
     count: int, asked: int, joined: int
 ) -> None:
     doubting = Doubting(*names(count), answer=lambda query: page(version=of_version(query)))
-    run(doubting.until(lambda: not doubting.merging.doubts))
+    run(doubting.until(lambda: not doubting.union.doubts))
     assert (len(doubting.asked), len(doubting.joined)) == (asked, joined)
 
 
@@ -300,7 +300,7 @@ def test_up_to_ten_leaves_are_confirmed_by_name_and_one_more_takes_a_list(
 def test_200_leaves_are_confirmed_by_one_list_of_the_quiet_stream() -> None:
     doubting = Doubting(*names(200), answer=lambda query: page(version=of_version(query)))
     began = doubting.time.now
-    run(doubting.until(lambda: not doubting.merging.doubts))
+    run(doubting.until(lambda: not doubting.union.doubts))
     assert doubting.shown == []
     assert [dict(asked.query) for asked in doubting.asked] == [
         {
@@ -334,7 +334,7 @@ def test_if_several_streams_are_quiet_the_list_of_each_is_needed() -> None:
             version=of_version(query),
         ),
     )
-    run(doubting.until(lambda: len(doubting.merging.doubts) < 200))
+    run(doubting.until(lambda: len(doubting.union.doubts) < 200))
     assert doubting.shown == ["s-000"]
     assert [asked.query.get("labelSelector") for asked in doubting.asked] == ["tier=gold", "size=big"]
 
@@ -347,12 +347,12 @@ def test_streams_of_a_namespace_with_few_leaves_are_not_listed_for_many_in_anoth
     ]
     doubting = Doubting(*names(30), selectors=selectors, answer=lambda query: page(version=of_version(query)))
     infra, record = (
-        writers(doubting.merging)[2],
+        writers(doubting.union)[2],
         Record("infra", "ca", "uid-ca", "11", {"app": "web"}, (), b"{}"),
     )
     infra.put(record)
     infra.leave(replace(record, version="12"))
-    run(doubting.until(lambda: not doubting.merging.doubts))
+    run(doubting.until(lambda: not doubting.union.doubts))
     assert [
         (asked.query.get("labelSelector"), asked.query.get("fieldSelector")) for asked in doubting.asked
     ] == [("tier=gold", None), (None, "metadata.name=ca")]
@@ -379,7 +379,7 @@ def test_a_list_that_breaks_off_after_its_first_page_settles_nothing() -> None:
     assert shown == [200]
     assert len(doubting.shown) == 200
     doubting = Doubting(*names(200), answer=answered)
-    run(doubting.until(lambda: len(doubting.merging.doubts) < 200))
+    run(doubting.until(lambda: len(doubting.union.doubts) < 200))
     assert doubting.shown == ["s-149", moved]
 
 
@@ -392,7 +392,7 @@ def test_a_list_of_another_version_settles_nothing() -> None:
         return page(version="250" if "labelSelector" in query else "500")
 
     doubting = Doubting(*names(200), answer=answered)
-    run(doubting.until(lambda: len(shown) >= 2 or not doubting.merging.doubts))
+    run(doubting.until(lambda: len(shown) >= 2 or not doubting.union.doubts))
     assert doubting.asked[0].is_joined
     assert [*shown[1:], doubting.shown][0] == names(200)
 
@@ -410,7 +410,7 @@ def test_leaves_that_come_while_a_list_is_under_way_wait_for_the_next() -> None:
 
     shown: list[list[str]] = []
     doubting = Doubting(*names(200), answer=answered)
-    run(doubting.until(lambda: not doubting.merging.doubts))
+    run(doubting.until(lambda: not doubting.union.doubts))
     assert shown == [late]
     assert [asked.query["resourceVersion"] for asked in doubting.asked] == ["219", "319"]
 
@@ -443,7 +443,7 @@ def test_where_the_server_has_no_list_as_of_a_version_leaves_are_confirmed_one_b
         return page()
 
     doubting = Doubting(*names(30), answer=answered)
-    run(doubting.until(lambda: not doubting.merging.doubts))
+    run(doubting.until(lambda: not doubting.union.doubts))
     assert doubting.shown == []
     assert 1 <= len(doubting.joined) <= 6
 
@@ -461,7 +461,7 @@ def test_what_metadata_cannot_decide_is_decided_by_the_list_of_the_quiet_stream(
             *([metadata("a", app="web")] if "fieldSelector" in query else []), version=of_version(query)
         ),
     )
-    run(doubting.until(lambda: not doubting.merging.doubts))
+    run(doubting.until(lambda: not doubting.union.doubts))
     assert doubting.shown == []
     assert [
         (asked.query.get("fieldSelector"), asked.query.get("labelSelector")) for asked in doubting.asked
@@ -474,7 +474,7 @@ def test_a_leave_of_which_a_stream_past_it_was_not_told_is_confirmed_by_name_and
     """That stream holds an older version of the object: a list of the third, quiet one says nothing of it."""
     selectors = [Selector(label, namespaces=["shop"]) for label in ("app=web", "tier=gold", "size=big")]
     doubting = Doubting(*names(30), selectors=selectors, answer=lambda query: page(version=of_version(query)))
-    one, other, quiet = writers(doubting.merging)
+    one, other, quiet = writers(doubting.union)
     other.put(doubting.record("missed", 11))
     other.progress("12")
     one.put(doubting.record("missed", 60))
@@ -484,7 +484,7 @@ def test_a_leave_of_which_a_stream_past_it_was_not_told_is_confirmed_by_name_and
     doubting.come(*names(30))
     doubting.leave(*names(30))
     other.progress(one.version)
-    run(doubting.until(lambda: not doubting.merging.doubts))
+    run(doubting.until(lambda: not doubting.union.doubts))
     assert [
         (asked.query.get("labelSelector"), asked.query.get("fieldSelector")) for asked in doubting.asked
     ] == [("size=big", None), (None, "metadata.name=missed")]

@@ -12,7 +12,7 @@ import pytest
 from kopf_selectcache import Cached, Selector
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import NotServed
 from tests.faults.server import Script, Server, error, event, held, listed, pod, streamed
@@ -26,12 +26,12 @@ LARGE = 40_000
 class Subscriber:
     """Follows one informer, and checks that each change continues the one before."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, informer: Informer) -> None:
         self.causes: list[tuple[str, str]] = []
         """The name and the cause of each change."""
-        self.shown = {record.key: record for record in feed.store.records()[0]}
+        self.shown = {record.key: record for record in informer.store.records()[0]}
         """The objects that the changes add up to."""
-        feed.subscribe(self._receive)
+        informer.subscribe(self._receive)
 
     def _receive(self, change: Change | None) -> None:
         if change is None:
@@ -48,8 +48,8 @@ class Subscriber:
     def count(self) -> dict[str, int]:
         return Counter(cause for _, cause in self.causes)
 
-    def follows(self, feed: Feed) -> bool:
-        return self.shown == {record.key: record for record in feed.store.records()[0]}
+    def follows(self, informer: Informer) -> bool:
+        return self.shown == {record.key: record for record in informer.store.records()[0]}
 
 
 def large(name: str, version: str = "90") -> dict[str, Any]:
@@ -75,9 +75,9 @@ def test_6_when_max_bytes_evicts_a_cache_each_held_object_departs_once(streams: 
             server.scripts["/api/v1/namespaces/infra/pods"] = Script([listed("100"), listed("200")])
             async with operating(server, selectors={"pods": declared}) as world:
                 await world.synced()
-                subscriber = Subscriber(world.feed)
+                subscriber = Subscriber(world.informer)
                 grown.set()
-                await until(lambda: world.feed.health is Health.OVERSIZED)
+                await until(lambda: world.informer.health is Health.OVERSIZED)
                 evicted = [name for name, cause in subscriber.causes if cause == "evicted"]
                 assert sorted(set(evicted)) == sorted(evicted)
                 assert {f"p{number}" for number in range(73)} < set(evicted)
@@ -86,7 +86,7 @@ def test_6_when_max_bytes_evicts_a_cache_each_held_object_departs_once(streams: 
                 await world.synced()
                 entered = subscriber.count()["entered"] - (len(evicted) - 73)
                 assert entered == 50
-                assert subscriber.follows(world.feed)
+                assert subscriber.follows(world.informer)
 
     run(main())
 
@@ -100,14 +100,16 @@ def test_6_when_a_kind_under_an_or_disappears_and_returns_each_held_object_depar
         ]
         async with caching(OVERLAPPING, *objects) as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
-            subscriber = Subscriber(world.feed)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
+            subscriber = Subscriber(world.informer)
             gone = world.cluster.faults.add(NotServed(), resource="secrets")
             world.cluster.cut("watch", "secrets")
             await gone.hit()
             world.cluster.delete(secret("gold"))
             gone.release()
-            await until(lambda: world.feed.synced and len(world.watches()) >= 4 and world.feed.held() == 2)
+            await until(
+                lambda: world.informer.synced and len(world.watches()) >= 4 and world.informer.held() == 2
+            )
             assert sorted(subscriber.causes) == [
                 ("both", "entered"),
                 ("both", "replaced"),
@@ -115,7 +117,7 @@ def test_6_when_a_kind_under_an_or_disappears_and_returns_each_held_object_depar
                 ("web", "entered"),
                 ("web", "replaced"),
             ]
-            assert subscriber.follows(world.feed)
+            assert subscriber.follows(world.informer)
 
     run(main())
 
@@ -134,11 +136,11 @@ def test_6_a_relist_that_finds_another_object_of_the_name_replaces_the_first(str
             server.scripts["/api/v1/namespaces/infra/pods"] = Script([listed("100")])
             async with operating(server, selectors={"pods": filters[:streams]}) as world:
                 await world.synced()
-                subscriber = Subscriber(world.feed)
+                subscriber = Subscriber(world.informer)
                 again.set()
                 await until(lambda: subscriber.causes)
                 assert subscriber.causes == [("a", "replaced"), ("a", "entered")]
-                assert subscriber.follows(world.feed)
+                assert subscriber.follows(world.informer)
 
     run(main())
 
@@ -146,7 +148,7 @@ def test_6_a_relist_that_finds_another_object_of_the_name_replaces_the_first(str
 def test_6_of_two_overlapping_branches_the_last_one_makes_an_object_depart_once() -> None:
     cache = FakeCache([secret("a", app="web", tier="gold")], {"secrets": OVERLAPPING})
     assert named(cache.held("secrets")) == ["a"]
-    subscriber = Subscriber(cache._runtime.feed("secrets"))
+    subscriber = Subscriber(cache._runtime.informer("secrets"))
     cache.cluster.patch(secret("a"), labelled(app=None))
     assert named(cache.held("secrets")) == ["a"]
     assert subscriber.causes == [("a", "updated")]
@@ -169,7 +171,7 @@ def test_6_a_departure_is_called_gone_only_if_a_stream_selects_by_nothing_but_na
     declared: Any, cause: str
 ) -> None:
     cache = FakeCache([secret("a", app="web"), secret("b", app="web")], {"secrets": declared})
-    subscriber = Subscriber(cache._runtime.feed("secrets"))
+    subscriber = Subscriber(cache._runtime.informer("secrets"))
     cache.cluster.delete(secret("a"))
     cache.held("secrets")
     assert subscriber.causes == [("a", cause)]

@@ -20,7 +20,7 @@ from kopf_selectcache.core.protocol.decoder import APIECE, SLICE
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
 from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Packing, Storage
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.dictionary_training import Storing, apart, give_back
+from kopf_selectcache.informer.dictionary_training import DictionaryTraining, apart, give_back
 from kopf_selectcache.testing.sample_objects import Population
 from tests.faults.server import Obj, Script, Server, bookmark, error, event, held, listed, streamed
 from tests.faults.world import World, operating, run, until
@@ -43,7 +43,7 @@ def pods(count: int = COUNT, *, version: int = 1) -> list[Obj]:
 
 
 def records(world: World) -> list[Record]:
-    return world.feed.store.records()[0]
+    return world.informer.store.records()[0]
 
 
 def packed(world: World) -> list[bool]:
@@ -91,7 +91,7 @@ def test_each_page_is_packed_as_it_comes() -> None:
         lists = [listed("1000", *made[:FEWEST], then="t1"), held(go, listed("1000", *made[FEWEST:]))]
         async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as world:
             await world.listed(2)
-            come = world.feed.state.merging.branches[0].view.writing()
+            come = world.informer.state.union.branches[0].view.writing()
             assert [record.stored != record.data for record in come] == [True] * FEWEST
             go.set()
             await world.synced()
@@ -230,7 +230,7 @@ def test_a_relist_of_what_has_not_changed_holds_it_once() -> None:
             await world.synced()
             before = {id(record) for record in records(world)}
             gone.set()
-            await until(lambda: world.feed.version == "1001")
+            await until(lambda: world.informer.version == "1001")
             assert {id(record) for record in records(world)} == before
 
     run(main())
@@ -350,7 +350,7 @@ def test_learning_that_was_interrupted_is_done_the_next_time() -> None:
         Record("shop", f"p{number}", "uid", "1", {}, (), json.dumps(pod).encode(), packing=packing)
         for number, pod in enumerate(pods())
     ]
-    storing = Storing(packing, kept=lambda: held, all_kept=lambda: held, tally=None)
+    storing = DictionaryTraining(packing, kept=lambda: held, all_kept=lambda: held, tally=None)
 
     async def main() -> None:
         interrupted = asyncio.create_task(storing.taken())
@@ -381,13 +381,13 @@ def test_what_a_shared_list_brings_besides_is_not_learned_from(
         ]
         declared = Cached(Selector(names=names, namespaces=["shop"]), share_watches=True, storage=storage)
         async with caching(declared, *objects) as world:
-            await until(lambda: world.feed.version)
+            await until(lambda: world.informer.version)
             assert named(world.cache.held("secrets", namespace="shop")) == [*names]
             assert (
                 sum(asked.verb == "list" for asked in world.cluster.requests if asked.resource == "secrets")
                 == 1
             )
-            packing = world.feed.packing
+            packing = world.informer.packing
             assert packing is not None
             assert (packing.learned, packing.fits) == (False, False), "nobody has begun to"
 
@@ -401,7 +401,7 @@ def test_what_a_shared_list_brings_besides_is_no_empty_page() -> None:
         objects = [secret(f"s{number:03}") for number in range(EMPTY_PAGES + 20)]
         declared = Cached(Selector(names=["s110", "s115"], namespaces=["shop"]), share_watches=True)
         async with caching(declared, *objects, page_limit=1) as world:
-            await until(lambda: world.feed.version)
+            await until(lambda: world.informer.version)
             assert named(world.cache.held("secrets", namespace="shop")) == ["s110", "s115"]
             assert sum(
                 asked.verb == "list" for asked in world.cluster.requests if asked.resource == "secrets"

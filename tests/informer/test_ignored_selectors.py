@@ -35,13 +35,13 @@ def typed(name: str, type_: str) -> dict[str, Any]:
 def holds_others(world: World) -> bool:
     return any(
         record.name in ("db", "f") or record.labels.get("app") == "db"
-        for record in world.feed.store.records()[0]
+        for record in world.informer.store.records()[0]
     )
 
 
 async def rejected(world: World) -> None:
     """Wait until the cache is rejected, or has taken in what it must not."""
-    await until(lambda: world.feed.health is Health.REJECTED or holds_others(world))
+    await until(lambda: world.informer.health is Health.REJECTED or holds_others(world))
     assert not holds_others(world)
 
 
@@ -64,7 +64,7 @@ class Watcher:
     def __init__(self, world: World) -> None:
         self.seen: set[str] = set()
         self._world = world
-        world.feed.subscribe(self)
+        world.informer.subscribe(self)
 
     def __call__(self, _: object) -> None:
         for read in (self._world.cache.list, self._world.cache.held):
@@ -93,7 +93,7 @@ def test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answe
             ignored = world.cluster.faults.add(IgnoreSelectors())
             watcher = Watcher(world)
             await rejected(world)
-            assert world.feed.trouble == LABELS_IGNORED
+            assert world.informer.trouble == LABELS_IGNORED
             for read in (
                 lambda: world.cache.list("secrets", label="app=web"),
                 lambda: world.cache.held("secrets"),
@@ -103,7 +103,7 @@ def test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answe
                     read()
                 assert not info.value.transient
             ignored.release()
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             watcher(None)
             assert watcher.seen == {"web"}
 
@@ -127,15 +127,15 @@ def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered
                 Rejected, match="'shop/moved' came, which app=web does not select: its label app is 'db'"
             ):
                 world.cache.get("secrets", "web", "shop")
-            commits = world.feed.listwatches[0].commits
+            commits = world.informer.reflectors[0].commits
             before = len(world.time.slept)
             await until(lambda: len(world.time.slept) > before + 3)
-            assert world.feed.health is Health.REJECTED, (
+            assert world.informer.health is Health.REJECTED, (
                 "a watch that is opened proves nothing: only a list that fits does"
             )
             ignored.release()
-            await until(lambda: world.feed.synced)
-            assert world.feed.listwatches[0].commits == commits + 1
+            await until(lambda: world.informer.synced)
+            assert world.informer.reflectors[0].commits == commits + 1
             assert named(world.cache.list("secrets", label="app=web")) == ["web"]
             assert watcher.seen <= {"web", "moved"}
 
@@ -187,7 +187,7 @@ def test_an_audit_and_a_list_of_metadata_compare_labels() -> None:
             world.cluster.faults.add(IgnoreSelectors(), verb="list")
             with pytest.raises(Rejected):
                 await world.cache.audit("secrets")
-            assert world.feed.counts.drift == 0
+            assert world.informer.counts.drift == 0
 
     run(main())
 
@@ -217,7 +217,7 @@ def test_contract_1_a_field_that_the_server_confirms_to_be_ignored_is_a_mismatch
             filter_ = declared.filter if isinstance(declared, Cached) else declared
             assert isinstance(filter_, Selector)
             (field,) = filter_.terms
-            assert world.feed.trouble.endswith(
+            assert world.informer.trouble.endswith(
                 f": the object 'shop/db' came, which {field} does not select"
             ), "and no value is told"
             opposite = str(FieldTerm(field.label, field.value, equal=not field.equal))
@@ -225,7 +225,7 @@ def test_contract_1_a_field_that_the_server_confirms_to_be_ignored_is_a_mismatch
             with pytest.raises(Rejected):
                 world.cache.held("secrets")
             ignored.release()
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             assert named(world.cache.held("secrets")) == ["web"]
 
     run(main())
@@ -251,8 +251,8 @@ def test_a_field_that_changes_behind_a_watch_that_ignores_it_is_a_mismatch() -> 
                     "involvedObject": {"name": "b", "namespace": "shop"},
                 }
             )
-            await until(lambda: world.feed.health is Health.REJECTED or len(confirming(world)) > 9)
-            assert world.feed.health is Health.REJECTED
+            await until(lambda: world.informer.health is Health.REJECTED or len(confirming(world)) > 9)
+            assert world.informer.health is Health.REJECTED
             assert not holds_others(world)
             assert confirming(world)[0] == f"metadata.name=f,{name}!=a"
 
@@ -303,14 +303,14 @@ def test_an_error_in_our_table_of_fields_is_told_once_and_is_no_outage(
         async with caching(
             Selector(field=field), typed("web", "Opaque"), typed("db", "example.com/a"), initial=initial
         ) as world:
-            await until(lambda: world.feed.health is not Health.SYNCING)
-            assert world.feed.synced
+            await until(lambda: world.informer.health is not Health.SYNCING)
+            assert world.informer.synced
             assert named(world.cache.held("secrets")) == ["web"]
             world.cluster.create(typed("late", "Opaque"))
             await until(lambda: named(world.cache.held("secrets")) == ["late", "web"])
             assert len(confirming(world)) == 2 * len(wrong), "later objects are not asked about"
-            assert world.feed.listwatches[0].has_misread
-            assert not world.feed.counts.failures
+            assert world.informer.reflectors[0].has_misread
+            assert not world.informer.counts.failures
 
     caplog.set_level(logging.WARNING, "kopf_selectcache")
     run(main())
@@ -332,7 +332,7 @@ def test_an_error_in_our_table_of_fields_that_only_a_watch_meets_is_no_outage(
             world.cluster.create(typed("late", "Opaque"))
             await until(lambda: named(world.cache.held("secrets")) == ["late"])
             assert len(world.watches()) == 1
-            assert not world.feed.counts.failures
+            assert not world.informer.counts.failures
 
     run(main())
 
@@ -365,9 +365,9 @@ def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_ob
             await world.cache.wait_synced()
             world.cluster.create(about("a"))
             await until(
-                lambda: world.feed.health is Health.REJECTED or world.feed.listwatches[0].commits == 2
+                lambda: world.informer.health is Health.REJECTED or world.informer.reflectors[0].commits == 2
             )
-            assert world.feed.health is not Health.REJECTED
+            assert world.informer.health is not Health.REJECTED
             assert set(judged) == {Judgement.UNCERTAIN}
             assert world.cache.held("v1/events") == []
 
@@ -389,8 +389,8 @@ def test_where_it_is_not_certain_whether_a_field_is_ignored_it_is_asked_again(
             Selector(field="type=Opaque"), typed("web", "Opaque"), typed("db", "example.com/a")
         ) as world:
             world.cluster.faults.add(IgnoreSelectors(), times=1)
-            await until(lambda: world.feed.synced)
-            assert world.feed.counts.failures == {"garbled": 1}
+            await until(lambda: world.informer.synced)
+            assert world.informer.counts.failures == {"garbled": 1}
             assert named(world.cache.held("secrets")) == ["web"]
 
     run(main())

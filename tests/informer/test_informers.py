@@ -99,15 +99,15 @@ def test_until_its_first_complete_list_a_cache_is_not_read_and_who_waits_is_told
         go = asyncio.Event()
         async with Server(lists=[held(go, LISTED)]) as server, operating(server) as world:
             await world.listed(1)
-            assert world.feed.health is Health.SYNCING
-            assert world.feed.age() is None
+            assert world.informer.health is Health.SYNCING
+            assert world.informer.age() is None
             with pytest.raises(NotSynced):
                 await world.cache.wait_synced(timeout=0.02)
             go.set()
             await world.cache.wait_synced()
             await world.synced()
             assert world.names() == ["a@90"]
-            assert world.feed.age() == 0.0
+            assert world.informer.age() == 0.0
 
     run(main())
 
@@ -206,7 +206,7 @@ def test_changes_are_told_to_listeners_until_they_end_it() -> None:
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.holds("a@90")
             seen: list[Change | None] = []
-            end = world.feed.subscribe(seen.append)
+            end = world.informer.subscribe(seen.append)
             gates[0].set()
             await world.holds("a@101")
             end()
@@ -228,7 +228,7 @@ def test_listeners_are_told_when_the_cache_cannot_be_kept_any_more() -> None:
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.holds("a@90")
             seen: list[Change | None] = []
-            world.feed.subscribe(seen.append)
+            world.informer.subscribe(seen.append)
             revoked.set()
             await world.watched(9)
             assert seen == [None], "once"
@@ -258,11 +258,11 @@ def test_an_operator_that_may_not_even_ask_what_there_is_is_told_which_role_lets
                 403, "Forbidden", message='cannot get path "/api/v1"'
             )
             async with operating(server) as world:
-                await until(lambda: world.feed.synced)
+                await until(lambda: world.informer.synced)
                 assert world.time.slept == [10.0]
                 server.scripts["/api/v1"] = Script([refused(403, "Forbidden", message="no")])
             async with operating(server) as world:
-                await until(lambda: world.feed.trouble)
+                await until(lambda: world.informer.trouble)
                 with pytest.raises(
                     Forbidden,
                     match=(
@@ -280,14 +280,14 @@ def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
         async with Server() as server:
             serving(server, "v1")["v1"].lists[:] = [refused(403, "Forbidden", message="no")]
             async with operating(server, selectors=WEB) as world:
-                feed = world.runtime.feed("webapps.example.com")
-                await until(lambda: feed.health is Health.FORBIDDEN)
+                informer = world.runtime.informer("webapps.example.com")
+                await until(lambda: informer.health is Health.FORBIDDEN)
                 assert (
-                    feed.trouble
+                    informer.trouble
                     == "webapps.example.com: the operator may not list them in the namespace shop: no"
                 )
                 assert (
-                    feed.remedy
+                    informer.remedy
                     == "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'],"
                     " resources: ['webapps'] (for settings.selectcache.selectors['webapps.example.com'],"
                     " namespaces=['shop']; all that it lacks is told by selectcache check operator.py)"
@@ -304,7 +304,7 @@ def test_a_kind_that_is_not_served_is_looked_for_slowly_and_said_once(told: Call
         async with Server() as server:
             serving(server)
             async with operating(server, selectors=WEB) as world:
-                feed = world.runtime.feed("webapps.example.com")
+                informer = world.runtime.informer("webapps.example.com")
                 await until(lambda: len(world.time.slept) >= 3)
                 assert world.time.slept[:3] == [10.0] * 3
                 with pytest.raises(
@@ -318,7 +318,7 @@ def test_a_kind_that_is_not_served_is_looked_for_slowly_and_said_once(told: Call
                 ):
                     world.cache.held("webapps.example.com")
                 serving(server, "v1")
-                await until(lambda: feed.synced)
+                await until(lambda: informer.synced)
                 assert [line.split(":")[0] for line in told()] == ["WARNING", "INFO"]
 
     run(main())
@@ -332,9 +332,9 @@ def test_a_kind_that_is_not_served_and_hardly_meant_is_told_with_the_one_that_is
                 "/apis": Script([answer({"groups": []})] * 9),
             }
             async with operating(server, selectors={"podz": "app=web"}) as world:
-                (feed,) = world.runtime.feeds.values()
-                await until(lambda: feed.health is Health.MISSING)
-                assert feed.remedy.startswith("Did you mean 'pods'? If not, install its definition")
+                (informer,) = world.runtime.informers.values()
+                await until(lambda: informer.health is Health.MISSING)
+                assert informer.remedy.startswith("Did you mean 'pods'? If not, install its definition")
 
     run(main())
 
@@ -347,14 +347,14 @@ def test_a_version_that_is_served_no_more_is_replaced_by_another_and_the_kind_is
             old.watches[:] = [streamed(gone, error(410)), refused(404)]
             old.lists += [refused(404, "NotFound")]
             async with operating(server, selectors=WEB) as world:
-                feed = world.runtime.feed("webapps.example.com")
-                await until(lambda: feed.synced)
+                informer = world.runtime.informer("webapps.example.com")
+                await until(lambda: informer.synced)
                 new = serving(server, "v1")["v1"]
                 gone.set()
-                await until(lambda: feed.health is Health.MISSING)
-                await until(lambda: feed.synced)
-                assert feed.resource is not None
-                assert feed.resource.version == "v1"
+                await until(lambda: informer.health is Health.MISSING)
+                await until(lambda: informer.synced)
+                assert informer.resource is not None
+                assert informer.resource.version == "v1"
                 assert new.listed == [{"limit": "500"}], "what the old version was at means nothing here"
                 assert world.time.slept == [0.5, 10.0]
 
@@ -387,9 +387,9 @@ def test_what_was_held_before_a_kind_was_not_served_is_compared_with_what_there_
                         )
                     )
 
-            world.feed.subscribe(tell)
+            world.informer.subscribe(tell)
             gone.set()
-            await until(lambda: world.feed.version == "200" and world.feed.synced)
+            await until(lambda: world.informer.version == "200" and world.informer.synced)
             assert world.names() == ["b@80", "c@150"]
             assert sorted(told) == [("", "c"), ("a", "")]
 
@@ -423,7 +423,7 @@ def test_a_kind_that_cannot_be_watched_is_rejected() -> None:
             operating(server) as world,
         ):
             await world.watched(2)
-            await until(lambda: world.feed.counts.failures["405"])
+            await until(lambda: world.informer.counts.failures["405"])
         async with Server(lists=[refused(405)]) as server, operating(server) as world:
             await world.listed(2)
             with pytest.raises(Rejected, match="pods: the server does not let anybody list them"):
@@ -494,7 +494,7 @@ def test_an_operator_that_is_confined_to_a_namespace_caches_that_one() -> None:
         async with Server() as server:
             server.scripts["/api/v1/namespaces/shop/pods"] = Script([LISTED])
             async with operating(server, namespaces=("shop",)) as world:
-                await until(lambda: world.feed.synced)
+                await until(lambda: world.informer.synced)
                 assert world.cache.scope("pods") == Selector("app=web", namespaces=["shop"])
 
     run(main())
@@ -505,22 +505,28 @@ def test_a_feed_is_found_by_every_name_of_its_kind() -> None:
         async with Server(lists=[LISTED]) as server:
             serving(server, "v1", fields=(".spec.tier",))
             async with operating(server, selectors={"pods": "app=web", **WEB}) as world:
-                feed = world.runtime.feed
-                assert feed("po") is feed(("v1", "pods")) is feed("pods"), "known before the cluster is asked"
+                informer = world.runtime.informer
+                assert informer("po") is informer(("v1", "pods")) is informer("pods"), (
+                    "known before the cluster is asked"
+                )
                 for name in ("WebApp", "example.com/v1/webapps"):
                     with pytest.raises(
                         NotSynced,
                         match=rf"what {name} means is not known yet.* such as 'webapps.example.com'",
                     ):
-                        feed(name)
-                assert feed(("example.com", "webapps")) is feed("webapps.example.com"), (
+                        informer(name)
+                assert informer(("example.com", "webapps")) is informer("webapps.example.com"), (
                     "another way to write the same"
                 )
-                await until(lambda: feed("webapps.example.com").synced)
-                assert feed("WebApp") is feed("example.com/v1/webapps") is feed("webapps.example.com")
+                await until(lambda: informer("webapps.example.com").synced)
+                assert (
+                    informer("WebApp")
+                    is informer("example.com/v1/webapps")
+                    is informer("webapps.example.com")
+                )
                 for other in ("webapps.nowhere.org", "example.com/v2/webapps", "secrets"):
                     with pytest.raises(NotDeclared, match="no cache is declared"):
-                        feed(other)
+                        informer(other)
 
     run(main())
 

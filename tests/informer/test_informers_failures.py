@@ -45,9 +45,9 @@ def test_what_goes_wrong_before_the_kind_is_known_is_told_and_tried_again(discov
         async with Server(lists=[LISTED]) as server:
             server.scripts["/api/v1"].lists[:2] = [discovery] * 2
             async with operating(server) as world:
-                await until(lambda: world.feed.trouble)
-                assert world.feed.trouble.startswith("pods: ")
-                assert world.feed.health is Health.SYNCING
+                await until(lambda: world.informer.trouble)
+                assert world.informer.trouble.startswith("pods: ")
+                assert world.informer.health is Health.SYNCING
                 await world.synced()
                 assert world.time.slept == [0.5, 1.0]
 
@@ -88,8 +88,8 @@ def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(
             world = World(server, runtime, time, vault)
             transport.times = 2
             task = asyncio.create_task(runtime.run())
-            await until(lambda: world.feed.trouble)
-            assert world.feed.trouble == "pods: a mistake of kopf_selectcache itself, KeyError"
+            await until(lambda: world.informer.trouble)
+            assert world.informer.trouble == "pods: a mistake of kopf_selectcache itself, KeyError"
             await world.holds("a@90")
             transport.times = 1
             await world.holds("b@150")
@@ -178,14 +178,14 @@ def test_a_relist_that_an_audit_orders_between_two_tries_of_a_watch_comes_instea
             )
             world = World(server, runtime, Time(), vault)
             task = asyncio.create_task(runtime.run())
-            await until(lambda: world.feed.trouble)
+            await until(lambda: world.informer.trouble)
             assert not await world.cache.audit("pods")
             due.set()
             await world.holds("a@95")
             await world.watched(2)
             assert server.pods.listed[-1] == server.pods.listed[0], "of the newest state, whatever is held"
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "101"]
-            assert world.feed.counts.relists == {"audit": 1}
+            assert world.informer.counts.relists == {"audit": 1}
             task.cancel()
             await asyncio.wait({task})
             await vault.close()

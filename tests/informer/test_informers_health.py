@@ -51,12 +51,12 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 def health(world: World) -> Health:
-    return world.feed.health
+    return world.informer.health
 
 
 def shown_as_synced(world: World) -> float:
     """Return what Prometheus is shown."""
-    collector = Collector(lambda: [world.feed])
+    collector = Collector(lambda: [world.informer])
     (value,) = (
         sample.value
         for family in collector.collect()
@@ -79,19 +79,19 @@ def test_a_server_that_starts_and_refuses_everybody_costs_no_read() -> None:
         ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             seen: list[Change | None] = []
-            await until(lambda: world.feed.store.version == "101")
-            world.feed.subscribe(seen.append)
+            await until(lambda: world.informer.store.version == "101")
+            world.informer.subscribe(seen.append)
             down.set()
             await world.watched(6)
             assert world.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0], "it is asked quickly"
             assert health(world) is Health.STALE
             assert world.names() == ["a@90"]
-            assert "may not watch" in world.feed.trouble
+            assert "may not watch" in world.informer.trouble
             with pytest.raises(Stale):
                 world.cache.held("pods", max_age=5)
             up.set()
             await world.holds("a@90", "b@105")
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             assert None not in seen, "nobody was told that it could not be read"
             assert len(server.pods.listed) == 1
 
@@ -107,7 +107,7 @@ def test_a_right_that_is_missing_for_as_long_as_no_server_takes_to_start_was_rev
             held(granted, streamed()),
         ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await until(lambda: world.feed.store.version == "101")
+            await until(lambda: world.informer.store.version == "101")
             revoked.set()
             await world.watched(6)
             assert health(world) is Health.STALE
@@ -139,13 +139,13 @@ def test_one_refusal_is_not_enough_however_long_ago_it_was_and_other_trouble_say
         ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             for gate in gates:
-                await until(lambda: world.feed.store.version)
+                await until(lambda: world.informer.store.version)
                 assert world.names() == ["a@90"]
                 world.time.now += TOLERATED
-                failures = world.feed.counts.failures["403"]
+                failures = world.informer.counts.failures["403"]
                 gate.set()
                 # Before the next round.
-                await until(lambda: world.feed.counts.failures["403"] > failures)  # noqa: B023
+                await until(lambda: world.informer.counts.failures["403"] > failures)  # noqa: B023
             await until(lambda: health(world) is Health.FORBIDDEN)
 
     run(main())
@@ -161,7 +161,7 @@ def test_what_was_refused_before_all_was_well_does_not_count() -> None:
             held(asyncio.Event(), NO),
         ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await until(lambda: world.feed.store.version == "101")
+            await until(lambda: world.informer.store.version == "101")
             world.time.now += TOLERATED
             again.set()
             await world.watched(4)
@@ -201,7 +201,7 @@ def test_whatever_moves_the_version_confirms_what_is_held() -> None:
                 assert world.cache.age("pods") == 30.0
                 gate.set()
                 # Before the next round.
-                await until(lambda: world.feed.store.version == version)  # noqa: B023
+                await until(lambda: world.informer.store.version == version)  # noqa: B023
                 assert world.cache.age("pods") == 0.0
 
     run(main())
@@ -214,7 +214,7 @@ def test_a_cache_that_has_not_followed_for_a_while_is_stale_and_read_as_before()
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.synced()
             world.time.now += 2 * TOLERATED
-            assert world.feed.synced, "where nothing is wrong, time alone changes nothing"
+            assert world.informer.synced, "where nothing is wrong, time alone changes nothing"
             down.set()
             await world.watched(2)
             world.time.now += TOLERATED - 1
@@ -239,7 +239,7 @@ def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_as_is_a
             limits = {"stale": 120.0, "forbidden": 0.0}
 
             def fails() -> str:
-                return failing(world.runtime.feeds.values(), limits)
+                return failing(world.runtime.informers.values(), limits)
 
             await world.synced()
             world.time.now += 1_000
@@ -271,13 +271,13 @@ def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_wa
             Server(lists=[LISTED]) as server,
             operating(server, selectors={"pods": ["app=web", "app=db,tier=x"]}) as world,
         ):
-            await until(lambda: world.feed.parted and not world.feed.state.is_resolving)
-            first, second = world.feed.state.conditions
+            await until(lambda: world.informer.parted and not world.informer.state.is_resolving)
+            first, second = world.informer.state.conditions
             first.fail(Refusal(404), verb="list")
             world.time.now += 5
             second.fail(Refusal(404), verb="list")
             world.time.now += 2
-            assert (world.feed.health, world.feed.lasted()) == (Health.MISSING, 7)
+            assert (world.informer.health, world.informer.lasted()) == (Health.MISSING, 7)
 
     run(main())
 
@@ -303,7 +303,7 @@ def test_a_complete_list_that_cannot_be_followed_is_served_as_stale_in_the_end()
         ):
             await world.watched(3)
             assert health(world) is Health.SYNCING
-            await world.feed.settled()
+            await world.informer.settled()
             await world.watched(4)
             assert health(world) is Health.STALE
             assert world.names() == ["a@90"]
@@ -337,12 +337,12 @@ def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
             failing(server, up)
             async with operating(server, sync_timeout=20.0) as world:
                 seen: list[Change | None] = []
-                world.feed.subscribe(seen.append)
-                await until(lambda: world.feed.counts.failures["503"] == 6)
+                world.informer.subscribe(seen.append)
+                await until(lambda: world.informer.counts.failures["503"] == 6)
                 assert health(world) is Health.SYNCING
                 with pytest.raises(NotSynced):
                     world.names()
-                await world.feed.settled()
+                await world.informer.settled()
                 await until(lambda: len(world.time.slept) == 7)
                 assert health(world) is Health.STALLED
                 assert seen == [None]
@@ -373,7 +373,7 @@ def test_while_it_is_stalled_other_trouble_is_told_and_not_logged(told: Callable
         ):
             await world.listed(4)
             assert health(world) is Health.STALLED
-            assert world.feed.trouble == "pods: the server answers 500 InternalError"
+            assert world.informer.trouble == "pods: the server answers 500 InternalError"
             assert len(told()) == 2
             over.set()
             await until(lambda: health(world) is Health.FORBIDDEN)
@@ -417,7 +417,7 @@ def test_a_list_that_never_makes_sense_is_not_waited_for(senseless: str) -> None
         given, why = SENSELESS[senseless]
         up = asyncio.Event()
         async with Server(lists=[*[given] * SEVERAL, held(up, LISTED)]) as server, operating(server) as world:
-            await world.feed.settled()
+            await world.informer.settled()
             with pytest.raises(Stalled, match=why):
                 world.names()
             up.set()
@@ -435,7 +435,7 @@ def test_a_cluster_that_cannot_say_what_it_serves_is_not_waited_for() -> None:
             discovery = server.scripts["/api/v1"].lists
             discovery[:] = [*[answer(b"{what?")] * SEVERAL, held(up, discovery[0])]
             async with operating(server) as world:
-                await world.feed.settled()
+                await world.informer.settled()
                 with pytest.raises(Stalled, match="/api/v1 is not what the API promises"):
                     world.names()
                 up.set()
@@ -463,7 +463,7 @@ def test_the_wait_begins_anew_once_a_missing_right_is_granted() -> None:
             Server(watches=watches) as server,
             operating(server, initial="stream", sync_timeout=30.0) as world,
         ):
-            await until(lambda: world.feed.counts.events)
+            await until(lambda: world.informer.counts.events)
             world.time.now += 25.0
             gone.set()
             await world.watched(3)
@@ -477,7 +477,7 @@ def test_who_waits_once_a_missing_right_is_granted_waits_for_what_comes_then() -
         gate = asyncio.Event()
         stream = streamed(gate, event("ADDED", pod("a", "90")), bookmark("100", end=True))
         async with Server(watches=[NO, stream]) as server, operating(server, initial="stream") as world:
-            await world.feed.settled()
+            await world.informer.settled()
             assert health(world) is Health.FORBIDDEN
             await until(lambda: health(world) is Health.SYNCING)
             waiting = asyncio.create_task(world.cache.wait_synced(timeout=30))
@@ -492,11 +492,11 @@ def test_who_waits_once_a_missing_right_is_granted_waits_for_what_comes_then() -
 def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as world:
-            world.feed._declared = None  # type: ignore[assignment]  # A mistake that is made each time.
-            await world.feed.settled()
+            world.informer._declared = None  # type: ignore[assignment]  # A mistake that is made each time.
+            await world.informer.settled()
             assert health(world) is Health.STALLED
-            assert "AttributeError" in world.feed.trouble
-            assert "Report it" in world.feed.remedy
+            assert "AttributeError" in world.informer.trouble
+            assert "Report it" in world.informer.remedy
             assert caplog.text.count("stumbled") == 3
 
     run(main())
@@ -527,8 +527,8 @@ def test_what_the_server_says_is_told_in_one_line_of_some_length() -> None:
             operating(server) as world,
         ):
             await world.watched(2)
-            assert "first second M" in world.feed.trouble
-            assert len(world.feed.trouble) < 1200
+            assert "first second M" in world.informer.trouble
+            assert len(world.informer.trouble) < 1200
 
     run(main())
 
@@ -548,8 +548,8 @@ def test_a_listener_that_fails_keeps_no_other_from_what_it_must_know(
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.holds("a@90")
             seen: list[Change | None] = []
-            world.feed.subscribe(fail)
-            world.feed.subscribe(seen.append)
+            world.informer.subscribe(fail)
+            world.informer.subscribe(seen.append)
             go.set()
             await world.holds("a@101", "b@102")
             assert [change.after.version for change in seen if change and change.after] == ["101", "102"]

@@ -68,16 +68,16 @@ def core(server: Server, *resources: tuple[str, str]) -> None:
 
 
 def meant(runtime: Runtime, key: Key) -> object:
-    """Return the declared key of the feed that is found, or the type of the error."""
+    """Return the declared key of the informer that is found, or the type of the error."""
     try:
-        found = runtime.feed(key)
+        found = runtime.informer(key)
     except ReadError as error:
         return type(error)
-    return next(declared for declared, feed in runtime.feeds.items() if feed is found)
+    return next(declared for declared, informer in runtime.informers.items() if informer is found)
 
 
 async def known(world: World, *keys: Key) -> None:
-    await until(lambda: all(world.runtime.feeds[key].synced for key in keys))
+    await until(lambda: all(world.runtime.informers[key].synced for key in keys))
 
 
 KNATIVE = "serving.knative.dev/v1/services"
@@ -158,7 +158,7 @@ def test_a_kind_that_the_cluster_does_not_have_leaves_no_name_open() -> None:
                 server, selectors={"webapps.example.com": "", "things.nowhere.org": ""}
             ) as world:
                 await known(world, "webapps.example.com")
-                await until(lambda: world.runtime.feeds["things.nowhere.org"].health is Health.MISSING)
+                await until(lambda: world.runtime.informers["things.nowhere.org"].health is Health.MISSING)
                 assert meant(world.runtime, "WebApp") == "webapps.example.com"
                 assert (
                     meant(world.runtime, "other") is meant(world.runtime, "things.example.com") is NotDeclared
@@ -178,7 +178,7 @@ def test_how_the_name_of_a_kind_that_is_not_served_is_spelt_does_not_decide_the_
                 await known(world, "webapps.example.com")
                 await until(
                     lambda: all(
-                        world.runtime.feeds[key].health is Health.MISSING
+                        world.runtime.informers[key].health is Health.MISSING
                         for key in ("acme.io/v1/widgets", "webapps.acme.io")
                     )
                 )
@@ -253,11 +253,11 @@ def test_what_a_name_means_is_remembered_until_the_cluster_says_more() -> None:
             serve(server, "example.com", "v1")
             async with operating(server, selectors={"webapps.example.com": ""}) as world:
                 await known(world, "webapps.example.com")
-                feed, found = world.runtime.feed("webapp"), Found()
-                assert feed.resource is not None
-                found.by([feed.resource, Health.SYNCING])["webapp"] = feed
-                assert found.by([feed.resource, Health.SYNCING]) == {"webapp": feed}
-                assert found.by([feed.resource, Health.MISSING]) == {}
+                informer, found = world.runtime.informer("webapp"), Found()
+                assert informer.resource is not None
+                found.by([informer.resource, Health.SYNCING])["webapp"] = informer
+                assert found.by([informer.resource, Health.SYNCING]) == {"webapp": informer}
+                assert found.by([informer.resource, Health.MISSING]) == {}
 
     run(main())
 
@@ -272,7 +272,7 @@ def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
             async with operating(
                 server, selectors={"webapps.example.com": "app=web", "example.com/v1/webapps": "app=db"}
             ) as world:
-                first, second = world.runtime.feeds.values()
+                first, second = world.runtime.informers.values()
                 await until(lambda: first.synced or second.synced)
                 await until(lambda: Health.REJECTED in (first.health, second.health))
                 kept, refused_ = (first, second) if first.synced else (second, first)
@@ -287,7 +287,7 @@ def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
                 assert world.cache.scope("WebApp") == kept.filter
                 samples = [
                     sample
-                    for family in Collector(world.runtime.feeds.values).collect()
+                    for family in Collector(world.runtime.informers.values).collect()
                     for sample in family.samples
                 ]
                 assert len([sample for sample in samples if sample.name == "kopf_selectcache_objects"]) == 1
@@ -330,7 +330,7 @@ def test_a_kind_that_moves_to_another_version_takes_its_place_along() -> None:
             old.lists[1:] = [refused(404)] * 9
             old.watches[:] = [refused(410)]
             async with operating(server, selectors={"webapps.example.com": ""}) as world:
-                await until(lambda: world.runtime.feed("webapps.example.com").health is Health.MISSING)
+                await until(lambda: world.runtime.informer("webapps.example.com").health is Health.MISSING)
                 assert meant(world.runtime, "example.com/v1beta1/webapps") == "webapps.example.com"
                 serve(server, "example.com", "v1")
                 await known(world, "webapps.example.com")
@@ -354,7 +354,7 @@ def test_the_version_that_a_kind_has_left_may_be_kept_by_another_key() -> None:
             async with operating(
                 server, selectors={"webapps": "", "example.com/v1beta1/webapps": ""}
             ) as world:
-                first, second = world.runtime.feeds.values()
+                first, second = world.runtime.informers.values()
                 await until(lambda: first.synced)
                 go.set()
                 await until(lambda: second.health is Health.REJECTED)
@@ -363,7 +363,7 @@ def test_the_version_that_a_kind_has_left_may_be_kept_by_another_key() -> None:
                 server.scripts["/apis/example.com/v1beta1/webapps"].lists[0] = refused(404)
                 gone.set()
                 await until(lambda: first.synced and second.synced)
-                assert [feed.resource.version for feed in (first, second) if feed.resource] == [
+                assert [informer.resource.version for informer in (first, second) if informer.resource] == [
                     "v1",
                     "v1beta1",
                 ]

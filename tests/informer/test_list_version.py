@@ -14,7 +14,7 @@ from kopf_selectcache.core.protocol.machine import Watching
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.query import exactly
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.list_version import AgreedVersion, agreed_versions
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import NoWatchList, Refuse, Silence
@@ -173,13 +173,13 @@ def test_only_those_that_could_hold_the_same_are_agreed_versions() -> None:
         Keys(namespace="infra"),
         Keys(namespace="infra", names=frozenset({"ca"})),
     )
-    one, other = agreed_versions(Merging([shop, infra]))
+    one, other = agreed_versions(Union([shop, infra]))
     assert one is other is None
-    one, other, third = agreed_versions(Merging([shop, infra, named]))
+    one, other, third = agreed_versions(Union([shop, infra, named]))
     assert one is None
     assert other is third is not None
-    assert len(set(agreed_versions(Merging([shop, anywhere, infra])))) == 1
-    assert agreed_versions(Merging([anywhere])) == (None,)
+    assert len(set(agreed_versions(Union([shop, anywhere, infra])))) == 1
+    assert agreed_versions(Union([anywhere])) == (None,)
 
 
 # ---- As a cache does it.
@@ -244,8 +244,8 @@ def test_where_the_version_is_not_known_any_more_the_newest_list_does_and_nobody
             await world.cache.wait_synced()
             assert named(world.cache.held("secrets")) == ["a", "b"]
             assert [match for _, match in lists_of_gold(world.cluster)] == ["Exact", None]
-            assert not world.feed.counts.failures
-            assert world.feed.counts.lists == 3
+            assert not world.informer.counts.failures
+            assert world.informer.counts.lists == 3
 
     run(main())
 
@@ -257,14 +257,14 @@ def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
         ) as world:
             await world.cache.wait_synced()
             world.cluster.faults.add(NoWatchList())
-            one, other = world.feed.listwatches
+            one, other = world.informer.reflectors
             await until(
                 lambda: isinstance(one.writer.state, Watching) and isinstance(other.writer.state, Watching)
             )
             one.relist("audit")
-            await until(lambda: world.feed.counts.relists == {"audit": 1})
+            await until(lambda: world.informer.counts.relists == {"audit": 1})
             other.relist("audit")
-            await until(lambda: world.feed.counts.relists == {"audit": 2})
+            await until(lambda: world.informer.counts.relists == {"audit": 2})
             assert {
                 each.query.get("resourceVersionMatch")
                 for each in world.cluster.requests
@@ -306,8 +306,8 @@ def test_it_is_synced_when_each_watch_has_reached_the_newest_list() -> None:
             await until(lambda: len(world.watches()) == 1)
             world.cluster.create(secret("z"))
             world.cluster.faults.clear()
-            await until(lambda: len(world.watches()) == 2 and world.feed.synced)
-            assert not world.feed.version, "something may be on its way from one to the other"
+            await until(lambda: len(world.watches()) == 2 and world.informer.synced)
+            assert not world.informer.version, "something may be on its way from one to the other"
             waiting = asyncio.create_task(world.cache.wait_synced())
             await asyncio.sleep(0)
             world.cluster.bookmark()

@@ -58,7 +58,7 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
             assert told() == [], "that is one list and watch of two"
             world.time.now += 2.5
             world.cluster.faults.clear()
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             (line,) = told()
             assert re.fullmatch(
                 r"INFO: The cache of secrets holds 2 objects, 0\.\dKi, with \(label='app=web',"
@@ -76,16 +76,16 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
 def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_their_lists(told: Told) -> None:
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), who=late_for_gold) as world:
-            await until(lambda: len(world.watches()) == 1 and world.feed.trouble)
+            await until(lambda: len(world.watches()) == 1 and world.informer.trouble)
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
             world.cluster.create(secret("b"))  # Of which the first watch hears nothing.
             world.cluster.faults.clear()
             await until(
-                lambda: [each.condition.health for each in world.feed.listwatches] == [Health.SYNCED] * 2
+                lambda: [each.condition.health for each in world.informer.reflectors] == [Health.SYNCED] * 2
             )
             assert told() == []
             world.cluster.bookmark()
-            await until(lambda: world.feed.version)
+            await until(lambda: world.informer.version)
             (line,) = told()
             assert line.startswith("INFO: The cache of secrets holds 1 object, ")
 
@@ -108,12 +108,14 @@ def test_a_right_that_two_watches_lack_is_told_once_and_so_is_its_grant(told: To
             EITHER, secret("a", app="web"), who=lambda cluster: cluster.user("reader")
         ) as world:
             await until(
-                lambda: [each.condition.health for each in world.feed.listwatches] == [Health.FORBIDDEN] * 2
+                lambda: (
+                    [each.condition.health for each in world.informer.reflectors] == [Health.FORBIDDEN] * 2
+                )
             )
             (line,) = told()
             assert line.startswith("WARNING: secrets: the operator may not list them in the namespace shop: ")
             world.cluster.user("reader", [RIGHT])
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             (line,) = told()
             assert line.startswith("INFO: The cache of secrets holds 1 object, ")
 
@@ -127,13 +129,15 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
 
         async with caching(APART, secret("a", app="web"), who=who) as world:
             await until(
-                lambda: [each.condition.health for each in world.feed.listwatches] == [Health.FORBIDDEN] * 2
+                lambda: (
+                    [each.condition.health for each in world.informer.reflectors] == [Health.FORBIDDEN] * 2
+                )
             )
             assert sorted(line.split(": ")[2] for line in told()) == [
                 f"the operator may not list them in the namespace {name}" for name in ("infra", "shop")
             ]
             world.cluster.user("reader", [RIGHT], namespace="shop")
-            await until(lambda: world.feed.listwatches[0].condition.health is Health.SYNCED)
+            await until(lambda: world.informer.reflectors[0].condition.health is Health.SYNCED)
             assert told() == [
                 (
                     "INFO: The cache of secrets follows the server again with label='app=web',"
@@ -141,7 +145,7 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
                 )
             ]
             world.cluster.user("reader", [RIGHT], namespace="infra")
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             (line,) = told()
             assert line.startswith("INFO: The cache of secrets holds 1 object, ")
 
@@ -151,15 +155,15 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
 def test_what_hinders_all_watches_for_a_while_is_told_once_and_so_is_its_end(told: Told) -> None:
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web")) as world:
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             told()
             refused = world.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
             world.time.now += LIVED + 1  # That watches end after a while is no trouble.
             world.cluster.cut()
-            await until(lambda: all(each.condition.trouble for each in world.feed.listwatches))
+            await until(lambda: all(each.condition.trouble for each in world.informer.reflectors))
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
             refused.release()
-            await until(lambda: not any(each.condition.trouble for each in world.feed.listwatches))
+            await until(lambda: not any(each.condition.trouble for each in world.informer.reflectors))
             assert told() == ["INFO: The cache of secrets follows the server again."]
 
     run(main())
@@ -170,21 +174,21 @@ def test_what_hinders_one_watch_while_another_is_beyond_server_ends_without_a_li
 
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), held="infra") as world:
-            first = world.feed
+            first = world.informer
             await until(
                 lambda: (
-                    first.listwatches
-                    and first.listwatches[0].condition.health is Health.SYNCED
+                    first.reflectors
+                    and first.reflectors[0].condition.health is Health.SYNCED
                     and world.watches()
                 )
             )
             refused = world.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
             world.time.now += LIVED + 1  # That watches end after a while is no trouble.
             world.cluster.cut()
-            await until(lambda: first.trouble or first.listwatches[0].condition.trouble)
+            await until(lambda: first.trouble or first.reflectors[0].condition.trouble)
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
             refused.release()
-            await until(lambda: not first.listwatches[0].condition.trouble)
+            await until(lambda: not first.reflectors[0].condition.trouble)
             assert told() == []
             world.cluster.faults.clear()
             await until(lambda: first.synced)
@@ -216,12 +220,14 @@ def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) ->
     async def main() -> None:
         async with caching(EITHER, definition, resource="widgets.example.com") as world:
             for _ in range(2):
-                await until(lambda: world.feed.synced)
+                await until(lambda: world.informer.synced)
                 (line,) = told()
                 assert line.startswith("INFO: The cache of widgets.example.com holds 0 objects, ")
                 world.time.now += LIVED + 1
                 world.cluster.delete(definition)
-                await until(lambda: world.feed.health is Health.MISSING and world.feed.state.is_resolving)
+                await until(
+                    lambda: world.informer.health is Health.MISSING and world.informer.state.is_resolving
+                )
                 (line,) = told()
                 assert line.startswith(
                     "WARNING: widgets.example.com: the cluster does not serve them. Install the definition of"

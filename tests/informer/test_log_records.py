@@ -16,7 +16,7 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer.health import Condition, Health
-from kopf_selectcache.informer.log import News
+from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.informer.phrase import Phrase
 from kopf_selectcache.testing import FakeCache
 from tests.cache.world import builtin, pod
@@ -43,7 +43,7 @@ class Pods:
 
 
 def refused(*troubles: Refusal) -> None:
-    news = News(Pods(), clock=lambda: 0.0, logger=logging.getLogger("kopf_selectcache"))
+    news = StateLog(Pods(), clock=lambda: 0.0, logger=logging.getLogger("kopf_selectcache"))
     condition = Condition(
         Pods(),
         key="pods",

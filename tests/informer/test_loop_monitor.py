@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kopf_selectcache import Selector
-from kopf_selectcache.client.read_timeout import Patience
+from kopf_selectcache.client.read_timeout import IdleTimeout
 from kopf_selectcache.informer import _loop_monitor
-from kopf_selectcache.informer._loop_monitor import BEAT, NOTICED, Pulse, wall
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer._loop_monitor import BEAT, NOTICED, LoopMonitor, wall
+from kopf_selectcache.informer.informer import Informer
 from tests.faults.server import SECRETS, Script, Server, bookmark, event, held, listed, pod, streamed
 from tests.faults.world import operating, run, until
 from tests.secrets import caching
@@ -45,7 +45,7 @@ def test_only_a_gap_that_people_would_notice_is_told_and_the_longest_is_kept(
     async def main() -> None:
         gaps: list[float] = []
         beats = Beats(BEAT, BEAT + NOTICED - 0.1, BEAT + 12.0, BEAT, BEAT + NOTICED)
-        heart = Pulse(
+        heart = LoopMonitor(
             gaps.append, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep
         )
         task = asyncio.create_task(heart.run())
@@ -76,14 +76,14 @@ def test_its_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPa
 
 
 def test_each_operator_has_its_pulse_and_is_told_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Feed] = []
+    told: list[Informer] = []
     monkeypatch.setattr(_loop_monitor, "BEAT", -100.0)  # Each comes late by so much.
     # It must be a method.
-    monkeypatch.setattr(Feed, "resume", lambda feed: told.append(feed))  # noqa: PLW0108
+    monkeypatch.setattr(Informer, "resume", lambda informer: told.append(informer))  # noqa: PLW0108
 
     async def main() -> None:
         async with Server(lists=[LISTED]) as server, operating(server) as world:
-            await until(lambda: world.feed in told)
+            await until(lambda: world.informer in told)
             assert world.runtime.pulse.longest >= 100.0
 
     run(main())
@@ -103,9 +103,9 @@ def test_after_a_gap_as_long_as_no_live_connection_is_silent_the_watch_is_resume
             Server(lists=[LISTED], watches=streams) as server,
             operating(server, idle_timeout=70.0) as world,
         ):
-            await until(lambda: world.feed.version == "101")
+            await until(lambda: world.informer.version == "101")
             beats = Beats(BEAT + gap)
-            heart = Pulse(
+            heart = LoopMonitor(
                 world.runtime.after_gap,
                 logger=logging.getLogger("kopf_selectcache"),
                 clock=beats.clock,
@@ -133,7 +133,7 @@ def test_after_a_gap_the_watches_of_all_caches_are_opened_anew() -> None:
                 await until(
                     lambda: (
                         len(server.pods.watched) == len(secrets.watched) == 1
-                        and all(feed.synced for feed in world.runtime.feeds.values())
+                        and all(informer.synced for informer in world.runtime.informers.values())
                     )
                 )
                 world.runtime.after_gap(100.0)
@@ -150,10 +150,10 @@ def test_after_a_gap_all_watches_of_a_cache_are_opened_anew_and_after_the_next_o
             await world.cache.wait_synced()
             for watches in (2, 4, 6):
                 # The lambda is called before the loop continues.
-                await until(lambda: len(world.watches()) == watches and world.feed.synced)  # noqa: B023
+                await until(lambda: len(world.watches()) == watches and world.informer.synced)  # noqa: B023
                 world.runtime.after_gap(100.0)
             await until(lambda: len(world.watches()) == 8)
-            assert world.feed.counts.lists == 2
+            assert world.informer.counts.lists == 2
 
     run(main())
 
@@ -162,12 +162,12 @@ def test_a_gap_that_comes_while_the_watch_is_given_up_for_another_changes_nothin
     async def main() -> None:
         async with caching("app") as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced)
+            await until(lambda: world.informer.synced)
             for _ in range(20):
                 world.runtime.after_gap(100.0)
                 await asyncio.sleep(0)
-            await until(lambda: len(world.watches()) > 1 and world.feed.synced)
-            assert world.feed.counts.lists == 1
+            await until(lambda: len(world.watches()) > 1 and world.informer.synced)
+            assert world.informer.counts.lists == 1
 
     run(main())
 
@@ -182,7 +182,7 @@ def test_a_gap_during_the_first_list_interrupts_nothing_and_the_next_one_does() 
             await world.listed(1)
             world.runtime.after_gap(100.0)
             gate.set()
-            await until(lambda: world.feed.version == "101")
+            await until(lambda: world.informer.version == "101")
             world.runtime.after_gap(100.0)
             await world.watched(2)
             assert len(server.pods.listed) == 1
@@ -196,7 +196,7 @@ def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(
     waits: list[float] = []
 
     async def next_chunk(
-        _: Patience, chunks: AsyncIterator[bytes], *, within: float, alive: bool
+        _: IdleTimeout, chunks: AsyncIterator[bytes], *, within: float, alive: bool
     ) -> bytes | None:
         assert alive
         waits.append(within)
@@ -221,13 +221,13 @@ def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(
             await world.holds("a@90", "b@110")
             assert set(waits) == {280.0}, "nothing has said that bookmarks come"
             second.set()
-            await until(lambda: world.feed.version == "111")
+            await until(lambda: world.informer.version == "111")
             waits.clear()
             third.set()
             await world.holds("a@90", "b@110", "c@112")
             assert set(waits) == {70.0}
 
-    monkeypatch.setattr(Patience, "next", next_chunk)
+    monkeypatch.setattr(IdleTimeout, "next", next_chunk)
     run(main())
 
 
@@ -239,7 +239,7 @@ def test_a_mistake_of_whoever_is_told_of_a_gap_does_not_end_the_heartbeat(
             raise KeyError("nobody has thought of this")
 
         beats = Beats(BEAT + 12.0, BEAT + 13.0)
-        heart = Pulse(
+        heart = LoopMonitor(
             mistaken, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep
         )
         task = asyncio.create_task(heart.run())

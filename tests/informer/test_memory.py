@@ -20,7 +20,7 @@ from kopf_selectcache.core.store.accounting import OVERHEAD, weight
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.memory import AGAIN, Budget
 from kopf_selectcache.informer.metrics import bytes_of
 from kopf_selectcache.settings.quantity import written
@@ -96,31 +96,37 @@ def uncollected() -> Iterator[None]:
     gc.enable()
 
 
-async def let_go(feed: Feed) -> None:
-    await until(lambda: feed.health is Health.OVERSIZED)
+async def let_go(informer: Informer) -> None:
+    await until(lambda: informer.health is Health.OVERSIZED)
 
 
-def counted(feed: Feed) -> tuple[int, int]:
+def counted(informer: Informer) -> tuple[int, int]:
     """Return how much is counted: objects and bytes."""
-    tally = feed.share.tally
+    tally = informer.share.tally
     assert tally is not None
-    assert tally.bytes == feed.share.bytes
+    assert tally.bytes == informer.share.bytes
     return tally.objects, tally.bytes
 
 
-def truly(feed: Feed) -> tuple[int, int]:
+def truly(informer: Informer) -> tuple[int, int]:
     """Return how much is held: each record once, wherever it is."""
     records = {
         id(record): record
-        for store in feed.state.merging.stores
+        for store in informer.state.union.stores
         for kept in (store.records()[0], store.writing())
         for record in kept
     }
     return len(records), sum(map(weight, records.values()))
 
 
-def holds_nothing(feed: Feed) -> bool:
-    return (feed.held(), bytes_of(feed.store.records()[0]), feed.version, counted(feed), truly(feed)) == (
+def holds_nothing(informer: Informer) -> bool:
+    return (
+        informer.held(),
+        bytes_of(informer.store.records()[0]),
+        informer.version,
+        counted(informer),
+        truly(informer),
+    ) == (
         0,
         0,
         "",
@@ -162,16 +168,16 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
         initial: Any = "stream" if "streamed" in when else "pages"
         options: Any = {"selectors": {"pods": SMALL}, "initial": initial}
         async with Server(lists=lists, watches=watches) as server, operating(server, **options) as world:
-            feed = world.feed
+            informer = world.informer
             await until(
                 lambda: (
-                    feed.state.merging.store.records()[0]
-                    or not feed.state.merging.branches[0].view.stages_nothing
+                    informer.state.union.store.records()[0]
+                    or not informer.state.union.branches[0].view.stages_nothing
                 )
             )
-            stores = [weakref.ref(branch.view) for branch in feed.state.merging.branches]
-            await let_go(feed)
-            assert holds_nothing(feed)
+            stores = [weakref.ref(branch.view) for branch in informer.state.union.branches]
+            await let_go(informer)
+            assert holds_nothing(informer)
             assert [store() for store in stores] == [None], "its memory is free"
             error = error_of(world)
             assert error.what.startswith(
@@ -179,8 +185,10 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
             )
             assert "label='app=web'" in error.what
             assert "settings.selectcache.selectors['pods']" in error.remedy
-            assert [line for line in told() if "410" not in line] == [f"{feed.trouble}. {feed.remedy}."]
-            await asyncio.wait_for(feed.settled(), 10)  # No handler waits for it.
+            assert [line for line in told() if "410" not in line] == [
+                f"{informer.trouble}. {informer.remedy}."
+            ]
+            await asyncio.wait_for(informer.settled(), 10)  # No handler waits for it.
             with pytest.raises(Oversized):
                 await world.cache.wait_synced()
 
@@ -191,9 +199,9 @@ def test_it_says_how_much_was_held() -> None:
     async def main() -> None:
         lists = [listed("100", *many(4), then="t"), listed("100", *many(4, start=4))]
         async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as world:
-            await let_go(world.feed)
+            await let_go(world.informer)
             size = sum(map(weight, records(*many(8))))
-            assert f"with label='app=web' it held 8 objects in {written(size)}" in world.feed.trouble
+            assert f"with label='app=web' it held 8 objects in {written(size)}" in world.informer.trouble
 
     run(main())
 
@@ -206,9 +214,9 @@ def test_a_budget_that_is_not_exceeded_changes_nothing() -> None:
         ):
             await world.synced()
             assert (
-                counted(world.feed)
-                == truly(world.feed)
-                == (6, sum(map(weight, world.feed.store.records()[0])))
+                counted(world.informer)
+                == truly(world.informer)
+                == (6, sum(map(weight, world.informer.store.records()[0])))
             )
 
     run(main())
@@ -218,9 +226,9 @@ def test_without_a_budget_nothing_is_counted() -> None:
     async def main() -> None:
         async with Server(lists=[listed("100", *many(8))]) as server, operating(server) as world:
             await world.synced()
-            assert world.feed.share.tally is None
-            assert not world.feed.share.is_beyond()
-            assert {record.holders for record in world.feed.store.records()[0]} == {0}
+            assert world.informer.share.tally is None
+            assert not world.informer.share.is_beyond()
+            assert {record.holders for record in world.informer.store.records()[0]} == {0}
 
     run(main())
 
@@ -241,13 +249,13 @@ def test_unchanged_objects_count_once_while_they_are_listed_anew() -> None:
             operating(server, selectors={"pods": SMALL}) as world,
         ):
             await world.listed(3)
-            assert len(world.feed.store.writing()) == 3
-            assert counted(world.feed) == truly(world.feed)
-            assert counted(world.feed)[0] == 6
+            assert len(world.informer.store.writing()) == 3
+            assert counted(world.informer) == truly(world.informer)
+            assert counted(world.informer)[0] == 6
             gate.set()
-            await until(lambda: world.feed.version == "200")
-            assert counted(world.feed) == truly(world.feed)
-            assert world.feed.synced
+            await until(lambda: world.informer.version == "200")
+            assert counted(world.informer) == truly(world.informer)
+            assert world.informer.synced
 
     run(main())
 
@@ -266,16 +274,16 @@ def test_changed_objects_count_twice_until_the_list_is_complete_or_given_up() ->
             operating(server, selectors={"pods": SMALL}) as world,
         ):
             await world.listed(3)
-            assert counted(world.feed) == truly(world.feed)
-            assert counted(world.feed)[0] == 5
+            assert counted(world.informer) == truly(world.informer)
+            assert counted(world.informer)[0] == 5
             gate.set()
             await world.listed(4)
-            assert counted(world.feed) == truly(world.feed)
-            assert counted(world.feed)[0] == 3
+            assert counted(world.informer) == truly(world.informer)
+            assert counted(world.informer)[0] == 3
             later.set()
-            await until(lambda: world.feed.version == "300")
-            assert counted(world.feed) == truly(world.feed)
-            assert counted(world.feed)[0] == 2
+            await until(lambda: world.informer.version == "300")
+            assert counted(world.informer) == truly(world.informer)
+            assert counted(world.informer)[0] == 2
 
     run(main())
 
@@ -292,10 +300,10 @@ def test_what_is_replaced_or_leaves_counts_no_more() -> None:
             Server(lists=[listed("100", *many(3))], watches=[watch]) as server,
             operating(server, selectors={"pods": SMALL}) as world,
         ):
-            await until(lambda: world.feed.version == "110")
-            assert counted(world.feed) == truly(world.feed)
-            assert counted(world.feed)[0] == 3
-            assert counted(world.feed)[1] < 2 * SIZE
+            await until(lambda: world.informer.version == "110")
+            assert counted(world.informer) == truly(world.informer)
+            assert counted(world.informer)[0] == 3
+            assert counted(world.informer)[1] < 2 * SIZE
 
     run(main())
 
@@ -318,15 +326,15 @@ def test_while_a_list_is_streamed_what_is_replaced_or_leaves_counts_no_more() ->
         ):
             await until(
                 lambda: (
-                    len(world.feed.store.writing()) == 2
-                    and "q" in {record.name for record in world.feed.store.writing()}
+                    len(world.informer.store.writing()) == 2
+                    and "q" in {record.name for record in world.informer.store.writing()}
                 )
             )
-            assert counted(world.feed) == truly(world.feed)
-            assert counted(world.feed)[1] < SIZE
+            assert counted(world.informer) == truly(world.informer)
+            assert counted(world.informer)[1] < SIZE
             gate.set()
             await world.synced()
-            assert counted(world.feed) == truly(world.feed)
+            assert counted(world.informer) == truly(world.informer)
 
     run(main())
 
@@ -347,11 +355,13 @@ def test_what_packing_saves_is_counted() -> None:
         ]
         async with Server(lists=pages) as server, operating(server, selectors={"pods": packed}) as world:
             await world.synced()
-            await until(lambda: all(record.stored[:1] != b"{" for record in world.feed.store.records()[0]))
-            assert world.feed.held() == 120
-            assert counted(world.feed) == truly(world.feed)
-            raw = sum(len(record.data) for record in world.feed.store.records()[0])
-            assert counted(world.feed)[1] < raw / 2 + 120 * OVERHEAD
+            await until(
+                lambda: all(record.stored[:1] != b"{" for record in world.informer.store.records()[0])
+            )
+            assert world.informer.held() == 120
+            assert counted(world.informer) == truly(world.informer)
+            raw = sum(len(record.data) for record in world.informer.store.records()[0])
+            assert counted(world.informer)[1] < raw / 2 + 120 * OVERHEAD
 
     run(main())
 
@@ -363,10 +373,10 @@ def test_what_an_index_adds_is_counted() -> None:
             operating(server, selectors={"pods": SMALL}) as world,
         ):
             await world.synced()
-            before = counted(world.feed)[1]
+            before = counted(world.informer)[1]
             await world.cache.add_index("pods", own=lambda body: body["metadata"]["name"])
-            assert counted(world.feed)[1] > before
-            assert counted(world.feed) == truly(world.feed)
+            assert counted(world.informer)[1] > before
+            assert counted(world.informer) == truly(world.informer)
 
     run(main())
 
@@ -385,9 +395,11 @@ def test_an_object_that_several_of_them_hold_counts_once() -> None:
             server.scripts[IN_SHOP] = Script([listed("100", *both), listed("100", *both)])
             async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as world:
                 await world.synced()
-                assert counted(world.feed) == truly(world.feed)
-                assert counted(world.feed)[0] in (6, 12), "lists at the same time make records of their own"
-                assert world.feed.held() == 6
+                assert counted(world.informer) == truly(world.informer)
+                assert counted(world.informer)[0] in (6, 12), (
+                    "lists at the same time make records of their own"
+                )
+                assert world.informer.held() == 6
 
     run(main())
 
@@ -402,14 +414,14 @@ def test_what_is_shown_although_no_list_and_watch_holds_it_any_more_counts() -> 
             )
             async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as world:
                 await world.synced()
-                assert counted(world.feed) == truly(world.feed)
-                merging = world.feed.state.merging
-                first = next(branch for branch in merging.branches if branch.view.records()[0])
+                assert counted(world.informer) == truly(world.informer)
+                union = world.informer.state.union
+                first = next(branch for branch in union.branches if branch.view.records()[0])
                 (leaving,) = (record for record in first.view.records()[0] if record.name == "p0")
-                merging.leave(first, replace(leaving, version="105", holders=0))
-                assert world.feed.held() == 2, "the other list and watch may still bring it"
-                assert counted(world.feed) == truly(world.feed)
-                assert counted(world.feed)[0] == 2
+                union.leave(first, replace(leaving, version="105", holders=0))
+                assert world.informer.held() == 2, "the other list and watch may still bring it"
+                assert counted(world.informer) == truly(world.informer)
+                assert counted(world.informer)[0] == 2
 
     run(main())
 
@@ -429,12 +441,12 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
             )
             async with operating(server, selectors={"pods": declared}) as world:
                 await world.synced()
-                assert counted(world.feed) == truly(world.feed)
-                assert counted(world.feed)[0] == 5
-                stores = [weakref.ref(store) for store in world.feed.state.merging.stores]
+                assert counted(world.informer) == truly(world.informer)
+                assert counted(world.informer)[0] == 5
+                stores = [weakref.ref(store) for store in world.informer.state.union.stores]
                 gate.set()
-                await let_go(world.feed)
-                assert holds_nothing(world.feed)
+                await let_go(world.informer)
+                assert holds_nothing(world.informer)
                 assert [store() for store in stores] == [None] * 3
                 error = error_of(world)
                 assert error.remedy.startswith(
@@ -444,10 +456,12 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
                 with pytest.raises(Oversized):
                     world.cache.get("pods", "ca", "infra")
                 assert len(told()) == 1
-                await asyncio.wait_for(world.feed.settled(Selector(names=["ca"], namespaces=["infra"])), 10)
+                await asyncio.wait_for(
+                    world.informer.settled(Selector(names=["ca"], namespaces=["infra"])), 10
+                )
                 # While it is tried again, its parts are not called anything else.
                 await until(
-                    lambda: len(server.scripts[IN_SHOP].listed) > 1 and not world.feed.state.is_resolving
+                    lambda: len(server.scripts[IN_SHOP].listed) > 1 and not world.informer.state.is_resolving
                 )
                 with pytest.raises(Oversized):
                     world.cache.get("pods", "ca", "infra")
@@ -476,11 +490,11 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
                 "max_bytes": LIMIT,
             }
             async with operating(server, **options) as world:
-                secrets = world.runtime.feed("secrets")
-                await until(lambda: world.feed.synced and secrets.synced)
+                secrets = world.runtime.informer("secrets")
+                await until(lambda: world.informer.synced and secrets.synced)
                 gate.set()
-                await let_go(world.feed)
-                assert holds_nothing(world.feed)
+                await let_go(world.informer)
+                assert holds_nothing(world.informer)
                 assert secrets.synced
                 assert len(world.cache.held("secrets")) == 3
                 error = error_of(world)
@@ -494,7 +508,7 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
                     in error.what
                 )
                 (line,) = told()
-                assert line == f"{world.feed.trouble}. {world.feed.remedy}."
+                assert line == f"{world.informer.trouble}. {world.informer.remedy}."
                 again.set()  # What was let go counts no more.
                 await world.synced()
                 assert secrets.synced
@@ -538,8 +552,8 @@ def test_while_it_is_tried_again_it_is_called_nothing_else(told: Told) -> None:
         second = streamed(event("ADDED", big("p0")), gate, bookmark("110", end=True))
         options: Any = {"selectors": {"pods": SMALL}, "initial": "stream"}
         async with Server(watches=[first, second]) as server, operating(server, **options) as world:
-            await let_go(world.feed)
-            await until(lambda: len(world.feed.store.writing()) == 1)
+            await let_go(world.informer)
+            await until(lambda: len(world.informer.store.writing()) == 1)
             error_of(world)
             assert len(told()) == 1
             gate.set()
@@ -557,10 +571,10 @@ def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
             await world.listed(3)
             assert world.time.slept == [AGAIN * 1.5] * 2, "the world's chance is 1"
             assert len(told()) == 1
-            assert holds_nothing(world.feed)
+            assert holds_nothing(world.informer)
             gate.set()
             await world.synced()
             assert len(world.cache.list("pods", label="app=web")) == 5
-            assert not world.feed.trouble
+            assert not world.informer.trouble
 
     run(main())

@@ -33,7 +33,7 @@ async def proposed(declared: Any, *bodies: Obj, key: str = "pods", **options: An
         Server(lists=[listed("100", *bodies)]) as server,
         operating(server, selectors={key: declared}, **options) as world,
     ):
-        await let_go(world.feed)
+        await let_go(world.informer)
         return error_of(world).remedy
 
 
@@ -98,7 +98,7 @@ def test_what_indexes_hold_is_told_and_is_to_be_less() -> None:
             Server(lists=[listed("100", *bodies)]) as server,
             operating(server, selectors={"pods": declared}) as world,
         ):
-            await let_go(world.feed)
+            await let_go(world.informer)
             error = error_of(world)
             assert re.search(
                 r"it held \d+ objects in [0-9.]+Ki, of which [0-9.]+Ki are what is indexed by 'long',"

@@ -23,7 +23,7 @@ from tests.kopf_operators import Cluster, declaring, launched, pod, run
 
 @dataclass
 class Watched:
-    """What the collector asks of a feed."""
+    """What the collector asks of an informer."""
 
     resource: Resource | None
     key: str = "widgets"
@@ -37,9 +37,9 @@ class Watched:
         return self.seconds
 
 
-def shown(*feeds: Watched) -> list[str]:
+def shown(*informers: Watched) -> list[str]:
     registry = CollectorRegistry()
-    registry.register(Collector(lambda: feeds))
+    registry.register(Collector(lambda: informers))
     return [
         line
         for line in generate_latest(registry).decode().splitlines()
@@ -50,21 +50,23 @@ def shown(*feeds: Watched) -> list[str]:
 def test_each_number_is_shown_under_group_version_and_resource() -> None:
     kind = find("jobs")
     assert kind is not None
-    feed = Watched(Resource(kind, "v1"))
-    feed.store.begin()
-    feed.store.put(Record("shop", "canary-name", "uid", "1", {"canary": "label"}, (), b'{"data":"canary"}'))
-    feed.store.put(
+    informer = Watched(Resource(kind, "v1"))
+    informer.store.begin()
+    informer.store.put(
+        Record("shop", "canary-name", "uid", "1", {"canary": "label"}, (), b'{"data":"canary"}')
+    )
+    informer.store.put(
         Unreadable("shop", "canary-deep", "uid-2", "1", {}, (), b"", why="it is nested too deeply")
     )
-    feed.store.commit("1")
-    feed.counts.lists, feed.counts.watches, feed.counts.events = 2, 3, 4
-    feed.counts.audits, feed.counts.drift = 8, 7
-    feed.counts.relists["410"] += 1
-    feed.counts.failures["garbled"] += 6
+    informer.store.commit("1")
+    informer.counts.lists, informer.counts.watches, informer.counts.events = 2, 3, 4
+    informer.counts.audits, informer.counts.drift = 8, 7
+    informer.counts.relists["410"] += 1
+    informer.counts.failures["garbled"] += 6
     for _ in range(5):
-        feed.counts.read("get", "OutsideFilter")
+        informer.counts.read("get", "OutsideFilter")
     labels = 'group="batch",resource="jobs",version="v1"'
-    text = shown(feed)
+    text = shown(informer)
     assert sorted(text) == sorted(
         [
             'kopf_selectcache_health{group="batch",resource="jobs",state="synced",version="v1"} 1.0',

@@ -46,11 +46,11 @@ def test_what_a_list_says_is_clipped_and_printable_in_the_log_and_in_errors(
             Server(lists=[*HOSTILE[hostile]] * 6) as server,
             operating(server, sync_timeout=0.001) as world,
         ):
-            await until(lambda: world.feed.trouble and caplog.records)
+            await until(lambda: world.informer.trouble and caplog.records)
             with pytest.raises(ReadError) as caught:
                 world.names()
             check(str(caught.value))
-            check(world.feed.trouble)
+            check(world.informer.trouble)
 
     run(main())
     for message in caplog.messages:

@@ -45,8 +45,8 @@ async def answered(cluster: EmbeddedCluster, read: str, refuse: Refuse, slept: l
     async with operating(
         kopf.ConnectionInfo(server=cluster.url, token=cluster.token), time, settings
     ) as operator:
-        (feed,) = operator.runtime.feeds.values()
-        await until(lambda: feed.synced)
+        (informer,) = operator.runtime.informers.values()
+        await until(lambda: informer.synced)
         time.slept.clear()
         cluster.faults.add(refuse, verb=verb, resource="configmaps", times=2)
         assert is_right(await ask(Cache(operator.runtime)))

@@ -54,7 +54,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             sizes.append(len(piece))
             yield piece
 
-    monkeypatch.setattr(Splitter, "feed", noted)
+    monkeypatch.setattr(Splitter, "informer", noted)
     return sizes
 
 
@@ -98,7 +98,7 @@ TOO_LARGE = listed("100", *objects())
 
 
 async def relists(world: World, times: int = 1) -> None:
-    await until(lambda: world.feed.counts.relists.total() >= times)
+    await until(lambda: world.informer.counts.relists.total() >= times)
     await world.synced()
 
 
@@ -116,15 +116,15 @@ def test_35_a_server_that_ignores_the_limit_is_listed_in_pieces_however_much_it_
         ):
             await world.holds(*names())
             assert limits(server) == ["500", "31", "1", "1"]
-            assert world.feed.store.version == "100"
-            assert not world.feed.trouble
+            assert world.informer.store.version == "100"
+            assert not world.informer.trouble
             assert len(pieces) > COUNT * 10_000 / PIECE / 6
             assert max(pieces) < PIECE + 2 * SLICE
             gone.set()
             await relists(world)
             assert world.names() == names(COUNT - 1)
             assert len(limits(server)) == 5, "that it ignores the limit is remembered"
-            assert world.feed.store.version == "200"
+            assert world.informer.store.version == "200"
 
     run(main())
 
@@ -145,7 +145,7 @@ def test_35_a_server_that_keeps_to_the_limit_again_is_listed_in_pages_again(piec
             assert world.names() == names(3)
             read = len(pieces)
             assert [query.get("continue") for query in server.pods.listed[4:]] == [None, "A", "B"]
-            world.feed.listwatches[0].relist("audit")
+            world.informer.reflectors[0].relist("audit")
             server.pods.lists += [*[listed("300", *objects(2))] * 10]
             await relists(world, 2)
             assert len(pieces) == read
@@ -198,7 +198,7 @@ def test_35_several_branches_of_a_server_that_ignores_the_limit_are_listed_in_pi
                 server, page_bytes=PAGE_BYTES, selectors={"pods": AnyOf(["app=web", "tier=gold"])}
             ) as world,
         ):
-            await until(lambda: len(world.feed.store.records()[0]) == COUNT)
+            await until(lambda: len(world.informer.store.records()[0]) == COUNT)
             await world.synced()
             assert not [query for query in server.pods.listed if query.get("resourceVersionMatch") == "Exact"]
 
@@ -288,10 +288,10 @@ def test_35_an_answer_that_is_cut_or_garbled_leaves_what_is_held_as_it_was(
             operating(server, page_bytes=PAGE_BYTES) as world,
         ):
             await world.holds(*names(), "q@90")
-            world.feed.subscribe(lambda change: seen.append(str(change)))
+            world.informer.subscribe(lambda change: seen.append(str(change)))
             read = len(pieces)
             gone.set()
-            await until(lambda: re.search(why, world.feed.trouble))
+            await until(lambda: re.search(why, world.informer.trouble))
             assert world.names() == [*names(), "q@90"]
             assert seen == []
             assert len(pieces) > read or what in ("a number as item", "an object that is too large")
@@ -341,10 +341,10 @@ def test_35_a_list_that_does_not_end_in_time_is_given_up() -> None:
             await until(
                 lambda: (
                     "a list did not end within 0.5 s (settings.selectcache.request_timeout)"
-                    in world.feed.trouble
+                    in world.informer.trouble
                 )
             )
-            assert not world.feed.synced
+            assert not world.informer.synced
             server.pods.lists += [TOO_LARGE] * 4
             await world.holds(*names())
 
@@ -359,8 +359,8 @@ def test_35_a_list_of_new_objects_without_an_end_is_given_up_at_the_most_bytes_o
     async def main() -> None:
         endless = chunked(written(listed("100", *objects(400))))
         async with Server(lists=[endless] * 4) as server, operating(server, page_bytes=PAGE_BYTES) as world:
-            await until(lambda: "a list has more than 0 GiB" in world.feed.trouble)
-            assert len(world.feed.store.records()[0]) == 0
+            await until(lambda: "a list has more than 0 GiB" in world.informer.trouble)
+            assert len(world.informer.store.records()[0]) == 0
             assert limits(server)[:4] == ["500", "31", "1", "1"]
 
     run(main())
@@ -375,7 +375,7 @@ def test_35_a_list_without_an_end_is_taken_in_as_far_as_the_cache_may_hold() -> 
             Server(lists=[endless] * 4) as server,
             operating(server, page_bytes=PAGE_BYTES, max_bytes="1Mi", storage="raw") as world,
         ):
-            await until(lambda: str(world.feed.health) == "oversized")
+            await until(lambda: str(world.informer.health) == "oversized")
 
     run(main())
 

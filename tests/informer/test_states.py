@@ -306,9 +306,9 @@ async def seen_and_ended(
     declared.sync_timeout, declared.audit_interval = sync_timeout, 0
     metrics.register(selectcache.collector(settings))
     async with operating(info, time, settings) as operator:
-        (feed,) = operator.runtime.feeds.values()
+        (informer,) = operator.runtime.informers.values()
         cache = Cache(operator.runtime)
-        await until(lambda: feed.health is state.health)
+        await until(lambda: informer.health is state.health)
         waited = len(time.slept)
         await until(
             lambda: len(time.slept) > waited + 3
@@ -318,14 +318,14 @@ async def seen_and_ended(
             cache.held(state.key)
         assert (caught.value.code, caught.value.transient) == state.cause
         assert (caught.value.reason != "") is (caught.value.code is not None)
-        shown = operator.report()[feed.key]
+        shown = operator.report()[informer.key]
         assert (shown["health"], shown["remedy"]) == (state.health.value, caught.value.remedy)
         assert caught.value.what.startswith(f"cache.held({state.key!r}): {shown['trouble']}")
-        assert str(feed.filter) in str(caught.value)
-        assert (await probed(settings))[feed.key] == shown
+        assert str(informer.filter) in str(caught.value)
+        assert (await probed(settings))[informer.key] == shown
         limits = SelectCacheSettings(failing_probe=True).probe_limits()
-        assert failing([feed], limits) == (
-            f"The cache of {feed} is {shown['health']}: {feed.trouble}. {feed.remedy}."
+        assert failing([informer], limits) == (
+            f"The cache of {informer} is {shown['health']}: {informer.trouble}. {informer.remedy}."
             if state.restarted
             else ""
         )
@@ -333,18 +333,18 @@ async def seen_and_ended(
         *before, (level, line) = told()
         assert level == "WARNING"
         assert line.startswith(state.line)
-        assert line.endswith(f"{feed.remedy}.")
+        assert line.endswith(f"{informer.remedy}.")
         assert len(before) == (state.health is Health.STALLED), (
             "while it might still come, that is trouble, and no state"
         )
 
         cure()
-        await until(lambda: feed.health is Health.SYNCED)
+        await until(lambda: informer.health is Health.SYNCED)
         assert cache.held(state.key) == []
-        report = (await probed(settings))[feed.key]
+        report = (await probed(settings))[informer.key]
         assert report["health"] == "synced"
         assert not {"trouble", "remedy"} & {*report}
-        resource = feed.resource
+        resource = informer.resource
         assert resource is not None
         assert states_in(metrics) == [
             shown_as(

@@ -18,7 +18,7 @@ async def deleting_200(world: World, names: list[str]) -> None:
     before = len(world.cluster.requests)
     world.cluster.delete(*map(secret, names))
     await until(
-        lambda: len(world.feed.state.merging.doubts) == len(names) and len(world.cluster.requests) > before
+        lambda: len(world.informer.state.union.doubts) == len(names) and len(world.cluster.requests) > before
     )
     held.release()
 
@@ -31,7 +31,7 @@ def test_200_deletions_are_shown_after_a_handful_of_requests_though_the_other_st
             EITHER, *(secret(name, app="web") for name in names), secret("gold", tier="gold"), silent="tier"
         ) as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             before, began = len(world.cluster.requests), world.time.now
             await deleting_200(world, names)
             await until(lambda: named(world.cache.held("secrets")) == ["gold"])
@@ -54,12 +54,12 @@ def test_while_a_leave_is_unconfirmed_gone_asks_the_server() -> None:
             EITHER, secret("a", app="web"), secret("b", app="web"), secret("c", app="web"), silent="tier"
         ) as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in world.cache.held("secrets")}
             world.cluster.faults.add(Silence(), verb="list", resource="secrets")
             world.cluster.delete(secret("a"))
             world.cluster.patch(secret("b"), labelled(app=None))
-            await until(lambda: len(world.feed.state.merging.doubts) == 2)
+            await until(lambda: len(world.informer.state.union.doubts) == 2)
             before = len(world.cluster.requests)
             assert named(world.cache.held("secrets")) == ["a", "b", "c"], (
                 "they are shown until it is known what became of them"
@@ -84,11 +84,11 @@ def test_gone_asks_while_another_stream_still_holds_what_one_has_let_go() -> Non
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web", tier="gold"), silent="tier") as world:
             await world.cache.wait_synced()
-            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            await until(lambda: world.informer.synced and len(world.watches()) == 2)
             uid = world.cache.get("secrets", "a", "shop")["metadata"]["uid"]
             assert not await world.cache.gone("secrets", "a", "shop", uid=uid)
             world.cluster.delete(secret("a"))
-            await until(lambda: not world.feed.listwatches[0].writer.held())
+            await until(lambda: not world.informer.reflectors[0].writer.held())
             assert named(world.cache.held("secrets")) == ["a"]
             assert await world.cache.gone("secrets", "a", "shop", uid=uid)
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kopf_selectcache import Selector
-from kopf_selectcache.client.fetcher import Fetches
+from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.selection.kinds import find
@@ -122,7 +122,7 @@ async def versions_seen(flood: Flood) -> list[str]:
     try:
         while seen[-1:] != [str(2 * COUNT)]:
             await asyncio.sleep(0)
-            seen.append(version := runtime.feed("v1/pods").store.version)
+            seen.append(version := runtime.informer("v1/pods").store.version)
             if version == str(COUNT):
                 flood.begin.set()
     finally:
@@ -166,7 +166,7 @@ def test_others_go_on_while_a_page_is_read() -> None:
 
         kind = find("pods")
         assert kind is not None
-        fetches = Fetches(Flood(), per_second=1000.0)
+        fetches = Fetcher(Flood(), per_second=1000.0)
         asked = await fetches.get(PATH, {})  # Whatever it takes to ask has been seen.
         assert asked == PAGE
         task = asyncio.create_task(others())

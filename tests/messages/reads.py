@@ -85,9 +85,9 @@ def unreadable(read: Callable[[Cache], Any]) -> Callable[[], Any]:
         for _ in range(5000):
             deep = [deep]
         world = World()
-        feed = world.declare("app=web").hold(WEB)
+        informer = world.declare("app=web").hold(WEB)
         data = msgspec.json.encode(pod("deep", app="web")).replace(b'"n1"', b"[" * 5000 + b"1" + b"]" * 5000)
-        feed.tell(feed.store.put(feed.reader.record(data)))
+        informer.tell(informer.store.put(informer.reader.record(data)))
         return read(world.cache())
 
     return provoke

@@ -361,7 +361,7 @@ def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(
         cluster.patch(PEERING, {"status": {"another": None}})
         await until(lambda: "web-2" in handled or running.done())
         assert await held() == ["web-2"]
-        assert found.runtime.feed("secrets").counts.lists == 1, "it was never listed anew"
+        assert found.runtime.informer("secrets").counts.lists == 1, "it was never listed anew"
         stop.set()
         await running
 

@@ -68,7 +68,7 @@ async def probed(health: Health, *, failing: bool) -> tuple[int, Any]:
             return (
                 operator is not None
                 and operator._runtime.done()
-                and all(feed.health is health for feed in operator.runtime.feeds.values())
+                and all(informer.health is health for informer in operator.runtime.informers.values())
             )
 
         await until(is_so)

@@ -15,7 +15,7 @@ import pytest
 from kopf_selectcache import OutsideFilter, Selector
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from tests.branched import APART, SHARED, Fed, Layout, node, record_of
 from tests.cache.world import Obj
 from tests.cache.world import World as Operator
@@ -32,7 +32,7 @@ class Overlaid(transits.World):
         history: History,
         branches: int,
         rules: Rules,
-        merging: type[Merging],
+        union: type[Union],
         *,
         layout: Layout,
         done: set[object],
@@ -41,8 +41,8 @@ class Overlaid(transits.World):
     ) -> None:
         self.layout, self.done, self.cells, self.walked = layout, done, cells, walked
         self.path: tuple[object, ...] = (history,)
-        super().__init__(history, branches, rules, merging)
-        self.feed = Fed(layout, self.merging)
+        super().__init__(history, branches, rules, union)
+        self.informer = Fed(layout, self.union)
         self.check()
 
     def do(self, action: transits.Action) -> None:
@@ -63,13 +63,13 @@ class Overlaid(transits.World):
 
     def check(self) -> None:
         super().check()
-        if not self.merging.store.version:
+        if not self.union.store.version:
             return  # No read is answered yet.
         self.path = (*self.path, None)
         if self.path in self.walked:
             return  # Each order is begun anew, and most of them begin as another has.
         self.walked.add(self.path)
-        parts = tuple(self._known_to(self.feed.part(request).store) for request in self.layout.requests)
+        parts = tuple(self._known_to(self.informer.part(request).store) for request in self.layout.requests)
         for body in range(FIRST, self.last + 1):
             deleted = self.history[body - FIRST] == "x"
             if deleted and (body == FIRST or self.history[body - 1 - FIRST] == "x"):
@@ -77,7 +77,7 @@ class Overlaid(transits.World):
             self.cells[self._cell(body)] += 1
             # Of what can be read, nothing depends on anything else.
             if (
-                seen := (self.history, self._known_to(self.merging.store), parts, self.known, body)
+                seen := (self.history, self._known_to(self.union.store), parts, self.known, body)
             ) not in self.done:
                 self.done.add(seen)
                 self._judge(body, deleted=deleted)
@@ -115,7 +115,7 @@ class Overlaid(transits.World):
     def _judge(self, body: int, *, deleted: bool) -> None:
         own = self.obj(body, was=body - 1) if deleted else self.obj(body)
         operator = Operator()
-        operator.feeds["nodes"] = self.feed
+        operator.informers["nodes"] = self.informer
         reads = operator.cache(own=own, deleted=deleted)
         said = f"called with {own['metadata']}, deleted: {deleted}; {self.history} at {self.at}"
         held = reads.held("nodes")
@@ -137,7 +137,7 @@ class Overlaid(transits.World):
                 reads.list("nodes", label=request.label),
                 reads.count("nodes", label=request.label),
             )
-            version = int(self.feed.part(request).store.version)
+            version = int(self.informer.part(request).store.version)
             if counted != len(listed) or len(listed) > 1:
                 raise Violation("I4", f"{counted} are counted, and {listed} listed; {said}")
             for one in listed:
@@ -156,7 +156,7 @@ class Overlaid(transits.World):
                 )
 
     def _judge_one(self, shown: Obj | None, body: int, said: str) -> None:
-        span = self._span(int(self.feed.part().store.version), body)
+        span = self._span(int(self.informer.part().store.version), body)
         if shown is None:
             if all(self.present(at) for at in span):
                 raise Violation(
@@ -217,21 +217,19 @@ def enumerated(
     rules: Rules,
     cells: Counter[Cell],
     *,
-    merging: type[Merging] = Merging,
+    union: type[Union] = Union,
 ) -> int:
     """Read at each step of each order; return how many different situations that were."""
     paths: list[str] = []
     done: set[object] = set()
     walked: set[object] = set()
 
-    def world(history: History, branches: int, rules: Rules, merging: type[Merging]) -> Overlaid:
-        return Overlaid(
-            history, branches, rules, merging, layout=layout, done=done, walked=walked, cells=cells
-        )
+    def world(history: History, branches: int, rules: Rules, union: type[Union]) -> Overlaid:
+        return Overlaid(history, branches, rules, union, layout=layout, done=done, walked=walked, cells=cells)
 
     try:
         for history in histories(states, length):
-            for _ in walks(history, 2, rules, merging=merging, story=paths.append, of=world):
+            for _ in walks(history, 2, rules, union=union, story=paths.append, of=world):
                 pass
     except Violation as violation:
         raise AssertionError(f"{violation}\n{paths[0]}") from violation

@@ -18,16 +18,16 @@ from kopf_selectcache.core.store import store as store_module
 from kopf_selectcache.core.store import substore as branches_module
 from kopf_selectcache.core.store import union as merging_module
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from tests.branched import SHARED
 from tests.core.writers import writers
 from tests.interleaving import Plan, Turns, plans, stepping
 from tests.scenes import GOLD, Call, Scene, alone, listed, node, record, two
 
 
-def moving(merging: Merging) -> list[Call]:
+def moving(union: Union) -> list[Call]:
     """`a` moves from the first branch to the second, and the first hears of it first."""
-    one, other = writers(merging)
+    one, other = writers(union)
     return [
         lambda: one.leave(record("a", 11)),
         lambda: one.progress("11"),
@@ -36,16 +36,16 @@ def moving(merging: Merging) -> list[Call]:
     ]
 
 
-def vanishing(merging: Merging) -> list[Call]:
+def vanishing(union: Union) -> list[Call]:
     """`b` changes, `a` is deleted at 12, before the second branch has heard of anything; and `b` changes
     again."""
-    one, other = writers(merging)
+    one, other = writers(union)
     return [
         lambda: one.put(record("b", 11)),
         lambda: one.progress("11"),
         lambda: one.leave(record("a", 12)),
         lambda: one.progress("12"),
-        lambda: merging.confirmed(merging.doubts[0], version="13"),
+        lambda: union.confirmed(union.doubts[0], version="13"),
         lambda: other.progress("13"),
         lambda: one.put(record("b", 14)),
     ]
@@ -74,9 +74,9 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "move, overlapping filters": lambda: two(moving, layout=SHARED),
     "own, and its move": lambda: two(moving, own=node("a", 11, GOLD)),
     "relist of a branch": lambda: two(
-        lambda merging: [
-            *listed(writers(merging)[0], 12, record("a", 11), record("c", 12)),
-            lambda: writers(merging)[1].progress("12"),
+        lambda union: [
+            *listed(writers(union)[0], 12, record("a", 11), record("c", 12)),
+            lambda: writers(union)[1].progress("12"),
         ]
     ),
     "doubt": lambda: two(vanishing),
@@ -96,13 +96,13 @@ def answers(scene: Callable[[], Scene], read: str) -> list[object]:
     found = [one.read(read)]
     for step in one.steps:
         step()
-        staged = any(branch.view._staged is not None for branch in writers(one.merging))
+        staged = any(branch.view._staged is not None for branch in writers(one.union))
         found.append(found[-1] if staged else one.read(read))
     return found
 
 
 def stores(scene: Scene) -> list[Store]:
-    return [scene.merging.store, *(branch.view for branch in writers(scene.merging))]
+    return [scene.union.store, *(branch.view for branch in writers(scene.union))]
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -114,7 +114,7 @@ def test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer(scene: str)
 
     def read(_: int) -> None:
         nonlocal reads
-        if one.merging.store._lock.locked():
+        if one.union.store._lock.locked():
             return  # It would wait for that, and read what is there before a later instruction.
         for how, states in allowed.items():
             answer = one.read(how)
@@ -126,7 +126,7 @@ def test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer(scene: str)
             places[how] += states[places[how] :].index(answer)
 
     # Of branches, the union is made of many lines, and shown by the instructions of one method.
-    stepping(CORE, lambda: [step() for step in one.steps], read, finely=not one.feed.parted)
+    stepping(CORE, lambda: [step() for step in one.steps], read, finely=not one.informer.parted)
     print(f"{reads:,} reads")
     assert reads > 100
 

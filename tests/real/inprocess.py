@@ -82,7 +82,7 @@ class Operator:
 
     def read_all_along(self) -> None:
         """Start the readers."""
-        for kind in map(str, self.runtime.feeds):
+        for kind in map(str, self.runtime.informers):
             self.readers[kind] = Reader(lambda kind=kind: self.cache.held(kind))  # type: ignore[misc]
 
     def holds(self, kind: str) -> Contents:
@@ -108,7 +108,7 @@ class Operator:
         await until(lambda: self.holds(kind) == wanted, f"the cache of {kind} is {wanted}")
 
     def relists(self, kind: str) -> dict[str, int]:
-        return dict(self.runtime.feed(kind).counts.relists)
+        return dict(self.runtime.informer(kind).counts.relists)
 
 
 class Telling(KopfTransport):

@@ -26,14 +26,14 @@ def test_6_when_a_kind_under_an_or_disappears_and_returns_each_held_object_depar
     async def main(proxy: Proxy) -> None:
         vault = Vault({"login": credentials(api, url=proxy.url)})
         async with keeping(vault, {"pods": either}) as (runtime, _):
-            feed = runtime.feed("pods")
-            await until(lambda: feed.synced, "both are held")
-            subscriber = Subscriber(feed)
+            informer = runtime.informer("pods")
+            await until(lambda: informer.synced, "both are held")
+            subscriber = Subscriber(informer)
             proxy.faults.append(Fault(lambda asked: asked.path.endswith("/pods"), 404))
             await asyncio.to_thread(proxy.end_streams, lambda asked: "watch" in asked.query)
             await until(lambda: subscriber.count()["replaced"] == 2, "both depart")
-            await until(lambda: feed.synced and feed.held() == 2, "both are held again")
-            assert subscriber.follows(feed)
+            await until(lambda: informer.synced and informer.held() == 2, "both are held again")
+            assert subscriber.follows(informer)
             departures = [name for name, cause in subscriber.causes if cause == "replaced"]
             assert sorted(departures) == ["both", "web"]
 

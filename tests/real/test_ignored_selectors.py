@@ -34,23 +34,23 @@ def test_contract_1_behind_a_proxy_that_strips_selectors_nothing_outside_of_them
         async with keeping(
             vault, {"pods": Selector(declared or None, field=field, namespaces=[namespace])}
         ) as (runtime, _):
-            feed = runtime.feed("pods")
-            await until(lambda: feed.health is Health.REJECTED, "the first list is refused")
-            assert f"{namespace}/db' came" in feed.trouble
-            assert feed.store.version == ""
+            informer = runtime.informer("pods")
+            await until(lambda: informer.health is Health.REJECTED, "the first list is refused")
+            assert f"{namespace}/db' came" in informer.trouble
+            assert informer.store.version == ""
             proxy.ignored = frozenset()
-            await until(lambda: feed.synced, "a list fits")
-            assert [record.name for record in feed.store.records()[0]] == ["web"]
+            await until(lambda: informer.synced, "a list fits")
+            assert [record.name for record in informer.store.records()[0]] == ["web"]
             proxy.ignored = frozenset({stripped})
             await asyncio.to_thread(proxy.end_streams, lambda asked: "watch" in asked.query)
-            await until(lambda: feed.counts.watches > 1, "the next watch is open")
+            await until(lambda: informer.counts.watches > 1, "the next watch is open")
             await asyncio.to_thread(create, api, namespace, pod("late", app="db"))
-            await until(lambda: feed.health is Health.REJECTED, "the event is refused")
+            await until(lambda: informer.health is Health.REJECTED, "the event is refused")
             with pytest.raises(Rejected, match=r"/(late|db)' came"):
                 Cache(runtime).held("pods")
             proxy.ignored = frozenset()
-            await until(lambda: feed.synced, "a list fits again")
-            assert [record.name for record in feed.store.records()[0]] == ["web"]
+            await until(lambda: informer.synced, "a list fits again")
+            assert [record.name for record in informer.store.records()[0]] == ["web"]
 
     with Proxy(api, ignored=frozenset({stripped})) as proxy:
         run(main(proxy))

@@ -62,9 +62,9 @@ def test_35_large_objects_are_listed_in_pages_of_4_mb_whose_limit_changes_within
             assert limits(asked) == [500, 31, 1, 2, *[4] * 7]
 
             asked.clear()
-            feed = operator.runtime.feed(KIND)
-            feed.listwatches[0].relist("audit")
-            await until(lambda: feed.counts.relists["audit"], "it is listed anew")
+            informer = operator.runtime.informer(KIND)
+            informer.reflectors[0].relist("audit")
+            await until(lambda: informer.counts.relists["audit"], "it is listed anew")
             assert limits(asked) == [4] * 8
             await operator.in_step(KIND)
 
@@ -77,7 +77,7 @@ def test_35_large_objects_are_listed_in_pages_of_4_mb_whose_limit_changes_within
                 f"/api/v1/namespaces/{namespace}/{KIND}",
                 query={
                     "limit": "4",
-                    "resourceVersion": feed.store.version,
+                    "resourceVersion": informer.store.version,
                     "resourceVersionMatch": "NotOlderThan",
                 },
             )
@@ -106,11 +106,11 @@ def test_35_a_list_in_pieces_has_the_objects_of_the_list_in_pages(
                 },
             )
         async with operating(real_api, namespace, {KIND: "app=web"}) as operator:
-            feed, names = operator.runtime.feed(KIND), operator.holds(KIND)
+            informer, names = operator.runtime.informer(KIND), operator.holds(KIND)
             asked.clear()
-            feed.listwatches[0]._page_size.split()
-            feed.listwatches[0].relist("audit")
-            await until(lambda: feed.counts.relists["audit"], "it is listed anew")
+            informer.reflectors[0]._page_size.split()
+            informer.reflectors[0].relist("audit")
+            await until(lambda: informer.counts.relists["audit"], "it is listed anew")
             assert [("continue" in query) for query in asked] == [True], (
                 "the first page is read as it comes; it keeps to the limit, so the second is not"
             )

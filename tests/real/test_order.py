@@ -69,7 +69,7 @@ async def handle(cache, namespace, **_):
 }
 
 
-class Merging:
+class Union:
     """An operator behind a proxy, and its ConfigMaps."""
 
     def __init__(self, api: Cluster, proxy: Proxy, operator: Operator, namespace: str) -> None:
@@ -137,7 +137,7 @@ def test_contract_9_a_handler_merges_all_siblings_though_its_cache_is_behind(
         with Operator(
             tmp_path / "operator", api, source, namespaces=[namespace], server=proxy.url, asked=False
         ) as operator:
-            world = Merging(api, proxy, operator, namespace)
+            world = Union(api, proxy, operator, namespace)
             for name in ("a", "b"):
                 world.create(name)
             if handler == "others":

@@ -159,7 +159,7 @@ def test_watches_that_overlap_are_listed_as_of_one_version_whatever_is_written_m
             )
 
         async with operating(api, namespace, FILTERS, asked=move) as operator:
-            listed = [each.branch.listed for each in operator.runtime.feed(TWO).listwatches]
+            listed = [each.branch.listed for each in operator.runtime.informer(TWO).reflectors]
             assert len(listed) == 2
             assert len(set(listed)) == 1
             assert next(moves) > 1, "something was written between the lists"
@@ -196,7 +196,9 @@ def test_after_a_restore_caches_start_anew_loudly_and_readers_see_one_world_or_t
             told = int(create(api, namespace, "unseen"))
             if not audit_interval:
                 await until(
-                    lambda: all(int(feed.version) >= told for feed in operator.runtime.feeds.values()),
+                    lambda: all(
+                        int(informer.version) >= told for informer in operator.runtime.informers.values()
+                    ),
                     "bookmarks come",
                 )
             before = {kind: reader.seen[-1] for kind, reader in operator.readers.items()}
@@ -242,7 +244,7 @@ def test_a_restore_that_nobody_could_notice_is_found_by_the_audit(
                 live_on(api, namespace)
                 for kind in FILTERS:
                     await operator.in_step(kind)
-                lost = max(int(feed.version) for feed in operator.runtime.feeds.values())
+                lost = max(int(informer.version) for informer in operator.runtime.informers.values())
                 proxy.hold(lambda _: True)
                 await asyncio.to_thread(api.restore, backup)
                 live_otherwise(api, namespace)
@@ -380,7 +382,7 @@ def test_of_a_version_that_is_compacted_there_is_no_audit_and_nothing_is_changed
         namespace = api.namespace()
         create(api, namespace, "web-1", app="web")
         async with operating(api, namespace, {ONE: "app=web"}, pace=PACE, audit_interval=60.0) as operator:
-            counts = operator.runtime.feed(ONE).counts
+            counts = operator.runtime.informer(ONE).counts
             await until(lambda: counts.audits, "it is compared with the server regularly")
             assert await operator.cache.audit(ONE)
             api.compact()
@@ -430,10 +432,10 @@ def test_a_rotated_token_costs_one_login_for_all_branches_and_no_read(
             login = asyncio.create_task(log_in())
             await asyncio.to_thread(real_api.revoke, user.token)
             assert logins == 0, "what is open stays open"
-            feed = operator.runtime.feed(TWO)
+            informer = operator.runtime.informer(TWO)
             # As after a pause in which connections may have died: each branch opens its watch anew.
-            feed.resume()
-            await until(lambda: feed.counts.watches >= 4 and logins, "both have logged in anew")
+            informer.resume()
+            await until(lambda: informer.counts.watches >= 4 and logins, "both have logged in anew")
             for number in range(5):
                 relabel(real_api, namespace, "mover", app=None, tier="gold", seen=str(number))
                 relabel(real_api, namespace, "mover", app="web", tier=None)

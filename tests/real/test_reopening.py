@@ -9,7 +9,7 @@ from functools import partial
 from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Selector
-from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.reflector import LASTED
 from tests.apiserver.cluster import Cluster
 from tests.faults.world import Time, keeping, run
@@ -28,8 +28,8 @@ async def pass_quickly(time: Time) -> None:
         await asyncio.sleep(0.01)
 
 
-def ended_since(feed: Feed, watches: int) -> bool:
-    return feed.counts.watches > watches
+def ended_since(informer: Informer, watches: int) -> bool:
+    return informer.counts.watches > watches
 
 
 def test_after_a_watch_that_the_server_ended_the_next_one_starts_without_a_wait(api: Cluster) -> None:
@@ -39,22 +39,23 @@ def test_after_a_watch_that_the_server_ended_the_next_one_starts_without_a_wait(
         selectors = {"pods": Selector("app=web", namespaces=[namespace])}
         vault = Vault({"login": credentials(api, url=proxy.url)})
         async with keeping(vault, selectors) as (runtime, time):
-            feed = runtime.feed("pods")
-            await until(lambda: feed.synced, "the first watch is open")
+            informer = runtime.informer("pods")
+            await until(lambda: informer.synced, "the first watch is open")
             passing = asyncio.create_task(pass_quickly(time))
             wanted = {f"pod-{watch}" for watch in range(WATCHES)}
             for name in sorted(wanted):
-                before = feed.counts.watches
+                before = informer.counts.watches
                 await asyncio.to_thread(create, api, namespace, pod(name, app="web"))
-                await until(partial(ended_since, feed, before), f"watch {before} has ended")
+                await until(partial(ended_since, informer, before), f"watch {before} has ended")
             await until(
-                lambda: {record.name for record in feed.store.records()[0]} == wanted, f"{wanted} are held"
+                lambda: {record.name for record in informer.store.records()[0]} == wanted,
+                f"{wanted} are held",
             )
             passing.cancel()
             await asyncio.wait({passing})
             assert time.slept == []
-            assert not feed.counts.failures
-            assert feed.counts.lists == 1
+            assert not informer.counts.failures
+            assert informer.counts.lists == 1
 
     with Proxy(api, timeout_seconds=1) as proxy:
         run(main(proxy))

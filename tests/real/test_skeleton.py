@@ -147,7 +147,7 @@ def test_a_filter_of_namespaces_proves_absence_inside_and_excludes_the_rest(
     )
     absent = operator.ask(f"cache.get('pods', 'x', '{namespace}')")
     assert absent.error == "NotFound"
-    version = operator.ask("cache._runtime.feed('pods').store.version").value
+    version = operator.ask("cache._runtime.informer('pods').store.version").value
     assert int(version) > 0
     assert "version" in absent.text
     excluded = operator.ask(f"cache.get('pods', 'x', '{other}')")
@@ -215,7 +215,7 @@ def test_a_compacted_history_costs_one_relist_and_nothing_half_made_is_seen(
         proxy.release()
         wait_until(lambda: names_read(operator)[-1] == "stays,young", "the new pair", deadline=180)
         assert list(dict.fromkeys(names_read(operator))) == ["old,stays", "stays,young"]
-        assert operator.ask("dict(cache._runtime.feed('pods').counts.relists)").value == {"410": 1}
+        assert operator.ask("dict(cache._runtime.informer('pods').counts.relists)").value == {"410": 1}
 
 
 def read_by(api: Cluster, namespace: str) -> None:

@@ -27,7 +27,10 @@ def test_two_versions_of_one_custom_resource_are_warned_of(
 
     async def main() -> None:
         async with keeping(Vault({"login": credentials(api)}), keys) as (runtime, _):
-            await until(lambda: all(feed.synced for feed in runtime.feeds.values()), "both versions are kept")
+            await until(
+                lambda: all(informer.synced for informer in runtime.informers.values()),
+                "both versions are kept",
+            )
         await connections_closed()
 
     run(main())

@@ -29,7 +29,7 @@ def test_200_deletions_become_visible_after_a_handful_of_requests_and_gone_knows
         async with operating(
             api, namespace, {"v1/configmaps": ["app=web", "tier=gold"]}, asked=lambda: answered.append("list")
         ) as operator:
-            cache, feed = operator.cache, operator.runtime.feed("v1/configmaps")
+            cache, informer = operator.cache, operator.runtime.informer("v1/configmaps")
             await until(
                 lambda: cache.count("configmaps", namespace=namespace, label="app=web") == DELETED,
                 "all are held",
@@ -37,10 +37,10 @@ def test_200_deletions_become_visible_after_a_handful_of_requests_and_gone_knows
             before = len(answered)
             await asyncio.to_thread(api.request, "DELETE", path, query={"labelSelector": "app=web"})
             await until(
-                lambda: feed.state.merging.doubts or not cache.held("configmaps", label="app=web"),
+                lambda: informer.state.union.doubts or not cache.held("configmaps", label="app=web"),
                 "the first watch has told",
             )
-            for doubt in feed.state.merging.doubts[:3]:
+            for doubt in informer.state.union.doubts[:3]:
                 assert await cache.gone("configmaps", doubt.name, namespace, uid=doubt.uid)
             await until(
                 lambda: not cache.list("configmaps", namespace=namespace, label="app=web"),

@@ -94,13 +94,13 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
             await until(
                 lambda: names(cache, label="app=web,tier=gold") == ["web-1"], "the last change has come"
             )
-            feed = fresh.feed(kind)
-            assert not feed.counts.relists
+            informer = fresh.informer(kind)
+            assert not informer.counts.relists
             assert await cache.audit(kind)
             assert cache.exists(kind, "deep-1", namespace)
             assert not await cache.gone(kind, "deep-1", namespace)
-            feed.listwatches[0].relist("test")
-            await until(lambda: feed.listwatches[0].commits == 2, "it is listed anew")
+            informer.reflectors[0].relist("test")
+            await until(lambda: informer.reflectors[0].commits == 2, "it is listed anew")
             await holds(cache, ["db", "web-1", "web-2"], ["deep-1"])
         async with keeping(
             Vault({"login": credentials(api)}),

@@ -70,7 +70,7 @@ def test_what_was_dropped_is_nowhere() -> None:
     assert found["type"] == "kubernetes.io/tls"
     assert "data" not in found
     assert CANARY.encode() not in b"".join(
-        record.data + record.fields for record in cache._runtime.feed("secrets").store.records()[0]
+        record.data + record.fields for record in cache._runtime.informer("secrets").store.records()[0]
     )
     with pytest.raises(NotKept):
         cache.list("secrets", label="app=web", where={("data", "tls.key"): CANARY})
@@ -154,14 +154,14 @@ def test_a_cache_stalled_by_a_transform_says_so_for_as_long_as_it_fails() -> Non
     async def main() -> None:
         cut = Cached("app=web", transform=raising)
         async with caching(cut, secret("bad", app="web"), sync_timeout=5.0) as world:
-            await until(lambda: world.feed.health is Health.STALLED)
-            failures = world.feed.counts.failures.total()
-            await until(lambda: world.feed.counts.failures.total() > failures)
-            assert world.feed.remedy.startswith(
+            await until(lambda: world.informer.health is Health.STALLED)
+            failures = world.informer.counts.failures.total()
+            await until(lambda: world.informer.counts.failures.total() > failures)
+            assert world.informer.remedy.startswith(
                 "Correct the transform= of settings.selectcache.selectors['secrets']; meanwhile, await"
                 " cache.fetch(..., whole=True)"
             )
-            assert {*world.feed.counts.failures} == {"transform"}, "the server has done nothing wrong"
+            assert {*world.informer.counts.failures} == {"transform"}, "the server has done nothing wrong"
 
     run(main())
 
@@ -191,10 +191,13 @@ def test_a_transform_that_fails_later_leaves_what_was_held_and_says_why_it_is_no
             Server(lists=lists, watches=watches) as server,
             operating(server, selectors={"pods": cut}) as world,
         ):
-            await until(lambda: world.feed.health is Health.STALE)
+            await until(lambda: world.informer.health is Health.STALE)
             assert world.names() == ["a@90"]
-            assert "the transform of Pod, shop/bad, raised KeyError at test_partial.py:" in world.feed.trouble
-            assert CANARY not in world.feed.trouble
+            assert (
+                "the transform of Pod, shop/bad, raised KeyError at test_partial.py:"
+                in world.informer.trouble
+            )
+            assert CANARY not in world.informer.trouble
             server.pods.lists[len(server.pods.listed) :] = [listed("130", pod("a", "90", app="web"))]
             del server.pods.watches[len(server.pods.watched) :]
             await world.synced()

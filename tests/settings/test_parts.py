@@ -30,12 +30,12 @@ def only_in(namespace: str) -> Callable[[EmbeddedCluster], str]:
 async def lost(world: World, namespace: str) -> None:
     """Let the cluster say once that it does not serve the kind there; wait until it is asked again what the
     key means."""
-    listwatch = next(each for each in world.feed.listwatches if each.stream.namespace == namespace)
-    await until(lambda: listwatch.condition.health is Health.SYNCED)
+    reflector = next(each for each in world.informer.reflectors if each.stream.namespace == namespace)
+    await until(lambda: reflector.condition.health is Health.SYNCED)
     refused = world.cluster.faults.add(
         Refuse(404), verb="watch", resource="secrets", namespace=namespace, times=1
     )
-    listwatch.resume()
+    reflector.resume()
     await until(lambda: refused.hits)
 
 
@@ -47,7 +47,7 @@ def test_reads_that_several_watches_answer_together_are_not_spoiled_by_one_that_
         async with caching(
             EVERYWHERE, secret("a", app="web"), secret("b", tier="gold"), who=only_in("shop")
         ) as world:
-            await world.feed.settled(Selector(namespaces=["shop"]))
+            await world.informer.settled(Selector(namespaces=["shop"]))
             assert named(world.cache.held("secrets", namespace="shop")) == ["a", "b"]
             assert world.cache.get("secrets", "b", "shop")["metadata"]["name"] == "b"
             world.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
@@ -57,7 +57,7 @@ def test_reads_that_several_watches_answer_together_are_not_spoiled_by_one_that_
             for namespace in ("infra", None):
                 with pytest.raises(Forbidden):
                     world.cache.held("secrets", namespace=namespace)
-            assert world.feed.version == ""
+            assert world.informer.version == ""
 
     run(main())
 
@@ -67,8 +67,8 @@ def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
 
     async def main() -> None:
         async with caching(EVERYWHERE, secret("a", app="web"), held="infra") as world:
-            await world.feed.settled(Selector(namespaces=["shop"]))
-            part = world.feed.part(Selector(namespaces=["shop"]))
+            await world.informer.settled(Selector(namespaces=["shop"]))
+            part = world.informer.part(Selector(namespaces=["shop"]))
             for number in range(3):
                 world.cluster.patch(secret("a"), labelled(number=str(number)))
                 world.cluster.bookmark()
@@ -77,7 +77,7 @@ def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
                 record, version = part.store.get("shop", "a")
                 assert record is not None
                 assert part.store.records() == ([record], version)
-            assert world.feed.version == ""
+            assert world.informer.version == ""
 
     run(main())
 
@@ -89,16 +89,16 @@ def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
 def test_whoever_waits_is_let_go_when_the_kind_is_served_no_more(*, again: bool) -> None:
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), held="infra", request_timeout=80_000.0) as world:
-            await until(lambda: world.feed.parted)
-            waiting = asyncio.create_task(world.feed.settled())
+            await until(lambda: world.informer.parted)
+            waiting = asyncio.create_task(world.informer.settled())
             await asyncio.sleep(0)
             if not again:
-                world.feed.resolve = never  # type: ignore[method-assign]
+                world.informer.resolve = never  # type: ignore[method-assign]
             await lost(world, "shop")
             if again:
                 world.cluster.faults.clear()
             await waiting
-            await until(lambda: world.feed.health is (Health.SYNCED if again else Health.MISSING))
+            await until(lambda: world.informer.health is (Health.SYNCED if again else Health.MISSING))
 
     run(main())
 
@@ -111,10 +111,10 @@ def test_what_the_cluster_does_not_serve_is_missing_while_it_is_asked_about() ->
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as world:
             await world.cache.wait_synced()
-            world.feed.resolve = never  # type: ignore[method-assign]
+            world.informer.resolve = never  # type: ignore[method-assign]
             world.cluster.faults.add(Refuse(404), verb="list", resource="secrets", namespace="infra")
             await lost(world, "infra")
-            await until(lambda: world.feed.state.is_resolving)
+            await until(lambda: world.informer.state.is_resolving)
             with pytest.raises(Missing):
                 world.cache.get("secrets", "ca", "infra")
 
@@ -125,18 +125,18 @@ def test_a_gap_harms_no_cache_that_is_not_watching() -> None:
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as world:
             await world.cache.wait_synced()
-            world.feed.resolve = never  # type: ignore[method-assign]
+            world.informer.resolve = never  # type: ignore[method-assign]
             await lost(world, "infra")
             await until(
                 lambda: (
-                    world.feed.state.is_resolving
-                    and all(each._running is None for each in world.feed.listwatches)
+                    world.informer.state.is_resolving
+                    and all(each._running is None for each in world.informer.reflectors)
                 )
             )
-            world.feed.resume()
-            for each in world.feed.listwatches:
+            world.informer.resume()
+            for each in world.informer.reflectors:
                 each.relist("audit")
-            assert world.feed.resource is not None
+            assert world.informer.resource is not None
 
     run(main())
 
@@ -145,9 +145,9 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
     async def main() -> None:
         async with caching(APART, secret("a", app="web")) as world:
             await world.cache.wait_synced()
-            feed, before, inside, go_on = (
-                world.feed,
-                world.feed.listwatches,
+            informer, before, inside, go_on = (
+                world.informer,
+                world.informer.reflectors,
                 threading.Event(),
                 threading.Event(),
             )
@@ -166,10 +166,10 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
                 )
                 await asyncio.to_thread(inside.wait, 60)
                 await lost(world, "infra")
-                await until(lambda: feed.listwatches is not before)
+                await until(lambda: informer.reflectors is not before)
                 go_on.set()
                 await asyncio.gather(reading, return_exceptions=True)
-            await until(lambda: feed.synced)
+            await until(lambda: informer.synced)
             world.cluster.create(secret("b", app="web"))
             world.cluster.delete(secret("a"))
             await until(lambda: named(world.cache.held("secrets")) == ["b"])
@@ -182,7 +182,7 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
             await world.cache.wait_synced()
-            before, settle = world.feed.listwatches, world.feed._confirming._confirm_one
+            before, settle = world.informer.reflectors, world.informer._confirming._confirm_one
             mistakes = 0
 
             async def mistaken(doubt: Any) -> bool:
@@ -192,10 +192,10 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
                     raise ZeroDivisionError
                 return await settle(doubt)
 
-            world.feed._confirming._confirm_one = mistaken  # type: ignore[method-assign]
+            world.informer._confirming._confirm_one = mistaken  # type: ignore[method-assign]
             world.cluster.delete(secret("a"))
             await until(lambda: named(world.cache.held("secrets")) == [])
-            assert world.feed.listwatches is before
+            assert world.informer.reflectors is before
 
     run(main())
     assert (

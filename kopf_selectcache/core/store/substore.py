@@ -93,7 +93,7 @@ class View(Store):
         return self._held.get(key[0], {}).get(key[1])
 
 
-class Union(View):
+class UnionView(View):
     """What several branches show: each group of them, which no key has in common with others, as of a version
     of its own.
     """
@@ -169,7 +169,7 @@ class Section:
     hidden.
     """
 
-    def __init__(self, union: Union, groups: Iterable[int]) -> None:
+    def __init__(self, union: UnionView, groups: Iterable[int]) -> None:
         self._union = union
         self._groups = tuple(groups)
 

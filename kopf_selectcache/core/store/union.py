@@ -38,7 +38,7 @@ from .substore import (
     Left,
     Read,
     Section,
-    Union,
+    UnionView,
     View,
     first_behind,
     groups_of,
@@ -54,7 +54,7 @@ Outdated: TypeAlias = Literal["restored", "behind", "missed"]
 not told of a change."""
 
 
-class Merging:
+class Union:
     """The branches of one filter, and the store that readers see. The writer is one task."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Merging:
         self._wanted = wanted
         self._arrange(tuple(Branch(keys, wanted=wanted, tally=tally) for keys in branches))
         self._alone = len(self.branches) == 1
-        self._union = Union(len(self._groups), wanted=wanted, tally=tally)
+        self._union = UnionView(len(self._groups), wanted=wanted, tally=tally)
         self._shown: View = self.branches[0].view if self._alone else self._union
         self._epoch = 0
         self._listed: set[Branch] = set()
@@ -122,7 +122,7 @@ class Merging:
             group = self._group_of[branch]
             versions[branch] = before.version if self._alone else self._union.versions[group]
         self._arrange(branches)
-        self._union = Union(len(self._groups), wanted=self._wanted, tally=self.tally)
+        self._union = UnionView(len(self._groups), wanted=self._wanted, tally=self.tally)
         self._union.copy(before, [least(versions.get(each, "") for each in group) for group in self._groups])
         if not self._alone:
             before.release()

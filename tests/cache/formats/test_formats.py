@@ -184,10 +184,10 @@ def test_a_view_of_a_handlers_own_object_can_be_its_body() -> None:
 
 def test_what_is_waited_for_later_has_the_form_as_well() -> None:
     async def main(world: World) -> None:
-        feed = world.declare("app=web").hold()
+        informer = world.declare("app=web").hold()
         waiting = asyncio.ensure_future(world.cache().wait_for(V1Pod, lambda obj: type(obj) is dict))
-        await feed.subscribed.wait()
-        feed.put(WEB)
+        await informer.subscribed.wait()
+        informer.put(WEB)
         assert vars(await waiting)["metadata"]["name"] == "web-1"
 
     run(main)

@@ -334,14 +334,14 @@ def test_15_what_was_deleted_in_a_gap_leaves_with_the_commit() -> None:
     for _ in range(30):
         run.server.churn()
     run.settle(300)
-    assert run.merging.store.records()[0]
+    assert run.union.store.records()[0]
     for key in list(run.cluster.world):
         run.cluster.write(key, None)
     run.cluster.compacted = run.cluster.version
     run.feed(run.followers[0], CUT)
     assert run.settle(300)
     run.judge()  # What the changes told must amount to what is held.
-    assert run.merging.store.records()[0] == []
+    assert run.union.store.records()[0] == []
 
 
 @pytest.mark.parametrize("state", ["watch", "page", "initial"])

@@ -16,7 +16,7 @@ from kopf_selectcache.core.store.index_spec import Indexed, note
 from kopf_selectcache.core.store.indexes import Lookup
 from kopf_selectcache.core.store.postings import Dimension
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from tests.core.writers import writers
 
 from .test_postings import IMAGES, NODE, build, by_label, filled, found, record
@@ -45,33 +45,33 @@ def test_a_declared_index_is_there_without_being_asked_for() -> None:
 @pytest.mark.parametrize("branches", [1, 2])
 def test_functions_are_called_under_no_lock_and_what_they_add_is_counted(branches: int) -> None:
     tally, called = Tally(), []
-    merging = Merging([Keys()] * branches, tally=tally)
+    union = Union([Keys()] * branches, tally=tally)
 
     def named(obj: dict[str, Any]) -> str:
-        assert not any(store._lock.locked() for store in merging.stores)
+        assert not any(store._lock.locked() for store in union.stores)
         called.append(obj)
         return str(obj["spec"])
 
-    by, branch = Indexed("it", function=named), writers(merging)[0]
-    merging.store.declare(by)
-    for each in writers(merging):
+    by, branch = Indexed("it", function=named), writers(union)[0]
+    union.store.declare(by)
+    for each in writers(union):
         each.begin()
         each.put(record("listed", spec="a"))
         each.commit("10")
-    build(merging)
+    build(union)
     branch.put(record("came", "20", spec="a"))
     branch.begin()
     branch.put(record("listed", spec="a"))
     branch.put(record("more", "30", spec="b"))
     branch.commit("40")
     branch.leave(record("came", "50"))
-    for each in writers(merging):
+    for each in writers(union):
         each.progress("60")
     asked = Lookup(values=((by, "b"),))
-    assert merging.store.chosen(asked).by == ("index it",)
-    assert {each.name for each in found(merging.store, asked)} == {"more"}
+    assert union.store.chosen(asked).by == ("index it",)
+    assert {each.name for each in found(union.store, asked)} == {"more"}
     assert len(called) >= 3
-    everything = {id(each): each for store in merging.stores for each in store.records()[0]}
+    everything = {id(each): each for store in union.stores for each in store.records()[0]}
     assert tally.bytes == sum(map(weight, everything.values()))
 
 

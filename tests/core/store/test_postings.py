@@ -22,8 +22,8 @@ from kopf_selectcache.core.store.indexes import IDLE, MOST, WORTH, Lookup
 from kopf_selectcache.core.store.postings import OWNER, Dimension
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Cause, Change, Readable, Store
-from kopf_selectcache.core.store.substore import Keys, Section, Union
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.substore import Keys, Section, UnionView
+from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 
 APP, NODE = Dimension("label", "app"), Indexed("node", ("spec", "node"))
@@ -56,7 +56,7 @@ def filled(count: int, of: Callable[[int], Record], *, wanted: Callable[[], None
     return store
 
 
-def build(store: Store | Merging, most: int = 10) -> int:
+def build(store: Store | Union, most: int = 10) -> int:
     """Build all that is wanted; return in how many slices."""
     slices = 0
     while store.build(most):
@@ -248,19 +248,19 @@ def test_a_lookup_answers_what_a_scan_would_whatever_happens(
 def test_so_it_does_where_several_branches_are_shown(
     rounds: list[tuple[int, list[tuple[str, Any]]]], asked: list[Lookup]
 ) -> None:
-    merging = Merging([Keys("shop"), Keys("shop", frozenset("pqr")), Keys("bank")])
+    union = Union([Keys("shop"), Keys("shop", frozenset("pqr")), Keys("bank")])
     with small():
         for which, steps in rounds:
             for step in steps[:8]:
                 if step[0] == "declare":
-                    for store in merging.stores:
+                    for store in union.stores:
                         store.declare(step[1])
-                taken(writers(merging)[which], step, merging.build)
+                taken(writers(union)[which], step, union.build)
                 for each in [*([step[1]] if step[0] == "ask" else []), *asked]:
                     for readable in (
-                        merging.store,
-                        merging.needed([merging.branches[which]]),
-                        merging.needed(merging.branches[:2]),
+                        union.store,
+                        union.needed([union.branches[which]]),
+                        union.needed(union.branches[:2]),
                     ):
                         assert found(readable, each, asking=step[0] == "ask") == {
                             held for held in readable.records()[0] if meets(held, each)
@@ -419,11 +419,11 @@ def test_a_generation_that_is_another_has_its_indexes_built_anew_and_a_like_one_
     branches: int,
 ) -> None:
     told: list[None] = []
-    merging = Merging([Keys()] * branches, wanted=lambda: told.append(None))
-    first = writers(merging)[0]
+    union = Union([Keys()] * branches, wanted=lambda: told.append(None))
+    first = writers(union)[0]
 
     def listed(version: str, count: int) -> None:
-        for branch in writers(merging)[:1] if first.version else writers(merging):
+        for branch in writers(union)[:1] if first.version else writers(union):
             branch.begin()
             for number in range(count):
                 branch.put(record(f"pod-{number}", version if number < 3 else "1", app="ab"[number % 2]))
@@ -432,18 +432,18 @@ def test_a_generation_that_is_another_has_its_indexes_built_anew_and_a_like_one_
 
     listed("10", 1 + WORTH)
     asked = by_label("app=a")
-    merging.store.chosen(asked)
-    build(merging)
+    union.store.chosen(asked)
+    build(union)
     told.clear()
     listed("20", 1 + WORTH)
-    assert (merging.store.chosen(asked).by, told) == (("label app",), [])
+    assert (union.store.chosen(asked).by, told) == (("label app",), [])
     with patch.object(indexes, "AT_ONCE", 2), patch("kopf_selectcache.core.store.store.AT_ONCE", 2):
         listed("30", 1 + WORTH)
-    assert (merging.store.chosen(asked, asking=False).by, len(told)) == ((), 1)
-    build(merging)
-    assert merging.store.chosen(asked).by == ("label app",)
-    assert found(merging.store, asked) == {
-        each for each in merging.store.records()[0] if each.labels["app"] == "a"
+    assert (union.store.chosen(asked, asking=False).by, len(told)) == ((), 1)
+    build(union)
+    assert union.store.chosen(asked).by == ("label app",)
+    assert found(union.store, asked) == {
+        each for each in union.store.records()[0] if each.labels["app"] == "a"
     }
 
 
@@ -525,7 +525,7 @@ def test_nothing_is_paid_for_labels_that_nobody_asks_by() -> None:
 
 def test_a_read_of_some_branches_wants_an_index_as_one_of_all_does() -> None:
     told: list[None] = []
-    union = Union(2, wanted=lambda: told.append(None))
+    union = UnionView(2, wanted=lambda: told.append(None))
     union.show(
         [
             Change(None, record(f"pod-{number}", app="web"), Cause.ENTERED)

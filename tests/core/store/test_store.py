@@ -15,7 +15,7 @@ from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.store.record import Record, Unreadable, is_newer, is_older
 from kopf_selectcache.core.store.store import Cause, Change, Store
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from tests.core.writers import writers
 
 
@@ -400,7 +400,7 @@ def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_what_has
     branches: int,
 ) -> None:
     """Page by page, as it comes: 960 objects of some 2 KB, in each of the branches."""
-    merging = Merging([Keys()] * branches)
+    union = Union([Keys()] * branches)
     pages = [
         [
             {
@@ -419,7 +419,7 @@ def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_what_has
     ]
 
     def listed(version: str) -> None:
-        for branch in writers(merging):
+        for branch in writers(union):
             branch.begin()
             for page in pages:
                 answer = {
@@ -444,7 +444,7 @@ def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_what_has
     finally:
         tracemalloc.stop()
     print(f"{steady:,} bytes held, {peak:,} at most during the relist: {peak / steady:.2f} times")
-    assert len(merging.store.records()[0]) == 960
+    assert len(union.store.records()[0]) == 960
     assert peak <= 1.5 * steady
 
 

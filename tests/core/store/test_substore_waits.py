@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import SPARE, Keys
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 
 
@@ -20,19 +20,19 @@ def listed(branch: Writer, *records: Record) -> None:
 
 
 def test_a_leave_that_waits_alone_for_its_version_is_settled_after_a_thousand_that_wait_no_more() -> None:
-    merging = Merging([Keys(), Keys()])
-    quick, slow = writers(merging)
+    union = Union([Keys(), Keys()])
+    quick, slow = writers(union)
     gone = [f"gone-{number}" for number in range(SPARE + 10)]
     listed(quick, pod("it", 1), *(pod(name, 1) for name in gone))
     listed(slow)
     quick.leave(pod("it", 20))
     for number, name in enumerate(gone):
         quick.leave(pod(name, 21 + number))
-    for doubt in merging.doubts:
+    for doubt in union.doubts:
         if doubt.name != "it":
-            merging.confirmed(
+            union.confirmed(
                 doubt, version="3000"
             )  # The server says that it is gone, before the slow branch does.
-    assert [record.name for record in merging.store.records()[0]] == ["it"]
+    assert [record.name for record in union.store.records()[0]] == ["it"]
     slow.progress("2500")
-    assert list(merging.store.records()[0]) == []
+    assert list(union.store.records()[0]) == []

@@ -12,7 +12,7 @@ import pytest
 from kopf_selectcache.core.store import substore as branches_module
 from kopf_selectcache.core.store import unconfirmed as unconfirmed_module
 from kopf_selectcache.core.store import union as merging_module
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from tests.core.transits import Rules, Violation, histories, walks
 
 TWO = ("A", "B", "AB", "-", "x")
@@ -239,14 +239,14 @@ def test_a_seeded_bug_of_joined_lists_breaks_an_invariant(
     every = (
         world
         for history in histories(states, length)
-        for world in walks(history, branches, Rules(lists=1), merging=wrong)
+        for world in walks(history, branches, Rules(lists=1), union=wrong)
     )
     with pytest.raises(Violation) as raised:
         deque(every, maxlen=0)
     assert raised.value.invariant == "I8b"
 
 
-def mutated(old: str, new: str) -> type[Merging]:
+def mutated(old: str, new: str) -> type[Union]:
     sources = [inspect.getsource(module) for module in (branches_module, unconfirmed_module, merging_module)]
     found = sum(source.count(old) for source in sources)
     assert found == 1, f"this is {found} times in the files: {old}"
@@ -261,7 +261,7 @@ def mutated(old: str, new: str) -> type[Merging]:
         )
         # The files under test, with one thing wrong.
         exec(compile(source, "mutant", "exec"), made.__dict__)  # noqa: S102
-    cls: type[Merging] = made.Merging
+    cls: type[Union] = made.Union
     return cls
 
 
@@ -272,7 +272,7 @@ def test_a_seeded_bug_breaks_an_invariant(
     what: str, old: str, new: str, rules: Rules, invariants: tuple[str, ...]
 ) -> None:
     wrong = mutated(old, new)
-    every = (world for history in histories(TWO, 3) for world in walks(history, 2, rules, merging=wrong))
+    every = (world for history in histories(TWO, 3) for world in walks(history, 2, rules, union=wrong))
     with pytest.raises(Violation) as raised:
         deque(every, maxlen=0)
     assert raised.value.invariant in invariants, what

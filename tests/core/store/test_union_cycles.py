@@ -9,7 +9,7 @@ import pytest
 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 
 
@@ -17,12 +17,12 @@ from tests.core.writers import Writer, writers
 def test_dropping_a_union_frees_its_substores_without_the_garbage_collector(streams: int) -> None:
     gc.disable()
     try:
-        merging = Merging([Keys()] * streams)
-        for writer in writers(merging):
+        union = Union([Keys()] * streams)
+        for writer in writers(union):
             _fill(writer)
-        found: list[weakref.ref[object]] = [weakref.ref(branch) for branch in merging.branches]
-        found += [weakref.ref(store) for store in merging.stores]
-        del writer, merging
+        found: list[weakref.ref[object]] = [weakref.ref(branch) for branch in union.branches]
+        found += [weakref.ref(store) for store in union.stores]
+        del writer, union
         assert [each() for each in found] == [None] * len(found)
     finally:
         gc.enable()

@@ -13,31 +13,31 @@ import pytest
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Keys, least
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from tests.core.simulation import FILTERS, Run
 from tests.core.test_simulation import operations
 from tests.core.writers import writers
 
-APART = [filters for filters in FILTERS if len(Merging([each.keys for each in filters])._groups) > 1]
+APART = [filters for filters in FILTERS if len(Union([each.keys for each in filters])._groups) > 1]
 
 
 def pod(namespace: str, version: str) -> Record:
     return Record(namespace, "it", "uid", version, {}, (), b"")
 
 
-def over(namespaces: int) -> Merging:
+def over(namespaces: int) -> Union:
     """Return branches of so many namespaces, each of which has been listed and holds one object."""
-    merging = Merging([Keys(f"ns-{number}") for number in range(namespaces)])
-    for number, branch in enumerate(writers(merging)):
+    union = Union([Keys(f"ns-{number}") for number in range(namespaces)])
+    for number, branch in enumerate(writers(union)):
         branch.begin()
         branch.put(pod(f"ns-{number}", "100"))
         branch.commit("100")
-    return merging
+    return union
 
 
-def calls_for_some_events(merging: Merging) -> int:
+def calls_for_some_events(union: Union) -> int:
     """Count the calls of Python functions that an object takes that comes, changes and leaves."""
-    calls, branch = 0, writers(merging)[0]
+    calls, branch = 0, writers(union)[0]
 
     def count(_: object, what: str, __: object) -> None:
         nonlocal calls
@@ -64,19 +64,17 @@ def test_an_event_costs_the_same_however_many_other_namespaces_there_are() -> No
 def test_what_a_branch_says_moves_the_version_of_no_other_group(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = Counter[int]()
 
-    def show(merging: Merging, changes: list[Change], moved: Iterable[int]) -> Any:
+    def show(union: Union, changes: list[Change], moved: Iterable[int]) -> Any:
         moved = list(moved)
-        told = _show(merging, changes, moved)
-        versions = merging._union.versions
-        assert versions == tuple(map(merging._version, merging._groups, versions)), (
-            f"only {moved} were looked at"
-        )
-        assert merging.store.version == least(versions)
+        told = _show(union, changes, moved)
+        versions = union._union.versions
+        assert versions == tuple(map(union._version, union._groups, versions)), f"only {moved} were looked at"
+        assert union.store.version == least(versions)
         groups[len(moved)] += 1
         return told
 
-    _show = Merging._show
-    monkeypatch.setattr(Merging, "_show", show)
+    _show = Union._show
+    monkeypatch.setattr(Union, "_show", show)
     for filters in APART:
         for seed in range(40):
             Run(seed, Counter(), Counter(), filters=filters).run(operations(seed))

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from kopf_selectcache.core.store.unconfirmed import Doubt
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 
 from .test_union_rules import doubtful, held, listed, pod, told, two
 
 
 def test_a_restored_branch_shows_the_older_state_at_once() -> None:
-    merging, a, b = two(pod("900"), version="1000")
+    union, a, b = two(pod("900"), version="1000")
     assert told(listed(a, "500", pod("450"), restored=True)) == [("900", "450")]
-    assert (held(merging), b.epoch) == ("450", 0)
+    assert (held(union), b.epoch) == ("450", 0)
 
 
 def test_a_restore_of_one_branch_does_not_touch_what_others_hold_until_they_say() -> None:
-    merging, a, b = two(version="1000")
+    union, a, b = two(version="1000")
     listed(b, "1000", pod("900"))
     assert listed(a, "500", restored=True) == []
-    assert held(merging) == "900"
+    assert held(union) == "900"
     assert told(listed(b, "510", pod("450"), restored=True)) == [("900", "450")]
-    assert writers(merging)[0].epoch == writers(merging)[1].epoch == 1
+    assert writers(union)[0].epoch == writers(union)[1].epoch == 1
     assert told(a.put(pod("520"))) == [("450", "520")]
 
 
 def test_a_newer_epoch_wins_over_a_higher_version() -> None:
-    merging, a, b = two(version="1000")
+    union, a, b = two(version="1000")
     listed(b, "1000", pod("900"))
     listed(a, "500", restored=True)
     assert told(a.put(pod("510"))) == [("900", "510")]
     assert b.put(pod("1001")) == []
     assert a.leave(pod("520")) == []
-    assert held(merging) == "510", "what an older epoch says does not count after that"
+    assert held(union) == "510", "what an older epoch says does not count after that"
 
 
 def test_a_branch_of_an_older_epoch_has_reached_nothing_of_the_new_one() -> None:
@@ -54,73 +54,73 @@ def test_a_branch_that_was_behind_the_restored_state_is_in_the_new_epoch_at_once
 
 
 def test_a_leave_that_was_waited_for_when_the_server_was_restored_waits_for_the_new_state() -> None:
-    merging, a, b = two(pod("290"), version="300")
+    union, a, b = two(pod("290"), version="300")
     a.put(pod("900"))
     a.progress("900")
     a.leave(pod("910"))
     assert listed(a, "500", restored=True) == []
-    assert held(merging) == "900"
+    assert held(union) == "900"
     assert told(b.put(pod("400"))) == [("900", "400")], "whatever is said now is newer than what was lost"
     b.leave(pod("420"))
     assert told(b.progress("500")) == [("400", None)]
 
 
 def test_what_was_lost_gives_way_to_a_list_past_the_restored_state() -> None:
-    merging, a, b = two(pod("290"), version="300")
+    union, a, b = two(pod("290"), version="300")
     a.put(pod("900"))
     a.progress("900")
     a.leave(pod("910"))
     listed(a, "500", restored=True)
-    assert (held(merging), b.epoch, merging.take_outdated()) == ("900", 1, {b.branch: "restored"})
+    assert (held(union), b.epoch, union.take_outdated()) == ("900", 1, {b.branch: "restored"})
     assert told(listed(b, "510", pod("450"))) == [("900", "450")]
-    assert merging.take_outdated() == {}, "it has missed nothing"
+    assert union.take_outdated() == {}, "it has missed nothing"
 
 
 def test_the_version_stays_until_all_branches_have_heard_that_the_server_was_restored() -> None:
-    merging, a, b = two(pod("9"))
+    union, a, b = two(pod("9"))
     listed(b, "11", pod("9", name="lost"))
     a.progress("11")
-    assert merging.store.version == "11"
+    assert union.store.version == "11"
     listed(a, "110", pod("7"))
     b.progress("120")
-    assert (len(merging.store.records()[0]), merging.store.version) == (2, "11"), "what is lost is shown"
+    assert (len(union.store.records()[0]), union.store.version) == (2, "11"), "what is lost is shown"
     listed(b, "121")
     a.progress("121")
     b.progress("121")
-    assert (held(merging), len(merging.store.records()[0]), merging.store.version) == ("7", 1, "121")
+    assert (held(union), len(union.store.records()[0]), union.store.version) == ("7", 1, "121")
 
 
 def test_another_object_of_that_name_and_version_shows_that_the_server_was_restored() -> None:
-    merging, a, b = two(pod("9", uid="lost"))
+    union, a, b = two(pod("9", uid="lost"))
     assert told(listed(a, "40", pod("9", uid="new"))) == [("9", None), (None, "9")]
-    assert merging.take_outdated() == {b.branch: "restored"}
+    assert union.take_outdated() == {b.branch: "restored"}
 
 
 def test_what_is_listed_otherwise_in_the_same_version_is_shown_as_it_was_listed() -> None:
-    merging, a, _ = two(pod("9", data=b"old"))
+    union, a, _ = two(pod("9", data=b"old"))
     assert told(listed(a, "40", pod("9", data=b"new"))) == [("9", "9")]
-    assert [record.data for record in merging.store.records()[0]] == [b"new"]
+    assert [record.data for record in union.store.records()[0]] == [b"new"]
 
 
 def test_reads_of_the_epoch_before_keep_nothing_out() -> None:
-    merging, a, _, doubt = doubtful()
-    merging.confirmed(doubt, version="1000")
+    union, a, _, doubt = doubtful()
+    union.confirmed(doubt, version="1000")
     a.progress("1000")
     assert told(listed(a, "500", pod("450"), restored=True)) == [(None, "450")]
 
 
 def test_a_read_ends_the_doubt_about_what_a_branch_of_an_older_epoch_holds() -> None:
-    merging, a, b = two(pod("900"), version="1000")
+    union, a, b = two(pod("900"), version="1000")
     listed(b, "1000", pod("900"))
     listed(a, "500", pod("450"), restored=True)
     a.leave(pod("510"))
-    assert told(merging.confirmed(merging.doubts[0], version="520")) == [("450", None)]
+    assert told(union.confirmed(union.doubts[0], version="520")) == [("450", None)]
     assert b.put(pod("1001")) == []
     assert told(listed(b, "530", pod("525"), restored=True)) == [(None, "525")]
 
 
 def test_a_server_that_was_restored_under_higher_versions_is_known_by_its_objects() -> None:
-    merging, a, b = two(pod("7"))
+    union, a, b = two(pod("7"))
     a.leave(pod("9"))
     b.put(pod("9"))
     b.leave(pod("10"))
@@ -128,103 +128,103 @@ def test_a_server_that_was_restored_under_higher_versions_is_known_by_its_object
     assert told(listed(a, "110", pod("7"))) == [("10", "7")]
     assert (a.epoch, b.epoch) == (1, 0), "what the other one has taken in may be lost"
     assert told(listed(b, "111")) == []
-    assert (held(merging), b.epoch) == ("7", 1)
+    assert (held(union), b.epoch) == ("7", 1)
 
 
 # The name is a sentence.
 def test_when_one_branch_finds_that_the_server_was_restored_the_others_are_to_be_listed_anew_and_that_is_said_once() -> (  # noqa: E501
     None
 ):
-    merging, a, b = two(pod("10"))
-    assert merging.take_outdated() == {}
+    union, a, b = two(pod("10"))
+    assert union.take_outdated() == {}
     listed(a, "8", restored=True)
-    assert merging.take_outdated() == {b.branch: "restored"}
+    assert union.take_outdated() == {b.branch: "restored"}
     listed(b, "8", restored=True)
-    assert merging.take_outdated() == {}
+    assert union.take_outdated() == {}
 
 
 def test_a_branch_that_is_behind_what_is_shown_proves_nothing() -> None:
-    merging, a, b = two(pod("7"))
+    union, a, b = two(pod("7"))
     b.put(pod("20"))
     listed(a, "15", pod("7"))
-    assert (held(merging), merging.take_outdated()) == ("20", {})
+    assert (held(union), union.take_outdated()) == ("20", {})
 
 
 def test_what_a_list_past_the_read_holds_is_there_again() -> None:
     """The server was restored under higher versions, and what it had deleted is there as it was."""
-    merging, a, _, doubt = doubtful()
-    merging.confirmed(doubt, version="30")
-    assert held(merging) is None
+    union, a, _, doubt = doubtful()
+    union.confirmed(doubt, version="30")
+    assert held(union) is None
     changes = listed(a, "130", pod("9"))
-    assert (told(changes), held(merging)) == ([(None, "9")], "9")
+    assert (told(changes), held(union)) == ([(None, "9")], "9")
 
 
 def test_what_a_read_of_the_epoch_before_kept_out_is_looked_at_again() -> None:
     """A branch that is behind the read still holds it, and another one finds that the server was restored."""
-    merging, a, b = two(pod("9"))
+    union, a, b = two(pod("9"))
     a.leave(pod("20"))
-    (doubt,) = merging.doubts
-    merging.confirmed(doubt, version="30")
+    (doubt,) = union.doubts
+    union.confirmed(doubt, version="30")
     b.put(pod("15"))
     b.progress("17")
-    assert held(merging) is None, "that is older than the answer"
+    assert held(union) is None, "that is older than the answer"
     listed(a, "16", restored=True)
-    assert held(merging) is None, "the other one has not heard of it yet"
+    assert held(union) is None, "the other one has not heard of it yet"
     assert told(listed(b, "16", pod("15"), restored=True)) == [(None, "15")]
 
 
 def test_what_was_lost_is_shown_until_the_object_comes_that_has_its_name_in_the_restored_world() -> None:
-    merging, a, b = two(pod("90"), version="100")
+    union, a, b = two(pod("90"), version="100")
     b.put(pod("90"))
     listed(a, "50", restored=True)
-    (doubt,) = merging.doubts
-    assert merging.confirmed(doubt, version="50", uid="another") == []
-    assert held(merging) == "90"
+    (doubt,) = union.doubts
+    assert union.confirmed(doubt, version="50", uid="another") == []
+    assert held(union) == "90"
     assert told(listed(b, "50", pod("40", uid="another"), restored=True)) == [("90", None), (None, "40")]
-    merging, a, b = two(pod("90"), version="100")
+    union, a, b = two(pod("90"), version="100")
     listed(a, "50", restored=True)
-    (doubt,) = merging.doubts
-    assert told(merging.confirmed(doubt, version="50", uid="another", outside=True)) == [("90", None)]
+    (doubt,) = union.doubts
+    assert told(union.confirmed(doubt, version="50", uid="another", outside=True)) == [("90", None)]
 
 
 # The name is a sentence.
 def test_what_a_read_of_the_epoch_before_kept_out_is_shown_where_the_branch_that_holds_it_was_behind_the_restored_state() -> (  # noqa: E501
     None
 ):
-    merging, a, b = two(pod("9"))
+    union, a, b = two(pod("9"))
     a.leave(pod("20"))
-    (doubt,) = merging.doubts
-    merging.confirmed(doubt, version="30")
+    (doubt,) = union.doubts
+    union.confirmed(doubt, version="30")
     b.put(pod("15", uid="another"))
     b.progress("15")
-    assert held(merging) is None
+    assert held(union) is None
     listed(a, "16", restored=True)
-    assert (b.epoch, held(merging)) == (1, "15")
+    assert (b.epoch, held(union)) == (1, "15")
 
 
-def missed() -> tuple[Merging, Writer, Writer]:
+def missed() -> tuple[Union, Writer, Writer]:
     """The first was not told of a change, nor of the departure after it, and cannot be listed."""
-    merging, a, b = two(pod("1"))
+    union, a, b = two(pod("1"))
     b.put(pod("12"))
     b.leave(pod("14"))
     b.progress("14")
     a.progress("20")
-    return merging, a, b
+    return union, a, b
 
 
 def test_what_was_asked_about_a_missed_change_before_the_server_was_restored_is_asked_anew() -> None:
-    merging, _, b = missed()
+    union, _, b = missed()
     listed(b, "11", restored=True)
-    assert merging.doubts == (Doubt("shop", "it", "uid", "11", 1),)
+    assert union.doubts == (Doubt("shop", "it", "uid", "11", 1),)
 
 
 def test_a_branch_that_is_outdated_by_a_restore_is_not_called_one_that_missed_something() -> None:
-    merging, a, b = two(pod("1"))
+    union, a, b = two(pod("1"))
     b.progress("15")
     listed(b, "11", restored=True)
     b.put(pod("12"))
     b.leave(pod("14"))
     b.progress("14")
     a.progress("20")
-    assert (held(merging), merging.doubts[0].version) == ("12", "12"), "it has missed the change besides"
-    assert merging.take_outdated() == {a.branch: "restored"}
+    assert (held(union), union.doubts[0].version) == ("12", "12"), "it has missed the change besides"
+    assert union.take_outdated() == {a.branch: "restored"}

@@ -9,7 +9,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Cause, Change
 from kopf_selectcache.core.store.substore import Branch, Keys
 from kopf_selectcache.core.store.unconfirmed import Doubt
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 
 
@@ -26,13 +26,13 @@ def listed(branch: Writer, version: str, *records: Record, restored: bool = Fals
     return branch.commit(version, restored=restored)
 
 
-def two(*records: Record, version: str = "10") -> tuple[Merging, Writer, Writer]:
+def two(*records: Record, version: str = "10") -> tuple[Union, Writer, Writer]:
     """Return two branches, of which the first holds these."""
-    merging = Merging([Keys(), Keys()])
-    a, b = writers(merging)
+    union = Union([Keys(), Keys()])
+    a, b = writers(union)
     listed(a, version, *records)
     listed(b, version)
-    return merging, a, b
+    return union, a, b
 
 
 def told(changes: list[Change]) -> list[tuple[str | None, ...]]:
@@ -42,17 +42,17 @@ def told(changes: list[Change]) -> list[tuple[str | None, ...]]:
     ]
 
 
-def held(merging: Merging) -> str | None:
-    record, _ = merging.store.get("shop", "it")
+def held(union: Union) -> str | None:
+    record, _ = union.store.get("shop", "it")
     return record.version if record is not None else None
 
 
 def test_an_object_that_moves_is_shown_all_the_time() -> None:
-    merging, a, b = two(pod("1"))
+    union, a, b = two(pod("1"))
     assert a.leave(pod("11")) == []
-    assert (a.progress("11"), held(merging), merging.store.version) == ([], "1", "10")
+    assert (a.progress("11"), held(union), union.store.version) == ([], "1", "10")
     assert told(b.put(pod("11"))) == [("1", "11")]
-    assert (b.progress("11"), held(merging), merging.store.version, merging.doubts) == ([], "11", "11", ())
+    assert (b.progress("11"), held(union), union.store.version, union.doubts) == ([], "11", "11", ())
 
 
 @pytest.mark.parametrize(("fields", "once"), [(b"", True), (b'{"status.phase":"Running"}', False)])
@@ -66,17 +66,17 @@ def test_an_object_of_several_branches_is_held_once_unless_they_know_other_field
 
 
 def test_a_leave_is_shown_once_all_branches_have_reached_it() -> None:
-    merging, a, b = two(pod("1"))
+    union, a, b = two(pod("1"))
     a.leave(pod("13"))
     assert b.progress("12") == []
     assert told(b.progress("14")) == [("1", None)]
     assert b.progress("15") == []
-    assert held(merging) is None
+    assert held(union) is None
 
 
 def test_of_several_leaves_each_is_shown_as_soon_as_it_is_reached() -> None:
-    merging = Merging([Keys()] * 3)
-    slow, a, c = writers(merging)
+    union = Union([Keys()] * 3)
+    slow, a, c = writers(union)
     listed(slow, "10")
     listed(a, "10", pod("1"))
     listed(c, "10", pod("2", name="other"))
@@ -94,38 +94,38 @@ def test_a_leave_from_before_a_list_waits_for_all_to_reach_the_list() -> None:
 
 
 def test_branches_that_cannot_hold_the_key_are_not_waited_for() -> None:
-    merging = Merging([Keys("shop"), Keys("blog"), Keys("shop", frozenset({"other"}))])
-    for branch in writers(merging):
+    union = Union([Keys("shop"), Keys("blog"), Keys("shop", frozenset({"other"}))])
+    for branch in writers(union):
         listed(branch, "10")
-    shop = writers(merging)[0]
+    shop = writers(union)[0]
     shop.put(pod("11"))
     assert told(shop.leave(pod("12"))) == [("11", None)]
 
 
 def test_a_deletion_of_an_unknown_version_waits_for_the_next_message_and_then_for_the_others() -> None:
-    merging, a, b = two(pod("1"))
+    union, a, b = two(pod("1"))
     assert a.leave(pod("1")) == []
     assert b.progress("11") == []
     assert a.progress("12") == []
-    assert [doubt.version for doubt in merging.doubts] == ["12"]
+    assert [doubt.version for doubt in union.doubts] == ["12"]
     assert told(b.progress("12")) == [("1", None)]
 
 
 def test_a_deletion_of_an_unknown_version_is_shown_at_once_where_no_other_branch_could_hold_it() -> None:
-    merging = Merging([Keys("shop"), Keys("blog")])
-    shop, blog = writers(merging)
+    union = Union([Keys("shop"), Keys("blog")])
+    shop, blog = writers(union)
     listed(shop, "10", pod("1"))
     listed(blog, "10")
     assert told(shop.leave(pod("1"))) == [("1", None)]
 
 
 def test_what_another_branch_still_holds_in_an_older_version_stays_as_new_as_it_was_seen() -> None:
-    merging, a, b = two(pod("1"))
+    union, a, b = two(pod("1"))
     listed(b, "10", pod("1"))
     a.put(pod("11"))
     a.progress("11")
     assert a.leave(pod("12")) == []
-    assert held(merging) == "11"
+    assert held(union) == "11"
     assert told(b.put(pod("12"))) == [("11", "12")]
 
 
@@ -138,98 +138,98 @@ def test_another_object_of_that_name_ends_the_first() -> None:
 
 
 def test_a_relist_of_one_branch_is_seen_as_a_whole_and_its_departures_wait() -> None:
-    merging, a, b = two(pod("1"), pod("2", name="stays"))
+    union, a, b = two(pod("1"), pod("2", name="stays"))
     a.begin()
     assert a.put(pod("3", name="new")) == a.put(pod("12", name="stays")) == []
-    assert len(merging.store.records()[0]) == 2
+    assert len(union.store.records()[0]) == 2
     assert sorted(told(a.commit("12")), key=str) == [("2", "12"), (None, "3")]
-    assert held(merging) == "1"
-    assert merging.store.version == "10", "when it left is not known: it may have been gone at 11"
+    assert held(union) == "1"
+    assert union.store.version == "10", "when it left is not known: it may have been gone at 11"
     assert told(b.progress("12")) == [("1", None)]
-    assert merging.store.version == "12"
+    assert union.store.version == "12"
 
 
 def test_what_was_abandoned_changes_nothing_and_leaves_wait_on() -> None:
-    merging, a, b = two(pod("1"))
+    union, a, b = two(pod("1"))
     a.leave(pod("11"))
     b.begin()
     b.put(pod("11"))
     b.abandon()
-    assert held(merging) == "1"
+    assert held(union) == "1"
     assert told(b.put(pod("11"))) == [("1", "11")]
 
 
 def test_an_object_in_two_branches_is_held_once() -> None:
-    merging, a, b = two(pod("1"))
+    union, a, b = two(pod("1"))
     b.put(pod("1"))
     records = [branch.view.get("shop", "it")[0] for branch in (a, b)]
-    assert records[0] is records[1] is merging.store.get("shop", "it")[0]
+    assert records[0] is records[1] is union.store.get("shop", "it")[0]
 
 
 def test_a_namespace_of_which_nothing_is_left_is_forgotten() -> None:
-    merging, a, b = two(pod("1"), pod("2", name="other"))
+    union, a, b = two(pod("1"), pod("2", name="other"))
     for record, version in ((pod("11"), "11"), (pod("12", name="other"), "12")):
         a.leave(record)
         b.progress(version)
-    assert merging.store.records()[0] == []
+    assert union.store.records()[0] == []
     assert told(b.put(pod("13"))) == [(None, "13")]
 
 
 def test_what_a_wider_watch_brings_is_not_taken_in() -> None:
-    merging = Merging([Keys("shop", frozenset({"it", "too"})), Keys("blog")])
-    shop, _ = writers(merging)
+    union = Union([Keys("shop", frozenset({"it", "too"})), Keys("blog")])
+    shop, _ = writers(union)
     listed(shop, "10", pod("1"))
     assert shop.put(pod("11", name="other")) == shop.leave(pod("12", name="other")) == []
-    assert [record.name for record in merging.store.records()[0]] == ["it"]
+    assert [record.name for record in union.store.records()[0]] == ["it"]
 
 
 def test_one_branch_alone_is_a_store() -> None:
-    merging = Merging()
-    (branch,) = writers(merging)
+    union = Union()
+    (branch,) = writers(union)
     assert told(listed(branch, "10", pod("1"))) == [(None, "1")]
     assert told(branch.put(pod("11"))) == [("1", "11")]
     assert told(branch.leave(pod("12"))) == [("11", None)]
     assert branch.progress("12") == []
-    assert merging.store is branch.view
-    assert (merging.store.version, merging.doubts) == ("12", ())
+    assert union.store is branch.view
+    assert (union.store.version, union.doubts) == ("12", ())
 
 
 # ---- Reads that end a doubt.
 
 
-def doubtful() -> tuple[Merging, Writer, Writer, Doubt]:
-    merging, a, b = two(pod("1"))
+def doubtful() -> tuple[Union, Writer, Writer, Doubt]:
+    union, a, b = two(pod("1"))
     a.leave(pod("12"))
-    (doubt,) = merging.doubts
+    (doubt,) = union.doubts
     assert doubt == Doubt("shop", "it", "uid", "12", 0)
-    return merging, a, b, doubt
+    return union, a, b, doubt
 
 
 def test_a_branch_that_is_refused_for_ever_keeps_nothing_that_is_confirmed_to_be_gone() -> None:
-    merging, _, b, doubt = doubtful()
-    assert told(merging.confirmed(doubt, version="20")) == [("1", None)]
-    assert merging.doubts == ()
+    union, _, b, doubt = doubtful()
+    assert told(union.confirmed(doubt, version="20")) == [("1", None)]
+    assert union.doubts == ()
     assert b.put(pod("12")) == [], "it is older than the read"
     assert b.leave(pod("13")) == []
     assert told(b.put(pod("21", uid="two"))) == [(None, "21")]
 
 
 def test_a_branch_that_never_had_a_list_is_waited_for_and_believed_after_the_read() -> None:
-    merging = Merging([Keys(), Keys()])
-    a, b = writers(merging)
+    union = Union([Keys(), Keys()])
+    a, b = writers(union)
     listed(a, "10", pod("1"))
     assert a.leave(pod("11")) == []
     b.begin()
-    assert told(merging.confirmed(merging.doubts[0], version="20")) == [("1", None)]
+    assert told(union.confirmed(union.doubts[0], version="20")) == [("1", None)]
     b.put(pod("10"))
     assert b.commit("10") == [], "it was asked for before the read"
-    assert (held(merging), merging.store.version) == (None, "10")
+    assert (held(union), union.store.version) == (None, "10")
 
 
 @pytest.mark.parametrize("late", [True, False])
 def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_without_end(late: bool) -> None:
-    merging = Merging([Keys(), Keys()])
-    a, b = writers(merging)
+    union = Union([Keys(), Keys()])
+    a, b = writers(union)
     listed(a, "10")
     if not late:
         listed(b, "10")
@@ -238,11 +238,10 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
     for version in range(11, 5_011, 2):
         a.put(pod(str(version), name=f"job-{version}"))
         a.leave(pod(str(version + 1), name=f"job-{version}"))
-        merging.confirmed(merging.doubts[0], version=str(version + 1))
-        outdated += merging.take_outdated().items()
+        union.confirmed(union.doubts[0], version=str(version + 1))
+        outdated += union.take_outdated().items()
         sizes.append(
-            len(merging._reads)
-            + sum(len(branch._waits) + len(branch._waiting) for branch in merging.branches)
+            len(union._reads) + sum(len(branch._waits) + len(branch._waiting) for branch in union.branches)
         )
     assert max(sizes) < 4_000
     assert outdated == ([] if late else [(b.branch, "behind")] * 2), "it is to be listed anew"
@@ -260,41 +259,41 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
 def test_a_confirmed_leave_departs_as_gone_only_if_the_server_has_no_such_object(
     uid: str, outside: bool, cause: Cause
 ) -> None:
-    merging, _, _, doubt = doubtful()
-    (change,) = merging.confirmed(doubt, version="20", uid=uid, outside=outside)
+    union, _, _, doubt = doubtful()
+    (change,) = union.confirmed(doubt, version="20", uid=uid, outside=outside)
     assert (told([change]), change.cause) == ([("1", None)], cause)
 
 
 def test_another_object_of_that_name_is_not_kept_out_by_the_read_that_found_it() -> None:
-    merging, _, b, doubt = doubtful()
-    assert told(merging.confirmed(doubt, version="20", uid="two")) == [("1", None)]
+    union, _, b, doubt = doubtful()
+    assert told(union.confirmed(doubt, version="20", uid="two")) == [("1", None)]
     assert told(b.put(pod("18", uid="two"))) == [(None, "18")]
 
 
 @pytest.mark.parametrize(("version", "uid"), [("20", "uid"), ("11", "")])
 def test_an_answer_that_is_undecided_or_too_old_changes_nothing(version: str, uid: str) -> None:
-    merging, _, _, doubt = doubtful()
-    assert merging.confirmed(doubt, version=version, uid=uid) == []
-    assert (held(merging), merging.doubts) == ("1", (doubt,))
+    union, _, _, doubt = doubtful()
+    assert union.confirmed(doubt, version=version, uid=uid) == []
+    assert (held(union), union.doubts) == ("1", (doubt,))
 
 
 def test_an_answer_to_what_was_settled_meanwhile_changes_nothing() -> None:
-    merging, _, b, doubt = doubtful()
+    union, _, b, doubt = doubtful()
     b.put(pod("12"))
-    assert merging.confirmed(doubt, version="20") == []
-    assert held(merging) == "12"
+    assert union.confirmed(doubt, version="20") == []
+    assert held(union) == "12"
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_listed_anew(
     there: bool,
 ) -> None:
-    merging, a, b, doubt = doubtful()
-    merging.confirmed(doubt, version="20")
+    union, a, b, doubt = doubtful()
+    union.confirmed(doubt, version="20")
     b.put(pod("12"))
     a.progress("20")
     for version in ("20", "21"):
-        assert (b.progress(version), held(merging), merging.take_outdated()) == (
+        assert (b.progress(version), held(union), union.take_outdated()) == (
             [],
             None,
             {b.branch: "missed"},
@@ -302,83 +301,83 @@ def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_li
     changes = listed(b, "22", *([pod("12")] if there else []))
     # Where it is there all the same, the server was restored under higher versions.
     assert told(changes) == ([(None, "12")] if there else [])
-    assert merging._reads == {}
-    assert merging.take_outdated() == {}
+    assert union._reads == {}
+    assert union.take_outdated() == {}
 
 
 def test_a_read_is_forgotten_once_all_have_reached_it() -> None:
-    merging, a, b, doubt = doubtful()
-    merging.confirmed(doubt, version="20")
+    union, a, b, doubt = doubtful()
+    union.confirmed(doubt, version="20")
     b.put(pod("12"))
     b.leave(pod("13"))
     for branch in (a, b):
         branch.progress("20")
-    assert (merging._reads, held(merging), merging.take_outdated()) == ({}, None, {})
+    assert (union._reads, held(union), union.take_outdated()) == ({}, None, {})
 
 
 def test_what_is_older_than_a_read_is_remembered_while_a_list_is_under_way() -> None:
-    merging, a, b = two()
+    union, a, b = two()
     b.begin()
     b.put(pod("11", name="job-11"))
     for version in range(11, 3_011, 2):
         a.put(pod(str(version), name=f"job-{version}"))
         a.leave(pod(str(version + 1), name=f"job-{version}"))
-        merging.confirmed(merging.doubts[0], version=str(version + 1))
+        union.confirmed(union.doubts[0], version=str(version + 1))
     assert b.commit("11") == []
-    assert merging.store.records()[0] == []
+    assert union.store.records()[0] == []
 
 
 # ---- Versions.
 
 
 def test_the_version_is_the_least_of_the_branches_and_none_before_each_had_a_list() -> None:
-    merging = Merging([Keys("shop"), Keys("blog")])
-    shop, blog = writers(merging)
+    union = Union([Keys("shop"), Keys("blog")])
+    shop, blog = writers(union)
     listed(shop, "10")
-    assert (merging.store.version, shop.version) == ("", "10")
+    assert (union.store.version, shop.version) == ("", "10")
     listed(blog, "20")
-    assert (merging.store.version, shop.version, blog.version) == ("10", "10", "20")
+    assert (union.store.version, shop.version, blog.version) == ("10", "10", "20")
 
 
 def test_a_list_counts_when_the_others_have_reached_it() -> None:
-    merging, a, b = two()
+    union, a, b = two()
     listed(a, "12")
-    assert merging.store.version == "10", "what has come to A and moved to B meanwhile is in neither"
+    assert union.store.version == "10", "what has come to A and moved to B meanwhile is in neither"
     b.progress("12")
-    assert merging.store.version == "12"
+    assert union.store.version == "12"
 
 
 def test_versions_that_cannot_be_compared_are_settled_by_equality_or_by_a_read() -> None:
-    merging, a, b = two(pod("v1"), version="la")
+    union, a, b = two(pod("v1"), version="la")
     a.leave(pod("v2"))
     assert b.progress("v3") == []
     assert told(b.progress("v2")) == [("v1", None)]
     a.put(pod("v4"))
     b.put(pod("v5"))
-    assert held(merging) == "v5", "the last one that spoke"
+    assert held(union) == "v5", "the last one that spoke"
     a.put(pod("v6"))
-    assert held(merging) == "v6"
+    assert held(union) == "v6"
     a.leave(pod("v7"))
     b.leave(pod("v8"))
-    assert told(merging.confirmed(merging.doubts[0], version="v9")) == [("v6", None)]
+    assert told(union.confirmed(union.doubts[0], version="v9")) == [("v6", None)]
 
 
 def test_versions_that_cannot_be_compared_leave_nothing_behind_that_no_branch_holds() -> None:
-    merging, a, b = two(pod("va"), version="la")
+    union, a, b = two(pod("va"), version="la")
     b.put(pod("vb"))
     a.put(pod("vc"))
     a.leave(pod("vd"))
-    assert held(merging) == "vc"
+    assert held(union) == "vc"
     assert told(b.progress("vd")) == [("vc", "vb")]
 
 
 # ---- Groups of branches that have no key in common.
 
 
-def grouped() -> Merging:
+def grouped() -> Union:
     """Two branches of the namespace `shop`, two of `infra`, and one of a name in `infra`; nothing is listed
     yet."""
-    return Merging(
+    return Union(
         [
             Keys("shop"),
             Keys("infra"),
@@ -390,52 +389,52 @@ def grouped() -> Merging:
 
 
 def test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_the_same() -> None:
-    merging = grouped()
-    one, other, two, ca, tls = writers(merging)
-    shop, infra = merging.needed([one.branch, two.branch]), merging.needed([ca.branch, tls.branch])
+    union = grouped()
+    one, other, two, ca, tls = writers(union)
+    shop, infra = union.needed([one.branch, two.branch]), union.needed([ca.branch, tls.branch])
     it = pod("9")
     listed(one, "10", it)
     assert (shop.version, infra.version) == ("", "")
     listed(two, "12")
     one.progress("12")
-    assert (shop.version, infra.version, merging.store.version) == ("12", "", "")
+    assert (shop.version, infra.version, union.store.version) == ("12", "", "")
     assert shop.get("shop", "it") == (it, "12")
     assert shop.records() == ([it], "12")
     for branch in (ca, tls):
         listed(branch, "13")
     assert infra.version == "", "the third could hold what they have not heard of"
     listed(other, "13")
-    assert (shop.version, infra.version, merging.store.version) == ("12", "13", "12")
-    assert {*merging.near([ca.branch])} == {other.branch, ca.branch, tls.branch}
+    assert (shop.version, infra.version, union.store.version) == ("12", "13", "12")
+    assert {*union.near([ca.branch])} == {other.branch, ca.branch, tls.branch}
 
 
 def test_what_all_or_one_alone_could_hold_is_read_without_a_detour() -> None:
-    merging = grouped()
-    assert merging.needed(merging.branches) is merging.store
-    assert merging.needed(merging.branches[:2]) is merging.store
-    assert merging.needed(merging.branches[1:2]) is merging.branches[1].view
+    union = grouped()
+    assert union.needed(union.branches) is union.store
+    assert union.needed(union.branches[:2]) is union.store
+    assert union.needed(union.branches[1:2]) is union.branches[1].view
 
 
 def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
-    merging = grouped()
-    for branch in writers(merging):
+    union = grouped()
+    for branch in writers(union):
         listed(
             branch,
             "10",
             *([pod("9", namespace="infra", name="ca")] if branch.keys.have(("infra", "ca")) else []),
         )
-    one, other, two, ca, tls = writers(merging)
+    one, other, two, ca, tls = writers(union)
     listed(other, "20")
     ca.leave(pod("9", namespace="infra", name="ca"))  # At a version that is not told.
     for branch in (one, two):
         branch.progress("15")
     assert (
-        merging.needed([one.branch, two.branch]).version,
-        merging.needed([other.branch, ca.branch]).version,
+        union.needed([one.branch, two.branch]).version,
+        union.needed([other.branch, ca.branch]).version,
     ) == ("15", "10")
     for branch in (ca, tls):
         branch.progress("20")
-    assert merging.needed([other.branch, ca.branch]).version == "20"
+    assert union.needed([other.branch, ca.branch]).version == "20"
 
 
 @pytest.mark.parametrize("uid", ["uid", "another"], ids=["changed", "recreated"])
@@ -443,37 +442,37 @@ def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
 def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_the_change(
     there: bool, uid: str
 ) -> None:
-    merging, a, b = two(pod("1"))
+    union, a, b = two(pod("1"))
     assert told(b.put(pod("12", uid=uid))) == ([("1", "12")] if uid == "uid" else [("1", None), (None, "12")])
     b.leave(pod("14", uid=uid))
     b.progress("14")
-    assert (held(merging), merging.take_outdated()) == ("12", {})
+    assert (held(union), union.take_outdated()) == ("12", {})
     a.progress("20")  # Past the change, of which the server has told it nothing.
-    assert (held(merging), merging.take_outdated()) == ("12", {a.branch: "missed"})
+    assert (held(union), union.take_outdated()) == ("12", {a.branch: "missed"})
     changes = listed(a, "21", *([pod("14", uid=uid)] if there else [])) + b.progress("21")
     assert told(changes) == [("12", "14" if there else None)]
-    assert merging.take_outdated() == {}
+    assert union.take_outdated() == {}
 
 
 def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_anew() -> None:
-    merging, a, b = two(pod("1"))
+    union, a, b = two(pod("1"))
     b.put(pod("12"))
     b.leave(pod("14"))
     b.progress("14")
     a.progress("20")
-    assert (held(merging), merging.take_outdated(), merging.store.version) == (
+    assert (held(union), union.take_outdated(), union.store.version) == (
         "12",
         {a.branch: "missed"},
         "10",
     ), "it has left, and is shown"
-    assert list(merging.doubts) == [Doubt("shop", "it", "uid", "12", 0)]
-    (doubt,) = merging.doubts
-    assert merging.confirmed(doubt, version="21", uid="uid") == [], "nothing is known: it is somewhere"
-    assert told(merging.confirmed(doubt, version="22")) == [("12", None)]
-    assert (merging.doubts, held(merging)) == ((), None)
+    assert list(union.doubts) == [Doubt("shop", "it", "uid", "12", 0)]
+    (doubt,) = union.doubts
+    assert union.confirmed(doubt, version="21", uid="uid") == [], "nothing is known: it is somewhere"
+    assert told(union.confirmed(doubt, version="22")) == [("12", None)]
+    assert (union.doubts, held(union)) == ((), None)
     b.progress("22")
     assert a.progress("22") == [], "it still holds what it was not told of"
-    assert (held(merging), merging.take_outdated(), merging.store.version) == (
+    assert (held(union), union.take_outdated(), union.store.version) == (
         None,
         {a.branch: "missed"},
         "22",
@@ -481,6 +480,6 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
 
 
 def test_what_is_held_by_several_branches_is_counted_once() -> None:
-    merging, _, b = two(pod("1"))
+    union, _, b = two(pod("1"))
     b.put(pod("1"))
-    assert [record.version for record in merging.newest()] == ["1"]
+    assert [record.version for record in union.newest()] == ["1"]

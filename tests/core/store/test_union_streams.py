@@ -14,7 +14,7 @@ from kopf_selectcache.core.store.indexes import Lookup
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Cause, Change
 from kopf_selectcache.core.store.substore import Key, Keys
-from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 
 NODE = Indexed("node", ("node",))
@@ -31,48 +31,48 @@ def listed(writer: Writer, version: str, *records: Record) -> list[Change]:
     return writer.commit(version)
 
 
-def admitted(merging: Merging, keys: Keys | None = None) -> Writer:
-    return Writer(merging, merging.admit(keys or Keys()))
+def admitted(union: Union, keys: Keys | None = None) -> Writer:
+    return Writer(union, union.admit(keys or Keys()))
 
 
-def names(merging: Merging) -> list[str]:
-    return sorted(record.name for record in merging.store.records()[0])
+def names(union: Union) -> list[str]:
+    return sorted(record.name for record in union.store.records()[0])
 
 
 def test_a_second_stream_is_added_to_an_only_one_and_read_once_it_is_listed() -> None:
-    merging = Merging()
-    (one,) = writers(merging)
+    union = Union()
+    (one,) = writers(union)
     listed(one, "10", pod("1", "a"))
-    before = merging.store
-    other = admitted(merging)
-    assert (merging.store.version, names(merging), before.version) == ("", ["a"], "10")
+    before = union.store
+    other = admitted(union)
+    assert (union.store.version, names(union), before.version) == ("", ["a"], "10")
     changes = listed(other, "10", pod("2", "b"))
-    assert ([change.cause for change in changes], merging.store.version) == ([Cause.ENTERED], "10")
-    assert (names(merging), len(before.records()[0])) == (["a", "b"], 1)
+    assert ([change.cause for change in changes], union.store.version) == ([Cause.ENTERED], "10")
+    assert (names(union), len(before.records()[0])) == (["a", "b"], 1)
 
 
 def test_a_new_stream_of_other_objects_leaves_the_versions_of_the_others() -> None:
-    merging = Merging([Keys("shop"), Keys("bank")])
-    shop, bank = writers(merging)
+    union = Union([Keys("shop"), Keys("bank")])
+    shop, bank = writers(union)
     listed(shop, "10", pod("1", "a"))
     listed(bank, "11")
-    infra = admitted(merging, Keys("infra"))
-    both = merging.needed([shop.branch, bank.branch])
-    assert (both.version, merging.store.version, merging.needed([infra.branch]).version) == ("10", "", "")
+    infra = admitted(union, Keys("infra"))
+    both = union.needed([shop.branch, bank.branch])
+    assert (both.version, union.store.version, union.needed([infra.branch]).version) == ("10", "", "")
     listed(infra, "12")
-    assert merging.store.version == "10"
+    assert union.store.version == "10"
 
 
 @pytest.mark.parametrize("complete", [True, False])
 def test_the_objects_of_a_removed_stream_depart_once(*, complete: bool) -> None:
-    merging = Merging([Keys("shop"), Keys("bank", complete=complete)])
-    shop, bank = writers(merging)
+    union = Union([Keys("shop"), Keys("bank", complete=complete)])
+    shop, bank = writers(union)
     listed(shop, "10", pod("1", "a"))
     listed(bank, "11", pod("2", "b", "bank"))
-    before = merging.store
-    (change,) = merging.retire(bank.branch)
+    before = union.store
+    (change,) = union.retire(bank.branch)
     assert (change.before, change.after, change.cause) == (pod_of(before, "b"), None, Cause.LEFT)
-    assert (names(merging), merging.store.version) == (["a"], "10")
+    assert (names(union), union.store.version) == (["a"], "10")
     assert sorted(record.name for record in before.records()[0]) == ["a", "b"], "readers of before see it"
 
 
@@ -83,35 +83,35 @@ def pod_of(store: object, name: str) -> Record:
 
 
 def test_an_object_that_the_others_could_hold_is_shown_until_they_have_come_so_far() -> None:
-    merging = Merging([Keys(), Keys()])
-    a, b = writers(merging)
+    union = Union([Keys(), Keys()])
+    a, b = writers(union)
     listed(a, "10")
     listed(b, "10", pod("1"))
     b.put(pod("15"))
     b.progress("20")
-    assert merging.retire(b.branch) == []
-    assert (names(merging), len(merging.doubts)) == (["it"], 1)
+    assert union.retire(b.branch) == []
+    assert (names(union), len(union.doubts)) == (["it"], 1)
     (change,) = a.put(pod("16"))
-    assert (change.cause, merging.doubts) == (Cause.UPDATED, ())
+    assert (change.cause, union.doubts) == (Cause.UPDATED, ())
     a.progress("20")
-    assert (names(merging), merging.store.version) == (["it"], "20")
+    assert (names(union), union.store.version) == (["it"], "20")
 
 
 def test_a_leave_that_waits_for_a_removed_stream_is_settled() -> None:
-    merging = Merging([Keys(), Keys()])
-    a, b = writers(merging)
+    union = Union([Keys(), Keys()])
+    a, b = writers(union)
     listed(a, "10", pod("1"))
     listed(b, "10")
     a.leave(pod("12"))
     a.progress("13")
-    assert names(merging) == ["it"]
-    (change,) = merging.retire(b.branch)
-    assert (change.cause, names(merging), merging.doubts) == (Cause.LEFT, [], ())
+    assert names(union) == ["it"]
+    (change,) = union.retire(b.branch)
+    assert (change.cause, names(union), union.doubts) == (Cause.LEFT, [], ())
 
 
 def test_a_new_stream_belongs_to_the_present_epoch() -> None:
-    merging = Merging([Keys(), Keys()])
-    a, b = writers(merging)
+    union = Union([Keys(), Keys()])
+    a, b = writers(union)
     listed(a, "100", pod("90"))
     listed(b, "100")
     a.begin()
@@ -119,25 +119,25 @@ def test_a_new_stream_belongs_to_the_present_epoch() -> None:
     a.commit("50", restored=True)
     listed(b, "51")
     listed(a, "51", pod("40"))
-    assert admitted(merging).epoch == a.epoch == 1
+    assert admitted(union).epoch == a.epoch == 1
 
 
 def test_declared_indexes_are_those_of_the_store_before() -> None:
-    merging = Merging()
-    (one,) = writers(merging)
-    merging.store.declare(NODE)
+    union = Union()
+    (one,) = writers(union)
+    union.store.declare(NODE)
     listed(one, "10", pod("1", "a"))
-    listed(admitted(merging), "10", pod("2", "b"))
-    while merging.build(10):
+    listed(admitted(union), "10", pod("2", "b"))
+    while union.build(10):
         pass
-    chosen = merging.store.chosen(Lookup(values=((NODE, "n1"),)))
+    chosen = union.store.chosen(Lookup(values=((NODE, "n1"),)))
     assert (len(chosen.records), chosen.by) == (2, ("index node",))
 
 
 def test_the_last_stream_cannot_be_removed() -> None:
-    merging = Merging()
+    union = Union()
     with pytest.raises(AssertionError):
-        merging.retire(merging.branches[0])
+        union.retire(union.branches[0])
 
 
 class Server:
@@ -145,12 +145,12 @@ class Server:
 
     def __init__(self, seed: int) -> None:
         self.rng, self.tally = random.Random(seed), Tally()
-        self.merging = Merging([self.rng.choice(SPACES)], tally=self.tally)
+        self.union = Union([self.rng.choice(SPACES)], tally=self.tally)
         self.version = 10
         self.objects: dict[Key, Record] = {}
         self.members: dict[Key, list[Writer]] = {}
         self.coming: dict[Writer, list[Callable[[], object]]] = {}
-        self._list(writers(self.merging)[0])
+        self._list(writers(self.union)[0])
 
     def _list(self, writer: Writer) -> None:
         inside = [
@@ -162,14 +162,14 @@ class Server:
         listed(writer, str(self.version), *inside)
 
     def admit(self) -> None:
-        self._list(admitted(self.merging, self.rng.choice(SPACES)))
+        self._list(admitted(self.union, self.rng.choice(SPACES)))
 
     def retire(self) -> None:
         writer = self.rng.choice(list(self.coming))
         del self.coming[writer]
         for key, members in self.members.items():
             self.members[key] = [each for each in members if each is not writer]
-        self.merging.retire(writer.branch)
+        self.union.retire(writer.branch)
 
     def change(self) -> None:
         self.version += 1
@@ -196,7 +196,7 @@ SPACES = [Keys(), Keys("shop"), Keys("bank"), Keys("shop", frozenset("ab"))]
 @pytest.mark.parametrize("seed", range(60))
 def test_streams_come_and_go_and_the_union_shows_what_they_hold(seed: int) -> None:
     server, seen = Server(seed), dict[Key, int]()
-    merging = server.merging
+    union = server.union
     for _ in range(60):
         match server.rng.randrange(8):
             case 0 if len(server.coming) < 4:
@@ -206,13 +206,13 @@ def test_streams_come_and_go_and_the_union_shows_what_they_hold(seed: int) -> No
             case _:
                 server.change()
         server.deliver()
-        for record in merging.store.records()[0]:
+        for record in union.store.records()[0]:
             assert seen.get(record.key, 0) <= int(record.version), "no object goes back"
             seen[record.key] = int(record.version)
     server.deliver(share=1.0)
-    assert {record.key for record in merging.store.records()[0]} == {
+    assert {record.key for record in union.store.records()[0]} == {
         key for key, members in server.members.items() if members
     }
-    assert (merging.doubts, merging.store.version) == ((), str(server.version))
-    records = {id(record): record for store in merging.stores for record in store.records()[0]}
+    assert (union.doubts, union.store.version) == ((), str(server.version))
+    records = {id(record): record for store in union.stores for record in store.records()[0]}
     assert (server.tally.objects, server.tally.bytes) == (len(records), sum(map(weight, records.values())))
