@@ -29,9 +29,9 @@ LEAKS = {
     ),
     "the log of Kopf": "logging.getLogger('kopf.objects').warning('of %s', {'value': value})",
     "a traceback in the log": "log_error(ValueError(value))",
-    "a metric": "list(Collector(lambda: [feed(value)]).collect())",
+    "a metric": "list(Collector(lambda: [informer(value)]).collect())",
     "a probe answer": (
-        "Operator.report(SimpleNamespace(runtime=SimpleNamespace(feeds={'pods': feed(value)})))"
+        "Operator.report(SimpleNamespace(runtime=SimpleNamespace(informers={'pods': informer(value)})))"
     ),
     "what is printed": "print(value)",
     "a value as the API has it": "print(base64.b64encode(('user:' + value + ':rest').encode()).decode())",
@@ -57,7 +57,7 @@ def log_error(error):
     except ValueError:
         logging.getLogger('kopf_selectcache.informer.informer').exception('It fails.')
 
-def feed(value):
+def informer(value):
     store = SimpleNamespace(records=lambda: ([], ''), unreadable={})
     return SimpleNamespace(key=value, resource=None, health=Health.SYNCED, store=store, age=lambda: None, filter='', trouble='', remedy='')
 

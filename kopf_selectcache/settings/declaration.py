@@ -135,11 +135,6 @@ class Cached:
         object.__setattr__(self, "share_watches", share_watches)
         object.__setattr__(self, "indexes", indexes(index) if index is not None else ())
 
-    @property
-    def is_particular(self) -> bool:
-        """True if more is said than the filter and its budget."""
-        return self != Cached(self.filter, max_bytes=self.max_bytes)
-
 
 Declared: TypeAlias = Filter | Cached
 """A value that is assigned to a kind."""

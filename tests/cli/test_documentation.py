@@ -45,7 +45,7 @@ def test_check(command: Command) -> None:
 
 
 def bytes_out(output: str) -> str:
-    return re.sub(r" +", " ", re.sub(r"[\d.]+ k?B\b", "some", output)).strip()
+    return re.sub(r" +", " ", re.sub(r"[\d.]+[KM]?i\b", "some", output)).strip()
 
 
 @pytest.mark.usefixtures("shop")

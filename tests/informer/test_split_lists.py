@@ -54,7 +54,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             sizes.append(len(piece))
             yield piece
 
-    monkeypatch.setattr(Splitter, "informer", noted)
+    monkeypatch.setattr(Splitter, "feed", noted)
     return sizes
 
 
