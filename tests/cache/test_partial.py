@@ -110,6 +110,7 @@ def test_a_path_that_is_not_kept_is_refused_with_what_to_change(
 def test_who_asks_what_a_read_would_do_is_told_that_it_cannot_be_answered() -> None:
     """`explain` says what is missing: nobody has read yet."""
     explained = reading("", POD, projection=NO_STATUS).explain("pods", where={"status.phase": "canary"})
+    assert explained.lacks
     assert explained.lacks in str(explained)
     assert explained.verdict
     assert not reading("", POD, projection=NO_STATUS).explain("pods", where={"spec.nodeName": "n1"}).lacks
