@@ -35,6 +35,12 @@ class Nothing:
     """A class that names no kind."""
 
 
+def _replace_settings() -> Any:
+    settings: Any = kopf.OperatorSettings()
+    settings.selectcache = {"selectors": {}}
+    return settings
+
+
 class TooLate:
     """Settings of an operator that has started."""
 
@@ -158,6 +164,15 @@ OPTIONS: dict[str, Callable[[], Any]] = {
     "max_bytes of all caches is no size": assign("max_bytes", "many"),
     "storage of all caches is unknown": assign("storage", "zip"),
     "states of the probe are no list": assign("failing_probe", 5),
+    "a misspelt state of the probe": assign("failing_probe", {"stal": 120}),
+    "an interval of audits that is too short": assign("audit_interval", 5),
+    "max_page_bytes is too little": assign("max_page_bytes", "1Mi"),
+    "max_page_bytes has another unit": assign("max_page_bytes", "64MB"),
+    "max_page_bytes is none": assign("max_page_bytes", None),
+    "page_limit is no integer": assign("page_limit", 2.5),
+    "the settings are replaced": lambda: settings_of(_replace_settings()),
+    "an option that is read does not exist": lambda: settings_of(kopf.OperatorSettings()).selector,  # type: ignore[attr-defined]
+    "an option that is changed too late": TooLate(lambda settings: setattr(settings, "page_limit", 5)),
     "settings_of is given no settings": lambda: settings_of(5),  # type: ignore[arg-type]
     "settings_of is given the class": lambda: settings_of(kopf.OperatorSettings),  # type: ignore[arg-type]
     "cache_of is given no settings": lambda: cache_of(5),  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.messages import declarations, logs, probe, reads, servers, states
+from tests.messages import commands, declarations, logs, probe, reads, servers, states
 from tests.messages.provoked import Provoked
 
 PROVOKED = Provoked()
@@ -12,3 +12,4 @@ servers.provoke(PROVOKED)
 declarations.provoke(PROVOKED)
 logs.provoke(PROVOKED)
 probe.provoke(PROVOKED)
+commands.provoke(PROVOKED)
