@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import click
 import kopf
 
 from kopf_selectcache import AnyOf, Cached, Selector, cache_of, settings_of, with_cache
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.plugin.handlers import check_handlers
+from kopf_selectcache.plugin.operator import namespaces_of
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 from kopf_selectcache.settings.planner import plan
 from tests.cache.world import NODES, PODS
@@ -39,6 +41,13 @@ def _replace_settings() -> Any:
     settings: Any = kopf.OperatorSettings()
     settings.selectcache = {"selectors": {}}
     return settings
+
+
+def _embed() -> Any:
+    settings = kopf.OperatorSettings()
+    settings_of(settings).selectors["pods"] = "app=web"
+    with click.Context(click.Command("theirs")).scope():
+        return namespaces_of(settings, settings_of(settings))
 
 
 class TooLate:
@@ -175,6 +184,8 @@ OPTIONS: dict[str, Callable[[], Any]] = {
     "an option that is changed too late": TooLate(lambda settings: setattr(settings, "page_limit", 5)),
     "settings_of is given no settings": lambda: settings_of(5),  # type: ignore[arg-type]
     "settings_of is given the class": lambda: settings_of(kopf.OperatorSettings),  # type: ignore[arg-type]
+    "an embedded operator without namespaces": _embed,
+    "cache_of is read before there is an operator": lambda: cache_of(kopf.OperatorSettings()).list("pods"),
     "cache_of is given no settings": lambda: cache_of(5),  # type: ignore[arg-type]
 }
 
