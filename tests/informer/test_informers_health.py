@@ -86,7 +86,6 @@ def test_a_server_that_starts_and_refuses_everybody_costs_no_read() -> None:
             assert world.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0], "it is asked quickly"
             assert health(world) is Health.STALE
             assert world.names() == ["a@90"]
-            assert "may not watch" in world.informer.trouble
             with pytest.raises(Stale):
                 world.cache.held("pods", max_age=5)
             up.set()
@@ -114,9 +113,7 @@ def test_a_right_that_is_missing_for_as_long_as_no_server_takes_to_start_was_rev
             await world.watched(7)
             assert health(world) is Health.FORBIDDEN
             assert world.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
-            with pytest.raises(
-                Forbidden, match=r"may not watch them: no[.] Grant it the verbs list and watch"
-            ):
+            with pytest.raises(Forbidden):
                 world.names()
             granted.set()
             await world.synced()
@@ -346,14 +343,9 @@ def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
                 await until(lambda: len(world.time.slept) == 7)
                 assert health(world) is Health.STALLED
                 assert seen == [None]
-                with pytest.raises(
-                    Stalled,
-                    match=(
-                        r"pods: the server answers 503 ServiceUnavailable[.] It is asked again; meanwhile,"
-                        r" .*, label='app=web'; to see what the server answers: selectcache check "
-                    ),
-                ):
+                with pytest.raises(Stalled) as caught:
                     world.names()
+                assert caught.value.code == 503
                 with pytest.raises(Stalled):
                     await world.cache.wait_synced()
                 assert len(told()) == 2, "the trouble, and what comes of it"

@@ -1,4 +1,5 @@
-"""Provoked errors. To add a message, add one function with the decorator `provoke`: it must raise an error.
+"""Provoked messages. To add one, add an entry to a chapter: a function that raises an error or returns
+Lines.
 
 `messages.md` is written by `python -m tests.messages`.
 """
@@ -12,8 +13,14 @@ from typing import Any
 TABLE = Path(__file__).parent / "messages.md"
 
 
+class Lines(str):
+    """Text that is no error: log records, the report of a probe, or the output of a command."""
+
+    __slots__ = ()
+
+
 class Provoked:
-    """The functions that provoke errors, by chapter and title, in the order of the table."""
+    """The functions that provoke messages, by chapter and title, in the order of the table."""
 
     def __init__(self) -> None:
         self.chapters: dict[str, dict[str, Callable[[], Any]]] = {}
@@ -27,7 +34,7 @@ class Provoked:
         return [(chapter, title) for chapter, entries in self.chapters.items() for title in entries]
 
     def describe(self, chapter: str, title: str) -> str:
-        """Provoke an error; return its class, its message, and its data as text."""
+        """Provoke a message; return it as text: of an error with its class and its data."""
         try:
             answer = self.chapters[chapter][title]()
         except Exception as error:  # It may be of any class: the table shows it.  # noqa: BLE001
@@ -38,6 +45,8 @@ class Provoked:
             }
             shown = "".join(f"\n{name}: {value}" for name, value in data.items())
             return f"{type(error).__name__}: {error}{shown}"
+        if isinstance(answer, Lines):
+            return str(answer)
         raise AssertionError(f"{title}: no error was raised, but {answer!r} returned")
 
     def write(self) -> str:

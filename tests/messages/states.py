@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,7 @@ def _failing(failure: Failure, verb: str = "list") -> Callable[[Condition], obje
 
 CONDITIONS: dict[str, Callable[[Condition], object]] = {
     "a missing right": _failing(Refusal(403, "Forbidden", "the server's reason")),
+    "a missing right to watch": _failing(Refusal(403, "Forbidden", "the server's reason"), "watch"),
     "a missing right to discover": _failing(Refusal(403, "Forbidden", "the server's reason"), "get"),
     "a kind that is not served": _failing(Refusal(404)),
     "a refused selector": _failing(Refusal(400, "BadRequest", "the server's reason")),
@@ -75,6 +77,12 @@ def _world(hold: Callable[[World], object]) -> World:
     world = World()
     hold(world)
     return world
+
+
+async def _wait() -> None:
+    world = World(asyncio.get_running_loop())
+    world.declare("app=web")
+    await world.cache().wait_synced(timeout=0)
 
 
 def provoke(provoked: Provoked) -> None:
@@ -100,5 +108,6 @@ def provoke(provoked: Provoked) -> None:
             .list("pods", label="app=web", max_age=1)
         ),
     )
+    add(chapter, "no complete list in time", lambda: asyncio.run(_wait()))
     for title, tell in CONDITIONS.items():
         add(chapter, title, lambda tell=tell: _read(tell))  # type: ignore[misc]

@@ -25,10 +25,6 @@ REFUSED = (
     "wait_synced() was called in a {} handler, which it would wait for: caches begin when startup and login"
     " are done. Wait in a task or thread that the handler starts, such as asyncio.create_task(...)"
 )
-NOT_STARTED = (
-    "no cache is synced: no operator has started with these settings yet. Wait for it: await"
-    " cache.wait_synced(); or give cache_of() the settings that a startup handler is given"
-)
 
 
 @pytest.fixture
@@ -270,9 +266,8 @@ WAITING: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_reads_raise_not_synced_until_there_is_an_operator(read: Callable[[selectcache.Cache], Any]) -> None:
     cache = selectcache.cache_of(declaring(pods=""))
-    with pytest.raises(NotSynced) as caught:
+    with pytest.raises(NotSynced):
         read(cache)
-    assert NOT_STARTED in str(caught.value)
 
 
 @pytest.mark.parametrize("read", WAITING.values(), ids=WAITING)
@@ -281,9 +276,8 @@ def test_awaited_reads_raise_not_synced_until_there_is_an_operator(
 ) -> None:
     async def main() -> None:
         cache = selectcache.cache_of(declaring(pods=""))
-        with pytest.raises(NotSynced) as caught:
+        with pytest.raises(NotSynced):
             await read(cache)
-        assert NOT_STARTED in str(caught.value)
 
     run(main())
     with pytest.raises(NotSynced):
@@ -367,10 +361,7 @@ def test_it_is_awaited_on_the_loop_of_the_operator() -> None:
     "given", [None, "settings", selectcache.SelectCacheSettings()], ids=["None", "text", "ours"]
 )
 def test_what_is_no_settings_of_an_operator_is_refused(given: Any) -> None:
-    with pytest.raises(
-        DeclarationError,
-        match=r"^cache_of\(\) was given .*Give it the settings that a startup handler is given",
-    ):
+    with pytest.raises(DeclarationError):
         selectcache.cache_of(given)
 
 

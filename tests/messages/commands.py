@@ -1,0 +1,130 @@
+"""Commands: the exit code, the output, and the lines on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import kopf
+
+from kopf_selectcache.__main__ import main
+from kopf_selectcache._kopf import SmartOperatorRegistry
+from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults import Refuse
+from tests.cache.world import pod
+from tests.cli.conftest import HEAD
+from tests.messages.provoked import Lines, Provoked
+
+WEB = "select['v1/pods'] = 'app=web'"
+CUT = [
+    (r"\(ClientConnectorError.*\)", "(...)"),
+    (r"(?s)usage: .*?\n(?=selectcache [a-z ]*: error)", "usage: ...\n"),
+    (r"(?s)Traceback \(most recent call last\):.*\n(?=\w+(Error|Exit)\b)", "Traceback ...\n"),
+    (r"\b\d+(\.\d+)? ?(Ki|Mi|ms|s)\b", "..."),
+]
+"""What differs from run to run, and what stands for it in the table."""
+
+
+@contextlib.contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """Set environment variables, and restore all that an operator changes when it is loaded."""
+    before, path, modules = dict(os.environ), [*sys.path], {*sys.modules}
+    registry = kopf.get_default_registry()
+    os.environ.update(values)
+    kopf.set_default_registry(SmartOperatorRegistry())  # It chooses its login by the environment.
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        sys.path[:] = path
+        kopf.set_default_registry(registry)
+        for name in {*sys.modules} - modules:
+            if name == "web":  # The operator of the next command has the same name.
+                del sys.modules[name]
+
+
+def run(
+    command: str,
+    *arguments: str,
+    source: str = "",
+    declared: str = WEB,
+    kubeconfig: str = "",
+    prepare: Callable[[EmbeddedCluster], object] = lambda _: None,
+    files: Mapping[str, str] | None = None,
+) -> Callable[[], Lines]:
+    """Return a function that runs a command on an operator and a cluster with one pod."""
+
+    def provoke() -> Lines:
+        output, errors = io.StringIO(), io.StringIO()
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            lines = "".join(f"    {line}\n" for line in declared.splitlines())
+            for name, text in {"web.py": source or f"{HEAD}{lines}", **(files or {})}.items():
+                (folder / name).write_text(text)
+            cluster = stack.enter_context(EmbeddedCluster().in_thread())
+            cluster.namespace("ns")
+            cluster.create(pod("web-1", version="", app="web"))
+            found = kubeconfig or str(cluster.kubeconfig(folder / "kubeconfig"))
+            prepare(cluster)
+            stack.enter_context(_environment(KUBECONFIG=found, HOME="/nowhere", COLUMNS="100", NO_COLOR="1"))
+            stack.enter_context(contextlib.redirect_stdout(output))
+            stack.enter_context(contextlib.redirect_stderr(errors))
+            try:
+                code: Any = main([command, *(each.replace("FOLDER", str(folder)) for each in arguments)])
+            except SystemExit as end:  # argparse ends with it.
+                code = end.code
+        text = "\n".join(
+            f"{title}:\n{stream.getvalue().strip()}"
+            for title, stream in (("output", output), ("errors", errors))
+            if stream.getvalue().strip()
+        ).replace(str(folder), "...")
+        for pattern, stand_in in CUT:
+            text = re.sub(pattern, stand_in, text)
+        return Lines("\n".join(line.rstrip() for line in f"exit code: {code}\n{text}".splitlines()))
+
+    return provoke
+
+
+def _refuse(cluster: EmbeddedCluster) -> None:
+    cluster.faults.add(Refuse(503, message="the server is shutting down"), verb="list", times=1)
+
+
+OPERATOR = "FOLDER/web.py"
+COMMANDS: dict[str, Callable[[], Lines]] = {
+    "check: nothing is wrong": run("check", OPERATOR),
+    "check: a kind that is not served": run("check", OPERATOR, declared="select['x.io/v1/things'] = 'a=b'"),
+    "check: a selector with a mistake": run("check", OPERATOR, declared="select['v1/pods'] = 'app in'"),
+    "check: no caches are declared": run("check", OPERATOR, source="import kopf, kopf_selectcache\n"),
+    "check: the operator cannot be imported": run("check", OPERATOR, source="import kopf\n1 / 0\n"),
+    "check: the operator ends itself": run("check", OPERATOR, source="raise SystemExit(0)"),
+    "check: a startup handler fails": run("check", OPERATOR, declared="raise ValueError('no database')"),
+    "check: no file": run("check", "FOLDER/gone.py"),
+    "check: no credentials": run("check", OPERATOR, kubeconfig="/nowhere"),
+    "check: no answer": run("check", OPERATOR, prepare=lambda cluster: cluster.stop_listening()),
+    "check: a busy server": run("check", OPERATOR, prepare=_refuse),
+    "check: an account that lacks rights": run("check", OPERATOR, "--account", "operators/web"),
+    "check: an account without a namespace": run("check", OPERATOR, "--account", "web"),
+    "rbac: manifests": run("rbac", OPERATOR),
+    "rbac: rights are missing": run("rbac", OPERATOR, "--check", "--account", "operators/web"),
+    "rbac: nothing is missing": run("rbac", OPERATOR, "--check"),
+    "rbac: no file of manifests": run("rbac", OPERATOR, "--check", "FOLDER/gone.yaml"),
+    "rbac: no caches are declared": run("rbac", OPERATOR, source="import kopf, kopf_selectcache\n"),
+    "serve: a kubeconfig of somebody": run(
+        "serve", "--kubeconfig", "FOLDER/theirs", files={"theirs": "apiVersion: v1\nkind: Config\n"}
+    ),
+    "serve: no folder for the kubeconfig": run("serve", "--kubeconfig", "FOLDER/gone/kubeconfig"),
+    "serve: a port that is none": run("serve", "--port", "70000"),
+}
+
+
+def provoke(provoked: Provoked) -> None:
+    for title, command in COMMANDS.items():
+        provoked.add("Commands", title, command)

@@ -1,0 +1,230 @@
+"""Errors of what an operator declares: keys of kinds, selectors, options and handlers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import click
+import kopf
+
+from kopf_selectcache import AnyOf, Cached, Selector, cache_of, settings_of, with_cache
+from kopf_selectcache.informer.claims import Claims
+from kopf_selectcache.plugin.handlers import check_handlers
+from kopf_selectcache.plugin.operator import namespaces_of
+from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
+from kopf_selectcache.settings.planner import plan
+from tests.cache.world import NODES, PODS
+from tests.messages.provoked import Provoked
+
+
+def declare(filter_: object, key: object = "pods") -> Callable[[], Any]:
+    """Return a function that declares a filter."""
+
+    def provoke() -> Any:
+        settings_of(kopf.OperatorSettings()).selectors[key] = filter_  # type: ignore[index,assignment]
+
+    return provoke
+
+
+def assign(option: str, value: object) -> Callable[[], Any]:
+    """Return a function that assigns an option."""
+    return lambda: setattr(settings_of(kopf.OperatorSettings()), option, value)
+
+
+class Nothing:
+    """A class that names no kind."""
+
+
+def _replace_settings() -> Any:
+    settings: Any = kopf.OperatorSettings()
+    settings.selectcache = {"selectors": {}}
+    return settings
+
+
+def _embed() -> Any:
+    settings = kopf.OperatorSettings()
+    settings_of(settings).selectors["pods"] = "app=web"
+    with click.Context(click.Command("theirs")).scope():
+        return namespaces_of(settings, settings_of(settings))
+
+
+class TooLate:
+    """Settings of an operator that has started."""
+
+    def __init__(self, change: Callable[[Any], Any]) -> None:
+        self.change = change
+
+    def __call__(self) -> Any:
+        settings = settings_of(kopf.OperatorSettings())
+        with settings.selectors.in_use():
+            return self.change(settings)
+
+
+def check(register: Callable[[kopf.OperatorRegistry], Any]) -> Callable[[], Any]:
+    """Return a function that checks the handlers of a registry."""
+
+    def provoke() -> Any:
+        registry = kopf.OperatorRegistry()
+        register(registry)
+        check_handlers(registry, settings_of(kopf.OperatorSettings()))
+
+    return provoke
+
+
+def declare_twice() -> None:
+    selectors = settings_of(kopf.OperatorSettings()).selectors
+    for key in ("pods", "v1/pods"):
+        selectors[key] = "app=web"
+
+
+def claim_twice() -> None:
+    claims = Claims()
+    for key in ("pods", "v1/pods"):
+        claims.claim(key, PODS, logger=logging.getLogger("kopf_selectcache"))
+
+
+def take_cache(cache: Any, **_: Any) -> None: ...
+
+
+def take_caches(caches: Any, **_: Any) -> None: ...
+
+
+async def later(_: object) -> None: ...
+
+
+def handle(**_: Any) -> Any: ...
+
+
+def take_nothing(**_: Any) -> None: ...
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "a key that is close to a kind": declare("app=web", "deploymnets"),
+    "a key with the group of another kind": declare("app=web", "apps/v1/pods"),
+    "a key without a name": declare("app=web", "apps/v1/"),
+    "a key of another type": declare("app=web", 5),
+    "a class that names no kind": declare("app=web", Nothing),
+    "two keys that mean one version": claim_twice,
+    "a kind that is declared twice": declare_twice,
+}
+
+SELECTORS: dict[str, Callable[[], Any]] = {
+    "a label selector with a mistake": declare("app in"),
+    "a label selector with a bad value": declare("app=-"),
+    "a label selector of another type": lambda: Selector(label=5),  # type: ignore[arg-type]
+    "a label selector that selects by nothing": lambda: Selector(label={}),
+    "a label selector that is too long": lambda: Selector(label="a" * 200_000),
+    "a field selector with a mistake": lambda: Selector(field="spec.nodeName"),
+    "a parser of labels that is given a dict": lambda: LabelSelector.parse({}),  # type: ignore[arg-type]
+    "a parser of fields that is given a dict": lambda: FieldSelector.parse({}),  # type: ignore[arg-type]
+    "a dict that is none": lambda: LabelSelector.from_dict("app=web"),  # type: ignore[arg-type]
+    "a dict with a dict as value": lambda: LabelSelector.from_dict({"matchLabels": {"app": "-"}}),
+    "namespaces that are text": lambda: Selector(namespaces="shop"),
+    "no namespaces": lambda: Selector(namespaces=[]),
+    "a bad namespace": lambda: Selector(namespaces=["Shop"]),
+    "a bad name": lambda: Selector(names=["a/b"]),
+    "too many names": lambda: Selector(names=[f"a{each}" for each in range(20_000)]),
+    "a field that pods cannot be selected by": declare(Selector(field="spec.volumes=x")),
+    "a filter of a namespace for cluster-scoped objects": lambda: plan(Selector(namespaces=["shop"]), NODES),
+    "a filter of namespaces that the operator does not watch": lambda: plan(
+        Selector(field="metadata.namespace!=infra"), PODS, namespaces=["infra"]
+    ),
+    "a filter of too many lists and watches": declare(
+        Selector(names=[f"a{name}" for name in range(100)], namespaces=[f"n{space}" for space in range(100)])
+    ),
+    "a filter that is declared too late": TooLate(
+        lambda settings: settings.selectors.__setitem__("pods", "app=web")
+    ),
+    "requirements that contradict each other": declare("app=web,app=db"),
+    "a selector of another type in covers": lambda: Selector("app=web").covers(5),  # type: ignore[arg-type]
+    "alternatives that are text": lambda: AnyOf("app=web"),
+    "no alternatives": lambda: AnyOf([]),
+    "an alternative of another type": lambda: AnyOf([5]),  # type: ignore[list-item]
+    "too many alternatives": lambda: AnyOf([Selector(f"app=a{each}") for each in range(2_000)]),
+    "a filter of None": declare(None),
+    "an empty filter": declare({}),
+    "a filter of another type": declare(5),
+}
+
+OPTIONS: dict[str, Callable[[], Any]] = {
+    "share_watches is no bool": lambda: Cached("app=web", share_watches=5),  # type: ignore[arg-type]
+    "share_watches without names": lambda: Cached("app=web", share_watches=True),
+    "storage is unknown": lambda: Cached("app=web", storage="zip"),  # type: ignore[arg-type]
+    "max_bytes is no size": lambda: Cached("app=web", max_bytes="many"),
+    "max_bytes is negative": lambda: Cached("app=web", max_bytes=-1),
+    "transform is an async function": lambda: Cached("app=web", transform=later),  # type: ignore[arg-type]
+    "transform is no function": lambda: Cached("app=web", transform=5),  # type: ignore[arg-type]
+    "drop is text": lambda: Cached("app=web", drop="status"),
+    "keep is no list": lambda: Cached("app=web", keep=5),  # type: ignore[arg-type]
+    "keep has no path": lambda: Cached("app=web", keep=[5]),  # type: ignore[list-item]
+    "keep has a bad path": lambda: Cached("app=web", keep=["spec..x"]),
+    "drop has a path that is needed": lambda: Cached("app=web", drop=["metadata.name"]),
+    "index is no dict": lambda: Cached("app=web", index=["node"]),  # type: ignore[arg-type]
+    "index has a bad name": lambda: Cached("app=web", index={5: "spec.x"}),  # type: ignore[dict-item]
+    "index by another type": lambda: Cached("app=web", index={"node": 5}),  # type: ignore[dict-item]
+    "index by a bad path": lambda: Cached("app=web", index={"node": "spec..x"}),
+    "index by an async function": lambda: Cached("app=web", index={"node": later}),  # type: ignore[dict-item]
+    "index by a function of two arguments": lambda: Cached("app=web", index={"node": lambda a, b: ""}),  # type: ignore[dict-item,misc]  # noqa: ARG005
+    "an unknown option": assign("sync_timeot", 5),
+    "a timeout that is text": assign("sync_timeout", "5"),
+    "a timeout that is negative": assign("sync_timeout", -1),
+    "max_bytes of all caches is no size": assign("max_bytes", "many"),
+    "storage of all caches is unknown": assign("storage", "zip"),
+    "states of the probe are no list": assign("failing_probe", 5),
+    "a misspelt state of the probe": assign("failing_probe", {"stal": 120}),
+    "an interval of audits that is too short": assign("audit_interval", 5),
+    "max_page_bytes is too little": assign("max_page_bytes", "1Mi"),
+    "max_page_bytes has another unit": assign("max_page_bytes", "64MB"),
+    "max_page_bytes is none": assign("max_page_bytes", None),
+    "page_limit is no integer": assign("page_limit", 2.5),
+    "the settings are replaced": lambda: settings_of(_replace_settings()),
+    "an option that is read does not exist": lambda: settings_of(kopf.OperatorSettings()).selector,  # type: ignore[attr-defined]
+    "an option that is changed too late": TooLate(lambda settings: setattr(settings, "page_limit", 5)),
+    "settings_of is given no settings": lambda: settings_of(5),  # type: ignore[arg-type]
+    "settings_of is given the class": lambda: settings_of(kopf.OperatorSettings),  # type: ignore[arg-type]
+    "an embedded operator without namespaces": _embed,
+    "cache_of is read before there is an operator": lambda: cache_of(kopf.OperatorSettings()).list("pods"),
+    "cache_of is given no settings": lambda: cache_of(5),  # type: ignore[arg-type]
+}
+
+HANDLERS: dict[str, Callable[[], Any]] = {
+    "kinds is text": lambda: with_cache(kinds="pods"),
+    "kinds has a kind of another type": lambda: with_cache(kinds=[5]),  # type: ignore[list-item]
+    "fresh is no bool": lambda: with_cache(fresh=5),  # type: ignore[call-overload]
+    "with_cache decorates no function": lambda: with_cache(5),  # type: ignore[call-overload]
+    "a handler takes a cache without with_cache": check(
+        lambda registry: kopf.on.event("pods", registry=registry)(take_cache)  # type: ignore[arg-type]
+    ),
+    "a handler takes caches": check(
+        lambda registry: kopf.on.event("pods", registry=registry)(with_cache(take_caches))
+    ),
+    "a handler waits for a kind that is not declared": check(
+        lambda registry: kopf.on.event("pods", registry=registry)(with_cache(kinds=["pods"])(handle))
+    ),
+    "when= reads a cache and the handler does not": check(
+        lambda registry: kopf.on.event("pods", registry=registry, when=with_cache(handle))(take_nothing)
+    ),
+    "labels= reads a cache": check(
+        lambda registry: kopf.on.event("pods", registry=registry, labels={"app": with_cache(handle)})(
+            with_cache(take_nothing)
+        )
+    ),
+    "with_cache is above the decorator of Kopf": check(
+        lambda registry: with_cache(kopf.on.event("pods", registry=registry)(take_nothing))
+    ),
+    "with_cache decorates twice": lambda: with_cache(with_cache(handle)),
+}
+
+
+def provoke(provoked: Provoked) -> None:
+    chapters = {
+        "Keys of kinds": KINDS,
+        "Declared selectors": SELECTORS,
+        "Declared options": OPTIONS,
+        "Declared handlers": HANDLERS,
+    }
+    for chapter, entries in chapters.items():
+        for title, function in entries.items():
+            provoked.add(chapter, title, function)

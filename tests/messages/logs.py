@@ -1,0 +1,209 @@
+"""Log records: each with its level, and its text."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, Self
+
+import kopf
+
+from kopf_selectcache import AnyOf, Selector, settings_of
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.store import Store
+from kopf_selectcache.informer._loop_monitor import BEAT, LoopMonitor
+from kopf_selectcache.informer.claims import Claims
+from kopf_selectcache.informer.health import Condition, Health
+from kopf_selectcache.informer.log import StateLog
+from kopf_selectcache.plugin.narrowing import advice_on, narrow
+from kopf_selectcache.testing import FakeCache
+from tests.cache.world import PODS, pod
+from tests.messages.provoked import Lines, Provoked
+from tests.messages.states import CONDITIONS, Subject
+
+LOGGER = logging.getLogger("kopf_selectcache")
+
+
+class Capture(logging.Handler):
+    """Keeps the records of a block of code as lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.levelname}: {record.getMessage()}")
+
+    def __enter__(self) -> Self:
+        self.before = LOGGER.level
+        LOGGER.setLevel(logging.DEBUG)
+        LOGGER.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        LOGGER.removeHandler(self)
+        LOGGER.setLevel(self.before)
+
+
+def log(work: Callable[[], Any]) -> Callable[[], Lines]:
+    """Return a function that does the work and returns the records of it."""
+
+    def provoke() -> Lines:
+        with Capture() as captured:
+            work()
+        assert captured.lines, "nothing was logged"
+        return Lines("\n".join(captured.lines))
+
+    return provoke
+
+
+class Whole(Subject):
+    """A cache of pods with app=web that holds nothing, for the log."""
+
+    version = "10"
+    health = Health.SYNCED
+
+    def __init__(self) -> None:
+        self.store = Store()
+
+
+def _follow(*steps: Callable[[Whole, Condition], object], streams: int = 1) -> Callable[[], None]:
+    """Return a function that takes the condition of the first stream of a cache through these steps."""
+
+    def work() -> None:
+        cache = Whole()
+        times = iter(range(0, 10_000, 100))
+        state_log = StateLog(cache, clock=lambda: 0.0, logger=LOGGER)
+        conditions = [
+            Condition(
+                cache,
+                key="v1/pods",
+                sync_timeout=60.0,
+                clock=lambda: float(next(times)),
+                report=state_log.report,
+                unreadable=lambda: None,
+            )
+            for _ in range(streams + 1)
+        ]
+        state_log.begin(conditions[0], conditions[1:])
+        for step in steps:
+            step(cache, conditions[1])
+
+    return work
+
+
+def _become_well(_: Whole, condition: Condition) -> None:
+    condition.well()
+
+
+def _fail(_: Whole, condition: Condition) -> None:
+    condition.fail(Refusal(500, "InternalError"), verb="list")
+
+
+def _hold_unreadable(cache: Whole, _: Condition) -> None:
+    record = SimpleNamespace(key=("ns", "deep"), why="nested too deeply", version="7")
+    cache.store = SimpleNamespace(unreadable={record.key: record}, records=lambda: ([], "10"))  # type: ignore[assignment]
+
+
+async def _beat(gap: Callable[[float], None]) -> None:
+    now, lasting = [0.0], [BEAT + 12.0]
+
+    async def sleep(_: float) -> None:
+        if not lasting:
+            raise asyncio.CancelledError
+        now[0] += lasting.pop()
+
+    slept: Callable[[float], Awaitable[None]] = sleep
+    try:
+        await LoopMonitor(gap, logger=LOGGER, clock=lambda: now[0], sleep=slept).run()
+    except asyncio.CancelledError:
+        return
+
+
+def _fail_at_gap(_: float) -> None:
+    raise ZeroDivisionError
+
+
+def _claim_two_versions() -> None:
+    claims = Claims()
+    for version in ("v1", "v2"):
+        claims.claim(f"{version}/pods", Resource(PODS.kind, version), logger=LOGGER)
+
+
+def _narrow(
+    filter_: Any,
+    key: str = "pods",
+    register: Callable[..., Any] = kopf.on.event,
+    selector: tuple[str, ...] = ("pods",),
+    watched: str = "",
+) -> Callable[[], None]:
+    """Return a function that narrows what Kopf watches to a filter of objects with a handler."""
+
+    def work() -> None:
+        settings, registry = kopf.OperatorSettings(), kopf.OperatorRegistry()
+        register(*selector, id="handle", registry=registry)(lambda **_: None)
+        if watched:
+            settings.watching.label_selectors["", "v1", "pods"] = watched
+        declared = settings_of(settings)
+        declared.selectors[key] = filter_
+        narrow(settings, registry, declared)
+
+    return work
+
+
+def _advise() -> None:
+    settings, registry = kopf.OperatorSettings(), kopf.OperatorRegistry()
+    kopf.on.event("pods", registry=registry)(lambda **_: None)
+    line = advice_on(
+        settings,
+        registry,
+        PODS,
+        Selector("app=web", field="status.phase=Running"),
+        built_in=True,
+        narrowing=False,
+    )
+    LOGGER.warning(line.template, line.parts)
+
+
+def _index_fails() -> None:
+    def find(_: object) -> str:
+        raise ZeroDivisionError
+
+    cache = FakeCache([], {"pods": "app=web"})
+    cache.blocking.add_index("pods", bad=find)
+    cache.cluster.create(pod("web-1", app="web"))
+
+
+RECORDS: dict[str, Callable[[], Any]] = {
+    "all of a cache is there": _follow(_become_well),
+    "all of a cache is there, over two streams": _follow(_become_well, streams=2),
+    "a cache follows again": _follow(_become_well, _fail, _become_well),
+    "unreadable objects": _follow(_hold_unreadable, _become_well),
+    "the loop stood still": lambda: asyncio.run(_beat(lambda _: None)),
+    "the loop stood still, and the reaction failed": lambda: asyncio.run(_beat(_fail_at_gap)),
+    "two versions of one resource": _claim_two_versions,
+    "Kopf watches more than the filter": _advise,
+    "narrowing to several watches": _narrow(AnyOf([Selector("app=web"), Selector("app=db")])),
+    "narrowing that would harm": _narrow("app=web", register=kopf.daemon),
+    "narrowing of a key without a group": _narrow("app=web", "widgets", selector=("widgets",)),
+    "narrowing of what Kopf needs": _narrow("app=web", "namespaces", selector=("namespaces",)),
+    "narrowing of what is narrowed": _narrow("app=web", watched="app=db"),
+    "narrowing by a field that may not be known": _narrow(
+        Selector("app=web", field="spec.color=red"),
+        "example.com/v1/widgets",
+        selector=("example.com", "v1", "widgets"),
+    ),
+    "a function of an index fails": _index_fails,
+    **{
+        f"a cache fails: {title}": _follow(lambda _, condition, tell=tell: tell(condition))  # type: ignore[misc]
+        for title, tell in CONDITIONS.items()
+    },
+}
+
+
+def provoke(provoked: Provoked) -> None:
+    for title, work in RECORDS.items():
+        provoked.add("Log records", title, log(work))
