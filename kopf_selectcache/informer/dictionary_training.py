@@ -70,7 +70,7 @@ class DictionaryTraining:
         self._has_caught_up = False  # True once the records from before the training are packed.
 
     async def taken(self, page: Sequence[Record] = ()) -> None:
-        """Note new objects: those of a page that is not stored yet, or of events. Train if there are enough."""
+        """Note new objects, of a page that is not stored yet or of events. Train if there are enough."""
         packing = self._packing
         if packing is None:
             return

@@ -1,4 +1,4 @@
-"""Slots for objects that higher layers derive from an informer, such as memoised comparisons with its filter."""
+"""Slots for objects that higher layers derive from an informer, such as memoised comparisons."""
 
 from __future__ import annotations
 
