@@ -66,7 +66,7 @@ async def fetch_objects(runtime: Runtime, request: Request) -> Sequence[Any]:
     wanted = request.region()
     enough = request.limit if request.where is None and request.sort_by is None else None
     try:
-        # Labels alone are compared: our table of fields must not make an answer an error.
+        # Only labels are compared: a field that is read wrongly must not make an answer an error.
         reader = Reader.of(resource, projection, sent=Sent(tuple(wanted.requirements)))
         for path, query in questions(resource, wanted):
             more = None if enough is None else enough - len(records)

@@ -82,7 +82,7 @@ class Snapshot:
         return found, own.version if found is own.record else version
 
     def chosen(self, lookup: Lookup, *, asking: bool = True) -> Chosen:
-        """Return what must be looked at to find this, as of one generation."""
+        """Return the candidates for a lookup, as of one generation."""
         key = self._own_key()
         chosen = self.store.chosen(lookup, key, asking=asking)
         own = self._own(chosen.version) if key is not None else None
@@ -111,9 +111,7 @@ class Snapshot:
         return chosen._replace(records=others, rest=rest, unreadable=unreadable)
 
     def newest(self, held: Record) -> Record | None:
-        """Return an object that came by the stream, or what the handler knows of it already, if that is
-        newer.
-        """
+        """Return an object of the stream, or the handler's own version of it if that is newer."""
         own = self._own(held.version)
         return own.instead_of(held) if own is not None and own.key == held.key else held
 
