@@ -314,7 +314,7 @@ async def _logged_in(vault: _kopf.Vault, task: asyncio.Task[Any]) -> None:
 
 
 def _missing_kubeconfig() -> str:
-    """Return the missing file of $KUBECONFIG; empty if one of them exists, or none is named."""
+    """Return a message about a missing file of $KUBECONFIG; empty if all exist, or none is named."""
     given = os.environ.get("KUBECONFIG", "")
     files = [file for file in given.split(os.pathsep) if file]
     # `Path.expanduser` raises for an unknown user, `os.path.expanduser` does not.
