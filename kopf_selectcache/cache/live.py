@@ -23,7 +23,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.settings.planner import questions
 
-from ._checks import require_stored, require_names_of, require_namespaces, require_place
+from ._checks import require_names_of, require_namespaces, require_place, require_stored
 from .errors import NotFound, failed, not_served, refused
 from .errors import Unreadable as UnreadableObject
 from .matcher import Match, paths_of

@@ -25,7 +25,7 @@ from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of
 from kopf_selectcache.selectors.selector import Selector
 
-from ._checks import index_values, require_stored, require_place
+from ._checks import index_values, require_place, require_stored
 from .errors import (
     NotFound,
     OutsideFilter,
