@@ -24,7 +24,7 @@ class SelectCacheError(Exception):
         return f"{self.what}. {self.remedy}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors cross process pools: they are made again of what they hold, not of their arguments."""
+        """Support pickling, for process pools: errors are recreated from their attributes."""
         return _again, (type(self), self.args, self.__dict__)
 
 
@@ -41,9 +41,7 @@ def _again(cls: type[SelectCacheError], args: tuple[Any, ...], state: dict[str, 
 
 
 class DeclarationError(SelectCacheError, kopf.PermanentError):
-    """The base of errors in what an operator declares: they end `kopf run` at once instead of after
-    retries.
-    """
+    """The base of errors in declarations: they end `kopf run` at once instead of after retries."""
 
 
 class BadSelector(DeclarationError):
@@ -73,7 +71,7 @@ class ConflictingSelectors(DeclarationError):
 
 
 class ReadError(SelectCacheError):
-    """The base of all that a read of the cache can raise."""
+    """The base of all errors of reads."""
 
 
 class NotDeclared(ReadError):
@@ -89,21 +87,19 @@ class Stale(ReadError):
 
 
 class NoSuchRead(ReadError, AttributeError):
-    """There is no read of this name: both what a mistake in a read is, and what `hasattr` expects."""
+    """There is no read of this name. It is also an AttributeError, as `hasattr` expects."""
 
 
 class ReadOnly(ReadError, TypeError):
-    """A view is changed: both what a mistake in a read is, and what Python raises for what cannot be
-    changed.
-    """
+    """A view is changed. It is also a TypeError, as Python raises for immutable objects."""
 
 
 class NoClient(ReadError, AttributeError):
-    """An object of a cache has no client: both what a mistake with it is, and what `hasattr` expects."""
+    """An object of a cache has no client. It is also an AttributeError, as `hasattr` expects."""
 
 
 class Cause(NamedTuple):
-    """What the server did, as data."""
+    """The cause of an error as data: the status, reason and Retry-After of the server's last answer."""
 
     code: int | None = None
     reason: str = ""
@@ -116,7 +112,9 @@ NO_CAUSE = Cause()
 
 
 class StateError(ReadError):
-    """The cache of this kind cannot be kept at present, or a request has failed; the subclass says why."""
+    """The cache of this kind cannot be read at present, or a request has failed; the subclass is
+    the reason.
+    """
 
     def __init__(self, what: str, *, remedy: str, cause: Cause = NO_CAUSE) -> None:
         super().__init__(what, remedy=remedy)
@@ -139,12 +137,12 @@ class StateError(ReadError):
 
     @property
     def transient(self) -> bool:
-        """True if the same request may succeed later without a change by a person."""
+        """True if the same request may succeed later without a person's help."""
         return self.cause.transient
 
 
 class Unauthorized(StateError):
-    """The server accepts no credentials of the operator, or no login gives any."""
+    """The server accepts no credentials of the operator, or no login handler returns any."""
 
 
 class Forbidden(StateError):
@@ -164,4 +162,4 @@ class Stalled(StateError):
 
 
 class Oversized(StateError):
-    """The cache of this resource grew beyond `max_bytes`, and was let go: nothing of it is held."""
+    """The cache of this resource exceeded `max_bytes` and was dropped: it holds no object."""

@@ -1,9 +1,8 @@
-"""The private names of Kopf that we need, each with its purpose, and the calls of its vault that need private
-attributes.
+"""The private names of Kopf that this package uses, each with its purpose, and functions that use private
+attributes of its vault.
 
-If a name is missing, the import fails and says which. Kopf promises nothing about them.
-tests/plugin/test_kopf_names.py checks that each is there and does what we rely on, so that a new Kopf fails
-there, by name, and not in somebody's operator.
+If a name is missing, the import fails and names it. Kopf may change private names in any release:
+tests/plugin/test_kopf_names.py checks that each exists and does what this package relies on.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ __all__ = [
     "cause_var",  # What the running handler was called for.
     "get_callable_id",  # The id that Kopf gives a handler: decorated, it must stay the same.
     "handler_var",  # The running handler, for its `when=`.
-    "has_credentials",  # Whether no other request has replaced the refused credentials.
+    "has_credentials",  # Checks that no other request has replaced the refused credentials.
     "invoke",  # Runs a sync function in Kopf's own threads, with context, shield and all.
     "is_async_fn",  # Whether Kopf takes a function for async.
     "log_in_again",  # Has Kopf replace refused credentials, by equal ones as well.
@@ -124,7 +123,7 @@ __all__ = [
 
 
 def has_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> bool:
-    """Return whether these very credentials are in the vault; equal ones of a later login do not count."""
+    """Return True if exactly these credentials are in the vault; equal ones of a later login do not count."""
     return (item := vault._current.get(key)) is not None and item.info is info
 
 
@@ -158,6 +157,5 @@ async def log_in_again(vault: Vault, key: VaultKey, info: KubeContext, kept: Kub
 
 async def log_in_if_empty(vault: Vault) -> None:
     """Have Kopf log in again if there are no credentials, and wait for it: Kopf itself has given up."""
-    await vault.invalidate(
-        VaultKey(""), KubeContext(server="")
-    )  # They are not there, so that nothing is remembered.
+    # These credentials are not in the vault, so that Kopf remembers none as invalid.
+    await vault.invalidate(VaultKey(""), KubeContext(server=""))

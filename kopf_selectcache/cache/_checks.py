@@ -54,7 +54,7 @@ def require_names_of(request: Request) -> None:
             )
 
 
-def require_kept(request: Request, resource: Resource, projection: Projection) -> None:
+def require_stored(request: Request, resource: Resource, projection: Projection) -> None:
     """Raise NotKept if the request needs a path that is not stored, and ReadError for a class of another
     kind.
     """

@@ -1,7 +1,8 @@
-"""The awaited reads for sync handlers, which run in threads: each waits until the operator's loop is done.
+"""The awaited reads for sync handlers, which run in threads: each waits for the result of the operator's
+loop.
 
-Nobody can end a thread from outside, and Kopf does not end before its handlers' threads do. So each wait ends
-when its handler is stopped, or the operator ends.
+A thread cannot be ended from outside, and Kopf waits for the threads of its handlers. So each wait ends when
+its handler is stopped, or the operator ends.
 """
 
 from __future__ import annotations
@@ -36,9 +37,7 @@ _T = TypeVar("_T")
 
 
 class Waits:
-    """What the threads of one handler, or of the whole operator, wait for at present. All of it can be ended
-    at once.
-    """
+    """The present waits of the threads of one handler, or of the operator. All can be ended at once."""
 
     def __init__(self, within: Waits | None = None) -> None:
         self._within = within
@@ -47,22 +46,21 @@ class Waits:
         self._end: str | None = None
 
     def end(self, why: str) -> None:
-        """Let all threads go that wait, with an error that says why, and let none wait from now on."""
+        """End all waits with an error that names the reason, and refuse new ones."""
         with self._lock:
             self._end = why
             answers = tuple(self._answers)
         for answer in answers:
-            with suppress(InvalidStateError):  # It was answered a moment ago.
+            with suppress(InvalidStateError):  # The answer has just come.
                 answer.set_exception(_ended(why))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, _T]], loop: asyncio.AbstractEventLoop) -> _T:
-        """Do the work on the loop, and wait for it in this thread."""
+        """Run the coroutine on the loop, and wait for its result in this thread."""
         answer: Future[_T] = Future()
         self._add(answer)
         try:
-            # A loop that stops now never begins; but it does not stop before the operator has ended, and that
-            # ends this.
-            with _closed_told():
+            # A loop that stops now would never run the work; but the operator ends first, and ends this wait.
+            with _closed_loop_as_error():
                 loop.call_soon_threadsafe(_begin, work, answer, loop)
             return answer.result()
         finally:
@@ -88,7 +86,7 @@ class Waits:
 def _begin(
     work: Callable[[], Coroutine[Any, Any, _T]], answer: Future[_T], loop: asyncio.AbstractEventLoop
 ) -> None:
-    """Do the work on the loop, and give the answer; if nobody waits for that any more, stop."""
+    """Run the coroutine on the loop, and set its result; cancel it if nobody waits any more."""
     task = loop.create_task(work())
 
     def give(_: asyncio.Task[_T]) -> None:
@@ -109,7 +107,7 @@ def _begin(
 
 
 @contextmanager
-def _closed_told() -> Iterator[None]:
+def _closed_loop_as_error() -> Iterator[None]:
     try:
         yield
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""What a read would do, told without doing it."""
+"""Explanation: the coverage and the work of a read, computed without the read."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ from kopf_selectcache.selectors.selector import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a read would do; as text, a few lines."""
+    """The result of `cache.explain`; `str` gives a few lines of text."""
 
     verdict: Verdict
-    """Whether the filter holds all that is asked for."""
+    """The comparison of the request with the filter; true if the filter covers it."""
     looks_at: int
-    """How many of the held objects would be taken as candidates, and compared with the rest of what is asked
-    for."""
+    """The number of stored objects that are candidates: they are compared with the rest of the request."""
     decodes: bool
-    """Whether each that has the labels must be decoded to see if it matches, because no index answers
-    `field=` or `where=`."""
+    """True if candidates with the right labels must be decoded, because no index answers `field=` or
+    `where=`."""
     asks: tuple[str, ...]
-    """The requests that `fetch_list` would make, where the cache cannot answer."""
+    """The requests that `fetch_list` would send if the cache cannot answer."""
     partial: str = ""
-    """By what only a part of each object is kept, as it is declared: `drop=['data']`. Empty if objects are
-    whole but for `managedFields`."""
+    """The declared projection, such as `drop=['data']`. Empty if objects are whole but for
+    `managedFields`."""
 
     by: tuple[str, ...] = ()
-    """How the candidates are found: by `names`, `namespace`, or an index such as `label app`; then what they
-    are cut by. Empty if it is all that is held."""
+    """The indexes that find the candidates: `names`, `namespace`, or an index such as `label app`; the first
+    one finds them, the others reduce them. Empty if all stored objects are candidates."""
     indexes: str = ""
-    """The index that such a read would have made, so that the next ones look at less; empty if none would
-    help, or it is being made."""
+    """The index that such a read would cause to be built, so that later reads have fewer candidates; empty if
+    none would help, or it is being built."""
     nowhere: tuple[str, ...] = ()
-    """The declared indexes that are asked by, and by which no held object has a value."""
+    """The declared indexes that the request uses, and by which no stored object has a value."""
     lacks: str = ""
-    """Why the read would raise NotKept, whatever is held; empty if it would not."""
+    """The reason for which the read would always raise NotKept; empty if it would not."""
 
     def __str__(self) -> str:
         how = " and decodes those that fit so far" if self.decodes else ""

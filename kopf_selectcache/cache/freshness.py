@@ -1,22 +1,20 @@
-"""Waits until the cache of a kind is as new as the event that called a handler. Answers no read.
+"""Freshness: waits until the cache of a kind is as new as the event that called a handler.
 
 Kopf's watch and the watches of the cache are independent. A handler that lists the siblings of its object
 must not find the state of before the event that called it, since no later event may call it again. With `v`
 the resourceVersion of the body:
 
 1. A stream that selects the object, or holds its uid, delivers that event as well: the handler waits until
-   the stream
-   has progressed to `v`.
+   the stream has progressed to `v`.
 2. A stream that does not select the object may never have an event to wait for. It is as new as `v` if its
-   open watch
-   has caught up with the server, and is compared with a list if that is not known (`comparison`).
-3. An object that left one stream of several, and may be in another one, is awaited until that is confirmed.
+   open watch has caught up with the server, and is compared with a list if that is not known (`_comparison`).
+3. The handler waits until unconfirmed leaves up to `v` are confirmed.
 
-The streams are waited for together. Each wait ends: a stream that has watched for 15 s and has not come so
-far is listed anew, and any consistent list that began after the wait ends it. A body that is newer than that
-list comes from before a restore of the server. A cache that cannot be kept is not waited for, as its reads
-raise why. While a stream does not follow the server, a handler that Kopf calls again raises Stale, and any
-other waits.
+The handler waits for all streams at once. Each wait ends: a stream that has watched for 15 s without reaching
+`v` is relisted, and any consistent list that began after the wait ends it. A body that is newer than that
+list comes from before a restore of the server. A stream that cannot be read is not waited for, as its reads
+raise its error. While a stream does not follow the server, a handler that Kopf calls again raises Stale, and
+any other waits.
 """
 
 from __future__ import annotations
@@ -47,11 +45,10 @@ from kopf_selectcache.informer.reflector import Reflector
 from .matcher import selects
 
 TICK = 5.0
-"""Seconds until a wait is logged, and between two looks at a stream that is waited for."""
+"""Seconds until a wait is logged, and between two checks of a stream during a wait."""
 
 LONGEST = 15.0
-"""Seconds of a watch, open or asked for, until its stream is listed anew, and seconds until a leave is no
-longer waited for."""
+"""Seconds of a watch, open or requested, until its stream is relisted; also the maximum wait for a leave."""
 
 LOG_INTERVAL = 60.0
 """Seconds between two log lines about handlers that wait for one kind."""
@@ -122,7 +119,7 @@ def event_of(body: Mapping[str, Any]) -> Event | None:
     """Return the event of a body; None if that has no version, as one that was made by hand."""
     body = copy(
         body
-    )  # That of a daemon is a view of what Kopf replaces as a whole: its copy stays as it is now.
+    )  # The body of a daemon is a view of an object that Kopf replaces: its copy stays the same.
     version = (body.get("metadata") or {}).get("resourceVersion")
     return Event(body, version) if isinstance(version, str) and version else None
 
@@ -143,7 +140,7 @@ async def wait_until_fresh(
             wait for informer in informers if (wait := _Wait(informer, event, patient=patient)).is_needed()
         ]
         if not waits:
-            return  # As a rule: to wait costs a task.
+            return  # The usual case. A wait costs a task.
         for wait in waits:
             await ending.limit(wait.until_fresh())
         clock = waits[0].clock
@@ -258,7 +255,7 @@ class _Wait:
                 if watched_for >= LONGEST:
                     reflector.relist("behind")
                 if reached.done():
-                    reached = awaited.wait(event.version)  # Everybody was woken.
+                    reached = awaited.wait(event.version)  # All futures were released.
         finally:
             awaited.discard(event.version, reached)
             for future in compared:

@@ -19,7 +19,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.settings.planner import questions
 from kopf_selectcache.settings.retention import indexes as declared_indexes
 
-from ._checks import require_kept
+from ._checks import require_stored
 from .errors import NotKept, Unmatchable, misdeclared
 from .explanation import Explanation
 from .request import Request
@@ -33,7 +33,7 @@ def explain(request: Request, snapshot: Snapshot) -> Explanation:
     compared = snapshot.comparisons.of(request.region())
     lacks = ""
     try:
-        require_kept(request, snapshot.resource, snapshot.projection)
+        require_stored(request, snapshot.resource, snapshot.projection)
     except NotKept as error:
         lacks = str(error)
     try:

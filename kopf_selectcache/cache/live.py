@@ -23,7 +23,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.settings.planner import questions
 
-from ._checks import require_kept, require_names_of, require_namespaces, require_place
+from ._checks import require_names_of, require_namespaces, require_place, require_stored
 from .errors import NotFound, failed, not_served, refused
 from .errors import Unreadable as UnreadableObject
 from .matcher import Match, paths_of
@@ -37,7 +37,7 @@ async def fetch_object(runtime: Runtime, request: Request) -> Any:
     projection = ALL if request.whole else _projection_of(runtime, request)
     require_place(request, resource)
     require_names_of(request)
-    require_kept(request, resource, projection)
+    require_stored(request, resource, projection)
     read = partial(Reader.of(resource, projection).record, kindless=False)
     record = await _ask(runtime, request, resource, JSON, read)
     if isinstance(record, Unreadable):
@@ -61,12 +61,12 @@ async def fetch_objects(runtime: Runtime, request: Request) -> Sequence[Any]:
     resource = await resource_of(runtime, request)
     projection = ALL if request.whole else _projection_of(runtime, request)
     require_namespaces(request, resource)
-    require_kept(request, resource, projection)
+    require_stored(request, resource, projection)
     records: list[Record] = []
     wanted = request.region()
     enough = request.limit if request.where is None and request.sort_by is None else None
     try:
-        # Labels alone are compared: our table of fields must not make an answer an error.
+        # Only labels are compared: a field that is read wrongly must not make an answer an error.
         reader = Reader.of(resource, projection, sent=Sent(tuple(wanted.requirements)))
         for path, query in questions(resource, wanted):
             more = None if enough is None else enough - len(records)

@@ -32,16 +32,16 @@ Obj: TypeAlias = dict[str, Any]
 Label: TypeAlias = str | Mapping[str, str | Collection[str]] | LabelSelector | None
 Field: TypeAlias = str | Mapping[str, str | bool | int] | FieldSelector | None
 Namespaces: TypeAlias = str | Collection[str] | None
-"""What reads select by, as users write it."""
+"""The type of `namespace=`."""
 
 Where: TypeAlias = Mapping[Path, object]
-"""Values by path, all of which an object must have; None where nothing must be."""
+"""Values by path, all of which an object must have; None if the path must be absent."""
 
 Predicate: TypeAlias = Callable[[Obj], object]
 """A condition that an object satisfies."""
 
 SortBy: TypeAlias = Path | Callable[[Obj], Any]
-"""A path, or a function that returns what to sort by."""
+"""A path, or a function that returns the sort key."""
 
 
 class WaitOptions(TypedDict, total=False):
@@ -108,21 +108,21 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What an object must be like to be a part of the answer."""
+    """The predicate of a request."""
 
     names: frozenset[str] | None = None
     namespaces: frozenset[str] | None = None
     requirements: tuple[LabelRequirement, ...] = ()
     metadata: tuple[FieldTerm, ...] = ()
-    """What fields at hand must not be."""
+    """Requirements on fields that records have without decoding."""
     terms: tuple[Term, ...] = ()
     where: tuple[tuple[tuple[str, ...], object], ...] = ()
     owner: str | None = None
     """The uid of an owner."""
     values: tuple[tuple[Indexed, object], ...] = ()
-    """By declared indexes: a value that the object must have."""
+    """Declared indexes, each with a value that the object must have."""
     served: tuple[tuple[Indexed, object], ...] = ()
-    """What of `where` a declared index may see to."""
+    """The part of `where` that declared indexes may answer."""
 
     @classmethod
     def of(
@@ -136,12 +136,12 @@ class Match:
         indexes: Collection[Indexed] = (),
         projection: Projection = ALL,
     ) -> Match:
-        """Leave out what the filter sees to already. Raise BadField for a field that only the server can look
-        at.
+        """Return the predicate without the requirements that the filter ensures. Raise BadField for a field
+        that only the server knows.
 
-        `indexes` are those of paths. They have the values of objects as they came, and so have fields,
-        whatever the projection drops or changes. `where` compares what is kept: an index answers it only if
-        that is the same.
+        `indexes` are those of paths. Indexes and fields have the values of the original objects, regardless
+        of the projection. `where` compares the stored part: an index answers it only if the projection does
+        not change the path.
         """
         seen_to = [(set(branch.requirements), set(branch.terms)) for branch in declared.branches]
         terms = [term for term in request.terms if not all(term in required for _, required in seen_to)]
@@ -174,13 +174,13 @@ class Match:
 
     @property
     def lookup(self) -> Lookup:
-        """What of it indexes may answer."""
+        """The part of the predicate that indexes may answer."""
         by_field = ((each.indexed, each.term.value) for each in self.terms if each.indexed is not None)
         at_paths = tuple(dict.fromkeys((*self.served, *by_field))) if self.terms else self.served
         return Lookup(self.names, self.namespaces, self.requirements, self.owner, self.values, at_paths)
 
     def left(self, rest: Lookup) -> Match:
-        """Return what has still to be looked at, where an index has seen to all but the rest."""
+        """Return the residual predicate after indexes have answered all but the rest."""
         if not self.served and not self.terms:
             return Match(
                 rest.names,
@@ -217,7 +217,7 @@ class Match:
 
     @property
     def decodes(self) -> bool:
-        """Whether objects must be decoded to see if they match."""
+        """True if objects must be decoded to see if they match."""
         return bool(self.terms or self.where)
 
     def count(self, records: Iterable[Record]) -> int:
@@ -268,7 +268,7 @@ class Match:
 
 
 def _only(given: Collection[str] | None, equal: Collection[str]) -> frozenset[str] | None:
-    """Return the names that are asked for in several ways at once; None if they are not."""
+    """Return the names that satisfy all requirements on names; None if there are no requirements."""
     sets = [] if given is None else [frozenset(given)]
     sets += [frozenset({value}) for value in equal]
     return frozenset.intersection(*sets) if sets else None
@@ -303,8 +303,8 @@ def _value(field: Column, record: Record, obj: Obj) -> str:
 
 
 def selects(declared: Branches, record: Record, resource: Resource) -> bool | None:
-    """Say whether the filter selects an object; None if that depends on a field whose value only the server
-    knows, or on one of an unreadable object.
+    """Return True if the filter selects an object; None if that depends on a field whose value only the
+    server knows, or on a field of an unreadable object.
     """
     labels = {term.label for branch in declared.branches for term in branch.terms}
     if not labels <= resource.kind.fields.keys():
@@ -317,7 +317,7 @@ def selects(declared: Branches, record: Record, resource: Resource) -> bool | No
 
 
 def key_for(sort_by: SortBy) -> Callable[[Obj], Any]:
-    """Return the function that says what to sort by."""
+    """Return the function that returns the sort key."""
     return sort_by if callable(sort_by) else _by_path(keys_of(sort_by))
 
 
@@ -327,9 +327,9 @@ def paths_of(where: Where | None) -> tuple[tuple[tuple[str, ...], object], ...]:
 
 
 def _labelled(records: Iterable[Record], requirements: tuple[LabelRequirement, ...]) -> Iterator[Record]:
-    """Yield those with such labels. Records share the dicts of equal labels: each is looked at once."""
+    """Yield the records with such labels. Records share the dicts of equal labels: each is checked once."""
     known: dict[int, bool] = {}
-    alive = []  # What else might come to be where they were.
+    alive = []  # Keeps the dicts alive, so that their ids are not reused.
     for record in records:
         labels = record.labels
         found = known.get(id(labels))

@@ -25,7 +25,7 @@ from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of
 from kopf_selectcache.selectors.selector import Selector
 
-from ._checks import index_values, require_kept, require_place
+from ._checks import index_values, require_place, require_stored
 from .errors import (
     NotFound,
     OutsideFilter,
@@ -82,7 +82,7 @@ class Snapshot:
         return found, own.version if found is own.record else version
 
     def chosen(self, lookup: Lookup, *, asking: bool = True) -> Chosen:
-        """Return what must be looked at to find this, as of one generation."""
+        """Return the candidates for a lookup, as of one generation."""
         key = self._own_key()
         chosen = self.store.chosen(lookup, key, asking=asking)
         own = self._own(chosen.version) if key is not None else None
@@ -111,9 +111,7 @@ class Snapshot:
         return chosen._replace(records=others, rest=rest, unreadable=unreadable)
 
     def newest(self, held: Record) -> Record | None:
-        """Return an object that came by the stream, or what the handler knows of it already, if that is
-        newer.
-        """
+        """Return an object of the stream, or the handler's own version of it if that is newer."""
         own = self._own(held.version)
         return own.instead_of(held) if own is not None and own.key == held.key else held
 
@@ -382,7 +380,7 @@ def get_record(request: Request, snapshot: Snapshot) -> Record:
 def get_object(request: Request, snapshot: Snapshot) -> Any:
     """Return one object in its form; raise what `get_record` raises, and Unreadable."""
     if request.form is not None:
-        require_kept(request, snapshot.resource, snapshot.projection)
+        require_stored(request, snapshot.resource, snapshot.projection)
     record = get_record(request, snapshot)
     if request.whole and snapshot.projection.partial:
         raise not_whole(request, snapshot.projection)
@@ -408,7 +406,7 @@ def list_owned(request: Request, snapshot: Snapshot) -> Sequence[Any]:
     within = request.namespace if snapshot.resource.kind.namespaced else None
     selector = Selector(namespaces=[within] if within else None)
     if request.form is not None:
-        require_kept(request, snapshot.resource, snapshot.projection)
+        require_stored(request, snapshot.resource, snapshot.projection)
     require_overlap(request, snapshot.comparisons.of(selector))
     match = Match(owner=request.uid, namespaces=frozenset([within]) if within else None)
     return form_objects(request, *_look_up(match, match.lookup, snapshot))
@@ -435,7 +433,7 @@ def compare(request: Request, snapshot: Snapshot) -> Compared:
     the kind.
     """
     if not request.is_plain:
-        require_kept(request, snapshot.resource, snapshot.projection)
+        require_stored(request, snapshot.resource, snapshot.projection)
         if request.whole and snapshot.projection.partial:
             raise not_whole(request, snapshot.projection)
     assert request.selector is not None, "a read of several objects has a selector"

@@ -1,6 +1,4 @@
-"""How much a cache holds, and what that takes: of its objects, of what is known of each, and of each
-index.
-"""
+"""Stats: the number of objects of a cache, and the memory of their data, records and indexes."""
 
 from __future__ import annotations
 
@@ -13,32 +11,30 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable
 
 SAMPLES = 500
-"""So many objects are weighed, and stand for the others."""
+"""Number of objects that are measured, as a sample of all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a cache takes, in bytes: estimates, but for `objects`, `stored` and `values`. As text, a few
-    lines.
+    """The memory of a cache in bytes. `objects`, `stored`, `values` and `unreadable` are exact, the others
+    are estimates. `str` gives a few lines of text.
     """
 
     objects: int
-    """How many are held."""
+    """The number of stored objects."""
     stored: int
     """The objects as they are stored."""
     values: int
-    """What is kept beside them: the values of declared indexes, and of fields that were dropped and can be
-    selected by."""
+    """The values beside them: those of declared indexes, and of dropped fields that selectors can use."""
     json: int
-    """The objects in JSON, as they are when they are read."""
+    """The objects in JSON, as reads decode them."""
     records: int
-    """What is known of each besides: its name, uid and version, and where it is found by its name. What many
-    have in common, such as labels, is not counted."""
+    """The records: name, uid and version of each object, and the map of names. Values that objects share,
+    such as labels, are not counted."""
     unreadable: int
-    """How many of the objects cannot be read: nothing of them is stored."""
+    """The number of objects that cannot be read: nothing of them is stored."""
     indexes: Mapping[str, int]
-    """Each index, by what it is by: the containers alone, since the objects are there anyway. An index that
-    is being built is not there yet."""
+    """The containers of each index, by its name. An index that is being built is not included."""
 
     def __str__(self) -> str:
         lines = [f"{self.objects:,} object{'' if self.objects == 1 else 's'}"]
@@ -68,7 +64,7 @@ class Stats:
 
 
 def weighed(store: Readable) -> Stats:
-    """Weigh what is held: all of it is looked at, in the reader's thread, and nobody waits for that."""
+    """Return the stats of a store. Visits all records in the calling thread, without a lock."""
     records, _ = store.records()
     weights = store.weights()
     samples = records[:: max(1, len(records) // SAMPLES)]
@@ -85,7 +81,7 @@ def weighed(store: Readable) -> Stats:
 
 
 def _besides(records: Sequence[Record]) -> int:
-    """Return the bytes of what is known of each; of each object of Python, some are its own."""
+    """Return the bytes of the records with their names, uids and versions, including Python's overhead."""
     empty = getsizeof(b"")
     return sum(
         getsizeof(record) + empty + sum(map(getsizeof, (record.name, record.uid, record.version)))

@@ -41,7 +41,7 @@ async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str,
             for informer in runtime.informers.values():
                 await informer.settled()
             if at_least is not None and event is not None:
-                informers = _feeds_of_kind(runtime, event)
+                informers = _informers_of_kind(runtime, event)
                 await wait_until_fresh(informers, at_least, patient=True, ending=runtime.ending)
     except TimeoutError:
         if event is not None and all(informer.version for informer in runtime.informers.values()):
@@ -69,7 +69,7 @@ def _event_of(at_least: object) -> Event:
     return event
 
 
-def _feeds_of_kind(runtime: Runtime, event: Event) -> list[Informer]:
+def _informers_of_kind(runtime: Runtime, event: Event) -> list[Informer]:
     """Return the informers of the kind of an object; raise ReadError if it is known that there is none."""
     informers, wanted = list(runtime.informers.values()), (event.group, event.kind)
     resources = [informer.resource for informer in informers]

@@ -1,5 +1,5 @@
-"""Asks a cluster which rights there are: of the operator's own login, or of somebody whom that may
-impersonate. Grants none.
+"""Access reviews: ask the cluster for the rights of the operator's own login, or of an impersonated
+account.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .rights import Right, merged
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 
 OWN = "selfsubject"
-"""So begin the resources by which everybody may ask about themselves."""
+"""Prefix of the review resources for one's own rights, which every account may create."""
 
 NOWHERE = "there-is-no-such-namespace"
-"""A right in this namespace is one in all namespaces."""
+"""A namespace that does not exist: a right in it is a right in all namespaces."""
 
 
 class _Status(msgspec.Struct):
@@ -41,8 +41,8 @@ class _Review(msgspec.Struct):
 
 
 class Reviewer:
-    """Asks about one user, or about whoever logs in. Raises Unloadable where that may not be known, Refused
-    and Unreachable.
+    """Reviews one account, or the one that logs in. Raises Refused and Unreachable, and Unloadable if the
+    login may not review.
     """
 
     def __init__(self, transport: KopfTransport, *, user: str | None = None) -> None:
@@ -54,7 +54,7 @@ class Reviewer:
         return merged([each for each in right.single() if not await self._may(each)])
 
     async def granted(self, namespaces: Collection[str]) -> list[Right]:
-        """Return what is granted in all namespaces, and in each of these beyond that."""
+        """Return the rights in all namespaces, and the further rights in each of these."""
         everywhere = await self._rules(None)
         found = [*everywhere]
         for namespace in sorted(namespaces):

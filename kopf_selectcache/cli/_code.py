@@ -1,5 +1,5 @@
-"""Finds in an operator's code what takes rights and is declared nowhere, as far as it is written out. Runs
-none of it.
+"""Finds calls in an operator's source that need rights without a declaration, such as `cache.fetch('pods',
+...)`. Parses the code, and does not run it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kopf_selectcache.core.selection.kinds import Key
 
 VERBS = {"fetch": "get", "fetch_list": "list", "gone": "get"}
-"""Which right each of these reads takes, where the cache cannot answer."""
+"""The verb that each of these reads needs if the cache cannot answer."""
 
 POSTING = frozenset({"event", "info", "warn", "exception"})
 
@@ -21,12 +21,12 @@ class Fetch(NamedTuple):
 
     verb: str
     key: Key | None
-    """None where the kind is no constant."""
+    """The kind; None if it is not a constant."""
     where: str
 
 
 def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
-    """Yield the reads of what a handler calls its cache: `cache.fetch('configmaps', ...)`,
+    """Yield the reads of variables named `cache`: `cache.fetch('configmaps', ...)`,
     `cache.blocking.gone(...)`.
 
     >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')"), 'web.py'))
@@ -63,7 +63,7 @@ def _constant(node: ast.expr) -> Key | None:
 
 
 def posts_events(tree: ast.AST) -> bool:
-    """Return True if events are posted about objects: by `kopf.info(...)` and the like.
+    """Return True if the code posts events about objects, by `kopf.info(...)` and similar calls.
 
     >>> [posts_events(ast.parse(text)) for text in ("kopf.info(body, reason='Made', message='It is there.')", "logger.info('It is there.')")]
     [True, False]

@@ -1,5 +1,6 @@
-"""Counts objects without their contents, and weighs some of them: what a cache would hold, against all there
-is.
+"""Estimates: the number and bytes of the objects that a cache would hold, and of all objects of the kind.
+
+Counts objects by metadata, and measures a sample of whole ones.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ from ._sampling import Samples
 
 PAGE_LIMIT = 500
 PATIENCE = 120.0
-"""The seconds that the pauses between the pages of one list may take together."""
+"""Maximum of the sum of pauses between the pages of one list, in seconds."""
 
 WEIGHED = 100
-"""The number of objects that are weighed at a time: of the first page, and ever more seldom of later ones."""
+"""Number of objects that are measured at a time: of the first page, and of ever fewer later ones."""
 
 
 @dataclass(frozen=True)
 class Amount:
-    """A number of objects, and about how many bytes they take in a cache."""
+    """A number of objects, and an estimate of their bytes in a cache."""
 
     objects: int = 0
     weighed: int = 0
     weight: int = 0
-    """Of those that were weighed, in bytes of JSON."""
+    """The bytes of JSON of the measured objects."""
     beside: int = 0
-    """The bytes of values that are kept beside those: of indexes, and of dropped fields."""
+    """The bytes of values stored beside the measured objects: of indexes, and of dropped fields."""
 
     @property
     def bytes(self) -> int:
-        """About so many bytes of JSON all of them have, if the others are like those that were weighed."""
+        """The estimated bytes of JSON of all objects, extrapolated from the measured ones."""
         return round(self.weight / self.weighed * self.objects) if self.weighed else 0
 
     @property
     def values(self) -> int:
-        """About so many bytes of values are kept beside all of them, likewise."""
+        """The estimated bytes of values stored beside all objects, extrapolated as well."""
         return round(self.beside / self.weighed * self.objects) if self.weighed else 0
 
     def __add__(self, other: Amount) -> Amount:
@@ -82,7 +83,7 @@ class Counter:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.samples = Samples()
-        """Of those that would be held."""
+        """A sample of the objects that would be stored."""
         self._transport = transport
         self._resource = resource
         self._progress = progress
@@ -95,9 +96,7 @@ class Counter:
         seen: set[tuple[str, str]],
         indexes: tuple[Indexed, ...] = (),
     ) -> Amount:
-        """Return what a list and watch would hold of what was not seen before, of which there is a note
-        then.
-        """
+        """Return the amount of a stream, without objects that earlier streams had; note its objects."""
         path, query, names = stream.path(self._resource), stream.query(), stream.selector.names
         found, paging, listed, due = Amount(), Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE), 0, 0
         while not paging.is_complete:
@@ -117,14 +116,16 @@ class Counter:
         return found
 
     async def all(self, namespaces: Collection[str] | None) -> Amount:
-        """Return all there is in these namespaces, as a cache without selectors would hold it."""
+        """Return the amount of all objects in these namespaces, as a cache without selectors would
+        hold them.
+        """
         found = Amount()
         for namespace in (
             (None,) if namespaces is None or self._resource.kind.namespaced is False else namespaces
         ):
             path = self._resource.path(namespace)
             answer = await self._some(path, {}, WEIGHED)
-            records = self._records(answer, ALL)  # It makes sense, or this is known now.
+            records = self._records(answer, ALL)  # Raises Garbled for an invalid answer.
             found += Amount(
                 len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, *_sizes(records)
             )
@@ -161,7 +162,7 @@ class Counter:
 
 
 def _sizes(records: Sequence[Record]) -> tuple[int, int, int]:
-    """Return how many objects there are, their bytes of JSON, and those of the values beside them."""
+    """Return the number of objects, their bytes of JSON, and the bytes of the values beside them."""
     return (
         len(records),
         sum(len(record.data) for record in records),

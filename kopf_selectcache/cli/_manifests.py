@@ -1,6 +1,4 @@
-"""Rights as manifests, and manifests as rights: roles, their bindings, and the account that they are bound
-to. Asks nobody.
-"""
+"""Converts rights to manifests and back: roles, bindings, and the account that they are bound to."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ def manifests(rights: Iterable[Right], *, account: str, notes: Collection[str], 
     ]
     for where, given in by_namespace(rights).items():
         kind = "Role" if where else "ClusterRole"
-        # What is of no namespace must not be called as another operator's is, which may be in any.
+        # The name of a cluster-scoped object must differ from that of an equal operator in another namespace.
         metadata = {"name": name, "namespace": where} if where else {"name": f"{namespace}-{name}"}
         objects.append(({"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}, given))
         objects.append(
@@ -65,12 +63,12 @@ def _yaml(obj: dict[str, Any], rights: list[Right]) -> str:
 
 
 class NoRights(ValueError):
-    """The manifests do not tell which rights they grant."""
+    """The rights cannot be determined from the manifests."""
 
 
 def granted_by(objects: Iterable[Any], account: str | None) -> tuple[list[Right], list[str]]:
-    """Return what these manifests grant to an account, or to anybody if it is None, and what was assumed.
-    Raises NoRights.
+    """Return the rights that these manifests grant to an account, or to anybody if it is None, and the
+    assumptions. Raise NoRights.
     """
     found = list(_flat(objects))
     roles = {_reference(each): each for each in found if each.get("kind") in ("Role", "ClusterRole")}
@@ -150,7 +148,7 @@ def _flat(objects: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def as_name(text: str) -> str:
-    """Return a text as an account can be called."""
+    """Return a valid name of an account, made from a text."""
     return (
         "".join(each if each.isascii() and each.isalnum() else "-" for each in text.lower())
         .strip("-")[:63]

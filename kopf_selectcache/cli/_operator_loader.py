@@ -1,5 +1,5 @@
-"""Loads an operator as `kopf run` does: its files, its startup handlers, its login. Must handle no object,
-and change nothing in the cluster.
+"""Loads an operator as `kopf run` does: its files, startup handlers and login. Handles no object, and changes
+nothing in the cluster.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ from kopf_selectcache.plugin.operator import namespaces_of
 from kopf_selectcache.settings.options import SelectCacheSettings
 
 LOGIN = 60.0
-"""So many seconds a login may take: those that ask an identity provider are slow, and nobody waits longer for
-a command."""
+"""Maximum duration of a login in seconds. Identity providers are slow, but nobody waits longer for a
+command."""
 
 PROBLEM, UNKNOWN, INTERRUPTED = 1, 2, 130
-"""Exit codes: something is to be changed; it could not be found out whether anything is; Ctrl-C, as shells
-have it."""
+"""Exit codes: a problem was found; the result is unknown; Ctrl-C, as in shells."""
 
 
 class Unloadable(Exception):
-    """The operator cannot be loaded; says why, for people."""
+    """The operator cannot be loaded. The text is the reason, for people."""
 
     def __init__(self, what: str, *, code: int = UNKNOWN) -> None:
         super().__init__(what)
@@ -46,7 +45,7 @@ class Unloadable(Exception):
 
 @dataclass(frozen=True)
 class Loaded:
-    """An operator that has started up, and does nothing."""
+    """A loaded operator whose startup handlers have run."""
 
     name: str
     sources: tuple[Path, ...]
@@ -55,10 +54,9 @@ class Loaded:
     registry: _kopf.OperatorRegistry
     declared: SelectCacheSettings
     namespaces: tuple[str, ...] | None
-    """Those of filters that name none; None for all."""
+    """The namespaces of filters that name none; None for all."""
     watched: tuple[str, ...] | None
-    """Those that Kopf would watch for its handlers; None for all, and where there are patterns, which may
-    mean any."""
+    """The namespaces that Kopf would watch for its handlers; None for all, and if there are patterns."""
     everywhere: bool
     """True if it watches all namespaces."""
     transport: KopfTransport
@@ -68,7 +66,7 @@ class Loaded:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Take what `kopf run` is given, as far as it makes a difference to what is cached."""
+    """Add the arguments of `kopf run` that affect the caches."""
     parser.add_argument(
         "paths", nargs="*", metavar="FILE", help="the operator's files, as they are given to `kopf run`"
     )
@@ -115,7 +113,7 @@ def _account(text: str) -> str:
 
 
 def user_of(arguments: argparse.Namespace) -> str | None:
-    """Return the account as the server knows it; None for whoever logs in."""
+    """Return the server's name of the account; None for the one that logs in."""
     return f"system:serviceaccount:{arguments.account.replace('/', ':')}" if arguments.account else None
 
 
@@ -125,7 +123,7 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
     _require_operator(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")  # To stderr.
     async with contextlib.AsyncExitStack() as stack:
-        # What an operator prints is no part of the answer.
+        # The output of the operator is not part of the result.
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         given = stack.enter_context(_as_kopf_run(arguments))
         watched = [*given["namespaces"], *filter(None, [os.environ.get("KOPF_RUN_NAMESPACE")])]
@@ -209,9 +207,7 @@ def _require_operator(arguments: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def _as_kopf_run(arguments: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
-    """Be in the context of click in which `kopf run` would be with these arguments, and yield what it would
-    be given.
-    """
+    """Enter the click context that `kopf run` would have with these arguments, and yield its parameters."""
     given = [
         *(f"--module={each}" for each in arguments.module),
         *(f"--namespace={each}" for each in arguments.namespace),
@@ -253,14 +249,14 @@ async def _ended(task: asyncio.Task[Any]) -> None:
 
 
 async def _run(registry: _kopf.OperatorRegistry, activity: _kopf.Activity, **given: Any) -> None:
-    """Call the user's handlers of an activity, each once: Kopf would try again after a minute what fails."""
+    """Call the user's handlers of an activity, each once: Kopf would retry a failing one after a minute."""
     cause = _kopf.ActivityCause(
         logger=logging.getLogger(f"kopf.activities.{activity.value}"), activity=activity, **given
     )
     # In _kopf's contract test.
     for handler in registry._activities.get_handlers(activity=activity):  # noqa: SLF001
         if handler.id == f"selectcache.{activity.value}":
-            continue  # Ours: it would start the caches.
+            continue  # The hook of this package would start the caches.
         _kopf.handler_var.set(handler)
         _kopf.cause_var.set(cause)
         started = dt.datetime.now(dt.UTC)
@@ -278,7 +274,7 @@ async def _run(registry: _kopf.OperatorRegistry, activity: _kopf.Activity, **giv
 
 
 def _line_of(error: BaseException) -> str:
-    """Say in which line of the operator an error was raised, by whatever it has called there."""
+    """Return the line of the operator's code that led to an error."""
     ours = Path(_kopf.__file__).resolve().parent
     own = [
         f"{Path(frame.filename).name}:{frame.lineno}: "
@@ -290,7 +286,7 @@ def _line_of(error: BaseException) -> str:
 
 
 async def _clean_up(registry: _kopf.OperatorRegistry, **given: Any) -> None:
-    """Call the cleanup handlers. What goes wrong there takes nothing away from what was found out."""
+    """Call the cleanup handlers. Their failures do not affect the result."""
     try:
         await _run(registry, _kopf.Activity.CLEANUP, **given)
     except Unloadable as error:
@@ -318,10 +314,10 @@ async def _logged_in(vault: _kopf.Vault, task: asyncio.Task[Any]) -> None:
 
 
 def _missing_kubeconfig() -> str:
-    """Say which file of $KUBECONFIG does not exist; empty if all exist, or none is named."""
+    """Return a message about a missing file of $KUBECONFIG; empty if all exist, or none is named."""
     given = os.environ.get("KUBECONFIG", "")
     files = [file for file in given.split(os.pathsep) if file]
-    # Other than of a Path, an unknown user is no error.
+    # `Path.expanduser` raises for an unknown user, `os.path.expanduser` does not.
     missing = [file for file in files if not Path(os.path.expanduser(file)).exists()]  # noqa: PTH111
     if not missing:
         return ""
@@ -334,8 +330,8 @@ def _missing_kubeconfig() -> str:
 
 @contextlib.contextmanager
 def _without_tracebacks_of_kopf() -> Iterator[None]:
-    """While a file of $KUBECONFIG is missing, log errors of Kopf's own login handlers in one line; those of
-    the operator keep their traceback.
+    """Log errors of Kopf's own login handlers in one line while a file of $KUBECONFIG is missing. Errors of
+    the operator have their traceback.
     """
 
     def strip(record: logging.LogRecord) -> bool:
@@ -353,6 +349,6 @@ def _without_tracebacks_of_kopf() -> Iterator[None]:
 
 
 def _failed(what: str, error: BaseException, *, code: int = PROBLEM) -> Unloadable:
-    """Say what went wrong in the user's own code, with the lines that lead there."""
+    """Return the error for a failure in the user's code, with the lines that led to it."""
     told = "".join(traceback.format_exception(error))
     return Unloadable(f"{what}:\n{told.rstrip()}", code=code)

@@ -1,5 +1,5 @@
-"""A bar that shows how far long work is: redrawn in a terminal, a line now and then elsewhere, nothing for
-short work.
+"""Progress bar for long work: redrawn in a terminal, a line every few seconds elsewhere, nothing for short
+work.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """There is no more to come; leave the bar as it is, if it was shown."""
+        """End the bar; leave its last state on the screen, if it was shown."""
         if self._shown:
             if self._told != self._done:
                 self._show()

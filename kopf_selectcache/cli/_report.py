@@ -1,4 +1,4 @@
-"""The result of a check, as text, JSON or YAML. Asks nobody."""
+"""The result of a check, as text, JSON or YAML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .rights import Right
 
 @dataclass(frozen=True)
 class Problem:
-    """Something is wrong, and this is to be changed."""
+    """A problem, and the change that solves it."""
 
     what: str
     remedy: str
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Result:
-    """One list and watch."""
+    """The result for one stream."""
 
     path: str
     query: Mapping[str, str]
@@ -50,11 +50,11 @@ class Section:
     kept: str = ""
     held: Amount | None = None
     memory: int | None = None
-    """About how many bytes of memory that would take; None if it could not be counted."""
+    """The estimated bytes of memory; None if the objects could not be counted."""
     all: Amount | None = None
     streams: tuple[Result, ...] = ()
     needed: tuple[Right, ...] = ()
-    """Of which some may be missing."""
+    """The needed rights; `missing` is the part of them that is not granted."""
     missing: tuple[Right, ...] = ()
     hints: tuple[str, ...] = ()
     """Findings that are no errors, and may be unintended."""
@@ -67,7 +67,7 @@ class Report:
 
     sections: tuple[Section, ...]
     others: tuple[Problem, ...] = ()
-    """Problems that are no cache's."""
+    """Problems that concern no cache."""
     unknown: tuple[str, ...] = ()
     """Questions without an answer."""
 
@@ -79,9 +79,9 @@ class Report:
 # ---- For people.
 
 WIDEST = 60
-"""The most characters of a filter that the text shows; the other formats have all of it."""
+"""Maximum of characters of a filter that the text shows; the other formats show all of it."""
 LEAST = 20
-"""The fewest, however narrow the terminal is."""
+"""Minimum of characters of a filter, even in a narrow terminal."""
 
 
 def _text(report: Report, width: int | None, *, wide: bool = False) -> str:
@@ -211,4 +211,4 @@ FORMATS: Mapping[str, Callable[[Report, int | None], str]] = {
     "json": lambda report, _: PLAIN["json"](_plain(report)),
     "yaml": lambda report, _: PLAIN["yaml"](_plain(report)),
 }
-"""Makes the text of a report for a terminal of this many columns, or for a pipe."""
+"""Formatters of a report, by name. The second argument is the columns of a terminal; None for a pipe."""

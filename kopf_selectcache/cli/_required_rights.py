@@ -1,5 +1,5 @@
-"""Finds out which rights an operator needs: what it declares, what its handlers are of. Asks the cluster only
-what a custom kind is.
+"""The rights that an operator needs for its declarations and handlers. Asks the cluster only to resolve
+custom kinds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Needs:
     def __init__(self, operator: Loaded) -> None:
         self._operator = operator
         self._found: dict[Key, Resource] = {}
-        self._offline = ""  # Why the cluster cannot be asked, once that is known.
+        self._offline = ""  # The reason for which the cluster cannot be asked, if known.
         # As bytes: the first lines of a file may say how it is encoded.
         self._code = [(file.name, ast.parse(file.read_bytes())) for file in operator.sources]
         self.notes: list[str] = [UNSEEN]
@@ -42,7 +42,7 @@ class Needs:
         """Rights that are unknown, and were left out or assumed."""
 
     async def all(self, fetched: Sequence[str] = ()) -> list[Right]:
-        """Return what all of it takes; raise Unloadable."""
+        """Return all needed rights; raise Unloadable."""
         operator, rights = self._operator, list[Right]()
         for key in operator.declared.selectors:
             resource, cached = await self._resource(key), operator.declared.selectors.cached(key)
@@ -73,8 +73,8 @@ class Needs:
         return rights + [right async for right in self._of_kopf()]
 
     async def of_fetches(self) -> list[Right]:
-        """Return what the reads take that ask the server beyond the caches, as far as the operator's files
-        say of what; raise Unloadable.
+        """Return the rights for reads that ask the server, as far as the operator's files name their kinds;
+        raise Unloadable.
         """
         rights = list[Right]()
         for file, tree in self._code:
@@ -118,7 +118,7 @@ class Needs:
             yield right
         peering = operator.settings.peering
         if not peering.standalone:
-            # Kopf ends where there are peers, and it may not look at them.
+            # Kopf exits if there are peering objects that it may not read.
             what_for = (
                 "peering"
                 if peering.mandatory
@@ -136,7 +136,7 @@ class Needs:
 
     def _of_admission(self) -> Iterator[Right]:
         managed = self._operator.settings.admission.managed
-        # Kopf writes both configurations, whichever handlers there are. Else somebody else writes them.
+        # Kopf writes both configurations, for any handlers. If it does not manage them, somebody else does.
         for reason in ("mutating", "validating") if managed else ():
             resource, what_for = f"{reason}webhookconfigurations", frozenset({"admission"})
             yield Right("admissionregistration.k8s.io", resource, frozenset({"create"}), what_for=what_for)
@@ -148,7 +148,7 @@ class Needs:
                 what_for=what_for,
             )
 
-    # ---- What kinds are.
+    # ---- Kinds.
 
     async def _resource(self, key: Key) -> Resource:
         if key not in self._found:
@@ -159,7 +159,7 @@ class Needs:
         return self._found[key]
 
     async def _custom(self, key: Key) -> Resource:
-        """Ask the cluster; where it gives no answer, take the key at its word."""
+        """Resolve a custom kind in the cluster; without an answer, derive the resource from the key."""
         why = self._offline
         if not why:
             try:
@@ -181,7 +181,7 @@ class Needs:
 
 
 def _key_of(selector: _kopf.Selector | None) -> Key | None:
-    """Return what a handler is of, as a key of ours; None if that is not one kind."""
+    """Return the key of a handler's kind; None if its selector is for several kinds."""
     name = selector and (
         selector.plural or selector.kind or selector.singular or selector.shortcut or selector.any_name
     )

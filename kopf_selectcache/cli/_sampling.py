@@ -1,5 +1,5 @@
-"""Estimates from some objects of a kind how all would be stored, and which declared paths have no value.
-Shows nothing of them.
+"""Samples: estimate from some objects of a kind how well all compress, and which declared paths have no
+value.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kopf_selectcache.core.store.projection import Projection, as_written
 from kopf_selectcache.core.store.record import Record
 
 ENOUGH = 20
-"""Of fewer objects, it says nothing that something is not there."""
+"""Minimum of objects for the conclusion that a path has no value."""
 
 
 class Samples:
-    """Some objects of one kind, as a cache would keep them."""
+    """Some objects of one kind, as a cache would store them."""
 
     def __init__(self) -> None:
         self._kept: dict[str, bytes] = {}  # By the uid: several lists may have the same objects.
@@ -34,8 +34,9 @@ class Samples:
             }
 
     def leaves(self, storage: Storage, objects: int) -> float:
-        """Return which part of their bytes is left of so many objects, by the rule that the cache itself goes
-        by.
+        """Return the fraction of bytes that is left after packing, by the rule of the cache itself.
+
+        `objects` is the number of all objects.
         """
         packing, kept = packing_of(storage), list(self._kept.values())
         if packing is None or not kept:
@@ -43,11 +44,11 @@ class Samples:
         found = learned(kept) if objects >= FEWEST else None
         packing.adopt(found)
         if found is not None and packing.learned:
-            return found.leaves  # Of others than those that it was learned from.
+            return found.leaves  # Measured on objects that were not used for the training.
         return sum(len(packing.pack(each)) for each in kept) / sum(map(len, kept))
 
     def lacking(self, projection: Projection, indexes: Iterable[Indexed]) -> Iterator[str]:
-        """Yield what is declared, and is in none of them."""
+        """Yield the declared paths and indexes without a value in any sample."""
         many = len(self._kept)
         if many < ENOUGH:
             return

@@ -1,5 +1,5 @@
-"""`check`: what an operator's caches would hold in a cluster, and what would keep them from it. Changes
-nothing there.
+"""`check`: shows what an operator's caches would hold in a cluster, and problems that would prevent it.
+Changes nothing there.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check, and print the result; return the exit code: 0 if all is well, 1 if something is to be changed, 2
-    if it could not be found out.
+    """Check, and print the result; return the exit code: 0 without problems, 1 with problems, 2 if the result
+    is unknown.
     """
     try:
         report = asyncio.run(checked(arguments, errors=sys.stderr, clock=time.monotonic))
     except Unloadable as error:
-        if arguments.output in PLAIN:  # Whoever parses the answer needs one.
+        if arguments.output in PLAIN:  # Programs need a valid document also after an error.
             sys.stdout.write(f"{PLAIN[arguments.output]({'error': str(error)})}\n")
         write(sys.stderr, f"{error}\n")
         return error.code
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Callable[[], float]) -> Report:
-    """Return what there is to say of the operator in its cluster; raise Unloadable."""
+    """Return the report on the operator in its cluster; raise Unloadable."""
     async with _operator_loader.loaded(arguments) as operator:
         await operator.log_in()
         needs, sections, total, reviewer = (
@@ -114,7 +114,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
 
 
 class Check:
-    """Looks at what is declared of one kind."""
+    """Checks the declaration of one kind."""
 
     def __init__(self, operator: Loaded, key: Key, *, progress: Progress, reviewer: Reviewer) -> None:
         self._operator = operator
@@ -125,7 +125,7 @@ class Check:
         self._progress = progress
         self._problems: list[Problem] = []
         self.expected = 0
-        """About how many bytes would be held, once that is known."""
+        """The estimated bytes of the cache; 0 until they are known."""
 
     async def result(self) -> Section:
         """Ask the cluster; raise Refused or Unreachable."""
@@ -140,7 +140,7 @@ class Check:
         counted = [result.amount for result in streams if result.amount is not None]
         held = (
             sum(counted, Amount()) if len(counted) == len(streams) else None
-        )  # Of a part, nobody knows how much it is of all.
+        )  # A partial count would be misleading.
         if held is not None:
             self._weigh(resource, held, counter.samples)
         all_ = await self._all(resource, planned)
@@ -177,7 +177,7 @@ class Check:
         )
 
     def _weigh(self, resource: Resource, held: Amount, samples: Samples) -> None:
-        """Expect how much would be held, and say so where that is more than may be."""
+        """Estimate the bytes of the cache, and report a problem if they exceed a limit."""
         limit, storage = self._cached.max_bytes, self._cached.storage or self._operator.declared.storage
         leaves = samples.leaves(storage, held.objects)
         self.expected = expected(held.objects, held.bytes, held.values, leaves=leaves)
@@ -240,7 +240,7 @@ class Check:
             except Refused as error:
                 if error.refusal.code not in (400, 403, 422):
                     raise
-                if error.refusal.code != 403:  # That is told as a right.
+                if error.refusal.code != 403:  # It is reported as a missing right.
                     self._problem(
                         f"{resource}: the server refuses the filter {stream.selector}:"
                         f" {error.refusal.message}",
@@ -256,8 +256,8 @@ class Check:
         return tuple(results)
 
     async def _all(self, resource: Resource, planned: Plan) -> Amount | None:
-        """Return all there is: in the namespaces that are watched or named, or in those alone that may be
-        looked at.
+        """Return the amount of all objects in the watched or declared namespaces, as far as they may be
+        listed.
         """
         counter = Counter(self._operator.transport, resource, progress=self._progress)
         named = {stream.namespace for stream in planned.streams if stream.namespace is not None}
@@ -270,7 +270,7 @@ class Check:
             try:
                 return await counter.all(namespaces)
             except (Refused, Garbled):
-                continue  # There is no need for the operator to see all of them.
+                continue  # The operator does not need the right to list all namespaces.
         return None
 
 

@@ -23,10 +23,10 @@ _selectcache() {{
 }}
 complete -o default -F _selectcache selectcache
 """
-"""A word that has no completion here is left to the shell, which completes the names of files."""
+"""The script for bash. Words without a completion here are completed by the shell as file names."""
 
 _OF_ZSH = "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n"
-"""zsh reads the script of bash with this function of its own."""
+"""The prefix for zsh: its function `bashcompinit` runs scripts for bash."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

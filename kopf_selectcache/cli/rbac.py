@@ -1,5 +1,5 @@
-"""`rbac`: the rights that an operator needs, as manifests, or compared with those that it has. Changes
-nothing in the cluster.
+"""`rbac`: prints the rights that an operator needs as manifests, or compares them with those that it has.
+Changes nothing in the cluster.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the manifests, or what is wrong with what there is; return the exit code: 1 if something is
-    missing.
-    """
+    """Print the manifests, or the result of the comparison; return the exit code: 1 if a right is missing."""
     try:
         output, code = asyncio.run(answered(arguments))
     except Unloadable as error:
@@ -74,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
-    """Return what there is to say, and the exit code; raise Unloadable."""
+    """Return the output and the exit code; raise Unloadable."""
     async with _operator_loader.loaded(arguments) as operator:
         needs = Needs(operator)
         needed = merged(await needs.all(arguments.fetch))
@@ -97,7 +95,7 @@ async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
 
 
 def _tell(notes: Iterable[str]) -> None:
-    """Say beside the answer what it does not say."""
+    """Print notes to stderr."""
     write(sys.stderr, "".join(f"{note}\n" for note in notes))
 
 
@@ -115,7 +113,7 @@ def _read(file: Path, account: str | None) -> tuple[list[Right], list[str]]:
 async def _reviewed(
     operator: Loaded, needed: Sequence[Right], user: str | None
 ) -> tuple[list[Right], list[Right]]:
-    """Return what is missing in the cluster, and what is granted there."""
+    """Return the rights that are missing in the cluster, and those that are granted."""
     reviewer = Reviewer(operator.transport, user=user)
     await operator.log_in()
     missing = [lack for each in needed for lack in await reviewer.lacks(each)]

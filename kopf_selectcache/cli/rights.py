@@ -1,5 +1,5 @@
-"""Which rights an operator takes: for its caches, and for what Kopf does for its handlers. Pure: it asks
-nobody, and prints nothing.
+"""Rights: the RBAC rules that an operator needs for its caches, and for what Kopf does for its handlers. Pure
+functions without I/O.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kopf_selectcache.settings.planner import Plan
 
 READ = frozenset({"list", "watch"})
 ORDER = ("get", "list", "watch", "create", "update", "patch", "delete")
-"""In which people write verbs."""
+"""The usual order of verbs."""
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
@@ -25,10 +25,10 @@ class Right:
 
     group: str
     resource: str
-    """Its plural, perhaps with a subresource: `webapps/status`."""
+    """The plural, optionally with a subresource: `webapps/status`."""
     verbs: frozenset[str]
     namespace: str | None = None
-    """None for all of them, and for what has none."""
+    """The namespace; None for all of them, and for cluster-scoped resources."""
     names: frozenset[str] | None = None
     """The objects; None for all of them."""
     what_for: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class Right:
 
     @property
     def role(self) -> str:
-        """The kind of role that such a right is added to."""
+        """The kind of role for the right: Role or ClusterRole."""
         return f"a Role in {self.namespace}" if self.namespace else "a ClusterRole"
 
     def rule(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Right:
         )
 
     def gives(self, other: Right) -> bool:
-        """Return True if who has this right has the other one."""
+        """Return True if this right includes the other one."""
         return (
             self.namespace in (None, other.namespace)
             and ("*" in self.verbs or other.verbs <= self.verbs)
@@ -89,7 +89,7 @@ class Right:
 
 
 def of_cache(resource: Resource, plan: Plan) -> Iterator[Right]:
-    """Yield what a cache takes: of each list and watch, the namespace or the name that it is confined to."""
+    """Yield the rights for a cache: for each stream, in its namespace or for its name."""
     for stream in plan.streams:
         names = None if stream.is_wider or stream.selector.names is None else frozenset(stream.selector.names)
         yield Right(
@@ -98,7 +98,7 @@ def of_cache(resource: Resource, plan: Plan) -> Iterator[Right]:
 
 
 def of_fetch(resource: Resource, namespaces: Collection[str] | None, verb: str) -> Iterator[Right]:
-    """Yield what `cache.fetch`, `fetch_list` or `gone` takes, where the cache cannot answer."""
+    """Yield the rights for `cache.fetch`, `fetch_list` or `gone`, if the cache cannot answer."""
     for namespace in _where(resource, namespaces):
         yield Right(
             resource.kind.group,
@@ -111,8 +111,8 @@ def of_fetch(resource: Resource, namespaces: Collection[str] | None, verb: str) 
 
 
 def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patched: bool) -> Iterator[Right]:
-    """Yield what Kopf takes to call handlers of a resource: it keeps their progress in the objects, if not
-    told otherwise.
+    """Yield the rights that Kopf needs to call handlers of a resource. By default it stores their progress in
+    the objects.
     """
     for namespace in _where(resource, namespaces):
         what_for = frozenset({"handlers"})
@@ -136,14 +136,14 @@ def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patch
 
 
 def of_events(namespaces: Collection[str] | None) -> Iterator[Right]:
-    """Yield what Kopf takes to post events about the handled objects."""
+    """Yield the rights that Kopf needs to post events about the handled objects."""
     for namespace in namespaces or (None,):
         yield Right("", "events", frozenset({"create"}), namespace, None, frozenset({"events"}))
 
 
 def of_kopf(*, everywhere: bool) -> Iterator[Right]:
-    """Yield what Kopf takes to notice new kinds, and new namespaces where it does not watch all: without it,
-    it begins a minute late.
+    """Yield the rights that Kopf needs to notice new kinds, and new namespaces unless it watches all. Without
+    them it starts a minute late.
     """
     what_for = frozenset({"kopf, which waits a minute without"})
     yield Right(*CRDS, READ, what_for=what_for)
@@ -152,8 +152,8 @@ def of_kopf(*, everywhere: bool) -> Iterator[Right]:
 
 
 def merged(rights: Iterable[Right]) -> list[Right]:
-    """Return the same rights, as few as can be, in order: verbs and names of the same are joined, and what
-    others give is left out.
+    """Return the smallest equivalent list of rights, in order: equal rules are joined, included ones left
+    out.
     """
     by_verbs: dict[tuple[Any, ...], Right] = {}
     for right in rights:  # The same objects: one rule with all verbs.
@@ -174,14 +174,14 @@ def merged(rights: Iterable[Right]) -> list[Right]:
 
 
 def lacking(needed: Iterable[Right], granted: Collection[Right]) -> list[Right]:
-    """Return the parts of what is needed that nothing grants."""
+    """Return the parts of the needed rights that are not granted."""
     return merged(
         each for right in needed for each in right.single() if not any(other.gives(each) for other in granted)
     )
 
 
 def beyond(granted: Iterable[Right], needed: Collection[Right]) -> Iterator[tuple[Right, list[str]]]:
-    """Yield what is granted beyond what is needed, with the parts of it that are needed."""
+    """Yield the granted rights that exceed the needed ones, each with its needed parts."""
     for right in granted:
         for each in right.single():
             used = [
@@ -236,5 +236,5 @@ def by_namespace(rights: Iterable[Right]) -> Mapping[str | None, list[Right]]:
 
 
 def in_order(verbs: Iterable[str]) -> list[str]:
-    """Return verbs in the order in which people write them."""
+    """Return verbs in their usual order."""
     return sorted(verbs, key=lambda verb: (ORDER.index(verb) if verb in ORDER else len(ORDER), verb))

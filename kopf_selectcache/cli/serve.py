@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _failed(f"{kubeconfig} belongs to a server that runs at {running}; name another file")
     if not kubeconfig.absolute().parent.is_dir():
         return _failed(f"there is no folder {kubeconfig.absolute().parent}")
-    kubeconfig.unlink(missing_ok=True)  # Who waits for it must not take that of an earlier server.
+    kubeconfig.unlink(missing_ok=True)  # A waiting process must not read the file of an earlier server.
     return asyncio.run(
         serve(
             kubeconfig,
@@ -126,7 +126,7 @@ async def serve(
                         name = (obj.get("metadata") or {}).get("name")
                         return _failed(f"{obj.get('kind')} {name!r} cannot be created: {problem}")
                     progress.step()
-                    await asyncio.sleep(0)  # Requests are answered meanwhile, and signals heard.
+                    await asyncio.sleep(0)  # Requests and signals are handled meanwhile.
                     if over.is_set():
                         break
             if over.is_set():
@@ -186,7 +186,7 @@ def _greeting(url: str, kubeconfig: Path, count: int) -> str:
 def _print(asked: Asked, output: TextIO) -> None:
     query = {
         key: "..." if key == "continue" else value for key, value in asked.query.items()
-    }  # Tokens are long, and mean nothing to people.
+    }  # Tokens are too long to show.
     written = f"?{urlencode(query, safe='=,!()/:')}" if query else ""
     with suppress(OSError):  # Nobody reads it any more, which is no trouble of who asks.
         write(output, f"{asked.method} {quote(asked.path, safe='/:')}{written} {asked.code}\n")
@@ -199,7 +199,7 @@ def _remove(kubeconfig: Path, written: bytes) -> None:
         if kubeconfig.read_bytes() == written:
             kubeconfig.unlink()
     except FileNotFoundError:
-        pass  # Somebody was faster.
+        pass  # Another process has removed it.
 
 
 def _is_ours(kubeconfig: Path) -> bool:

@@ -1,8 +1,7 @@
-"""Futures of those who wait for a stream to reach a resourceVersion. Used on one event loop; starts no
-request.
+"""Futures that wait for a stream to reach a resourceVersion. Used on one event loop.
 
-Each stream moves on with every event. A heap by version wakes those alone whose version is reached: to wake
-all with each event would take the square of their number.
+A stream moves forward with every event. A heap by version wakes only the futures whose version is reached: to
+wake all of them with each event would take quadratic time.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class _Goal:
 
 
 class AwaitedVersions:
-    """The versions that are waited for, the oldest first. False if there are none.
+    """The versions that futures wait for, the oldest first. False if there are none.
 
-    Versions that are not numbers have no order: each is reached when the stream is at that very version.
+    Versions that are not numbers have no order: each is reached when the stream is at exactly that version.
     """
 
     def __init__(self) -> None:
@@ -45,7 +44,7 @@ class AwaitedVersions:
         return bool(self._goals)
 
     def wait(self, version: str) -> asyncio.Future[bool]:
-        """Return a future: True once the version is reached, False if everybody is woken before."""
+        """Return a future: True once the version is reached, False if `wake` is called before."""
         goal = self._goals.get(version)
         if goal is None:
             goal = self._goals[version] = _Goal(version)
@@ -56,13 +55,13 @@ class AwaitedVersions:
         return future
 
     def discard(self, version: str, future: asyncio.Future[bool]) -> None:
-        """Wait no more. The goal itself stays until the stream has reached it, or all are woken."""
+        """Cancel a future. Its goal stays until the stream has reached it, or `wake` is called."""
         future.cancel()
         if (goal := self._goals.get(version)) is not None:
             goal.futures.discard(future)
 
     def reach(self, version: str) -> None:
-        """Release those who wait for this version or an older one."""
+        """Release the futures of this version and of older ones."""
         if (exact := self._goals.get(version)) is not None and not is_number(version):
             del self._goals[version]
             exact.release(reached=True)
@@ -72,7 +71,7 @@ class AwaitedVersions:
             goal.release(reached=True)
 
     def wake(self) -> None:
-        """Release everybody: each looks at the stream again, and waits anew if it must."""
+        """Release all futures with False: each waiter checks the stream again."""
         goals, self._goals, self._heap = self._goals, {}, []
         for goal in goals.values():
             goal.release(reached=False)

@@ -24,10 +24,10 @@ from kopf_selectcache.core.store.index_spec import Indexed
 from .environment import World
 
 AT_ONCE = 500
-"""Of a piece with more objects, this many are taken in at a time: each takes some 10 µs."""
+"""Maximum of objects that are processed before other tasks run: each takes about 10 µs."""
 
 FORGOTTEN = 600.0
-"""After this many seconds without an uncertain judgement the wait after one is the shortest again."""
+"""Seconds without an uncertain judgement after which the wait is reset to the shortest."""
 
 
 class Uncertain(Garbled):
@@ -36,22 +36,21 @@ class Uncertain(Garbled):
     def __init__(self, reason: str, *, wait: float) -> None:
         super().__init__(reason)
         self.wait = wait
-        """In seconds."""
+        """Seconds to wait before the next request."""
 
 
 class CheckedReader:
-    """The reader of one stream. Fields that it misreads are not compared any more."""
+    """The reader of one stream. A misread field is not compared any more."""
 
     def __init__(self, reader: Reader, resource: Resource, *, world: World) -> None:
         self.reader = reader
         """Raises Unselected for an object that seems to be outside of the selector."""
         self.has_misread = False
-        """True if a field was misread: what the stream selects by it cannot be told from an object."""
+        """True if a field was misread: an object does not show if the stream selects it."""
         self._resource = resource
         self._world = world
-        self._uncertain = (
-            0  # The number of uncertain judgements, each at most `FORGOTTEN` after the one before.
-        )
+        # The number of uncertain judgements in a row, each at most `FORGOTTEN` after the previous one.
+        self._uncertain = 0
         self._last = 0.0  # The time of the last one.
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
@@ -69,8 +68,8 @@ class CheckedReader:
     async def pieces(
         self, chunks: AsyncIterator[bytes], *, most: int
     ) -> AsyncGenerator[Piece | Page | Refusal, None]:
-        """Read the answer to a list as it comes: yield its objects in pieces, the last of them as a page once
-        all of it is valid.
+        """Read the answer to a list as it comes: yield its objects in pieces, the last of them as a page,
+        once the whole answer is valid.
 
         Raise Refused, Unselected or Garbled, also TooLarge if one of the objects has more than `most` bytes.
         """
@@ -89,7 +88,7 @@ class CheckedReader:
                             await asyncio.sleep(0)
                         last = Piece(answer.records[at : at + AT_ONCE], 0 if at else len(data))
                     items += len(answer.records)
-                await asyncio.sleep(0)  # A chunk that is only to be decompressed is ready at once.
+                await asyncio.sleep(0)  # Decompressed chunks come without a pause.
         end = await self.page(splitter.envelope())
         yield (
             end

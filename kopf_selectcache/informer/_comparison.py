@@ -1,10 +1,9 @@
-"""Tells whether the open watch of one stream has caught up with the server; compares it with a list for those
-who must know.
+"""Comparison: checks if the open watch of one stream has caught up with the server, by a list of metadata.
 
-A watch that was just opened may still be delivering what happened before. A bookmark shows that all of it has
-come, unless somebody waits for a newer version: then the server may lag. Until then, one list of metadata for
-each opening tells what the watch lacks, and all who wait share it. The list is as new as the newest version
-that is waited for. A comparison that has begun goes on if nobody waits any more: handlers that come one after
+A watch that was just opened may still deliver earlier events. A bookmark shows that all of them have come,
+unless somebody waits for a newer version: then the server may lag. Until then, one list of metadata for each
+opening shows what the watch lacks. All waiters share it. The list is at least as new as the newest version
+that somebody waits for. A comparison that has begun goes on without waiters: handlers that come one after
 another share it as well. A failure delays the next list, also if nobody waited for a while.
 """
 
@@ -52,24 +51,22 @@ class Comparison:
         self.has_caught_up = False
         """True if the open watch has delivered all that happened before it was opened."""
         self.openings = 0
-        """How many watches were opened."""
+        """The number of watches that were opened."""
         self._stream = stream
         self._branch = branch
         self._resource = resource
         self._world = world
-        self._turns = (
-            turns or asyncio.Semaphore()
-        )  # Shared by the streams of an informer: there may be a hundred.
+        # Shared by the streams of an informer: there may be a hundred.
+        self._turns = turns or asyncio.Semaphore()
         self._is_open = asyncio.Event()
         self._waiting: dict[asyncio.Future[bool], str] = {}
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
-        self._next_list = 0.0  # When the next list may begin.
+        self._next_list = 0.0  # The earliest time of the next list.
         self._is_listing = False
-        self._is_comparing = False  # Whether it lists, or waits until the watch lacks nothing.
-        self._has_changed = (
-            asyncio.Event()
-        )  # Whether the opening that is compared is over, or nothing is lacking any more.
+        self._is_comparing = False  # True while it lists, or waits until the watch lacks nothing.
+        # Set if the compared watch has ended, or lacks nothing any more.
+        self._has_changed = asyncio.Event()
         self._missing: list[_Difference] = []
         self._surplus: list[_Difference] = []
         self._as_of = ""
@@ -84,26 +81,26 @@ class Comparison:
         """True while a list is under way, and the one before it did not fail."""
         return self._is_listing and not self._failures
 
-    # ---- What the stream reports.
+    # ---- Called by the stream.
 
     def open(self) -> None:
-        """The server has accepted the watch."""
+        """Note that the server has accepted the watch."""
         self.openings += 1
         self._is_open.set()
 
     def close(self) -> None:
-        """The watch has ended."""
+        """Note that the watch has ended."""
         self.has_caught_up = False
         self._is_open.clear()
         self._has_changed.set()
 
     def confirm(self, version: str) -> None:
-        """A bookmark has come. If somebody waits for a newer version, the server may lag behind that."""
+        """Note a bookmark. If somebody waits for a newer version, the server may lag behind that."""
         self._release(version)
         self.has_caught_up = self.has_caught_up or not self._waiting
 
     def look(self) -> None:
-        """The stream has taken something in."""
+        """Note a change of the branch."""
         if self._missing or self._surplus:
             self._strike_off()
 
@@ -119,15 +116,13 @@ class Comparison:
             self._task = None
 
     def stop(self) -> None:
-        """End the list that is under way: the stream does not run any more. Those who wait go on, since it
-        may run again.
-        """
+        """Cancel the present list, because the stream does not run. Waiters go on: it may run again."""
         self.close()
         if self._task is not None:
             self._task.cancel()
             self._task = self._start() if self._waiting else None
 
-    # ---- Those who wait.
+    # ---- Called by waiters.
 
     def wait(self, version: str) -> asyncio.Future[bool]:
         """Return a future: True once the watch holds all that the server had at this version."""
@@ -138,8 +133,8 @@ class Comparison:
         return future
 
     def discard(self, future: asyncio.Future[bool]) -> None:
-        """Wait no more. A comparison that has begun goes on: without it, each further handler would need a
-        list of its own.
+        """Cancel a future. A comparison that has begun goes on: else each further handler would need its own
+        list.
         """
         future.cancel()
         self._waiting.pop(future, None)
@@ -148,7 +143,9 @@ class Comparison:
             self._task = None
 
     def _release(self, version: str) -> None:
-        """Release those who wait for this version or an older one; of versions that are not numbers, all."""
+        """Release the futures of this version and of older ones, and those of versions that are not
+        numbers.
+        """
         for future, wanted in tuple(self._waiting.items()):
             if not is_newer(wanted, version) or not is_number(wanted):
                 del self._waiting[future]
@@ -217,7 +214,8 @@ class Comparison:
                     chance=self._world.chance,
                     sleep=self._world.sleep,
                 ):
-                    for record in self._stream.within(records):  # Nothing is kept of what the watch has.
+                    # Only keys and differences are stored, not the records.
+                    for record in self._stream.within(records):
                         listed.add(record.key)
                         difference = _difference(record)
                         if not _is_as_new(view.held(record.key), difference):
@@ -225,7 +223,7 @@ class Comparison:
         finally:
             self._is_listing = False
         if self._has_changed.is_set():
-            return  # Another watch will be open.
+            return  # The watch has ended.
         if is_number(newest) and not is_number(paging.version):
             raise Garbled(
                 f"a list of version {printable(paging.version, 50)} came where other versions are numbers"
@@ -250,8 +248,8 @@ class Comparison:
             self._missing, self._surplus = [], []
 
     def _strike_off(self) -> None:
-        """Strike off what the watch has delivered meanwhile. Each event looks at what it strikes off, and at
-        one more.
+        """Remove differences that the watch has delivered meanwhile. Each call checks one difference more
+        than it removes, so the cost per event is constant on average.
         """
         view, version = self._branch.view, self._branch.version
         is_past = not is_newer(self._as_of, version)
@@ -277,8 +275,8 @@ def _difference(record: Record) -> _Difference:
 
 
 def _is_as_new(held: Record | None, listed: _Difference) -> bool:
-    """Return True if the held object is known to be as new as the listed one: of versions that are no
-    numbers, only equal ones are.
+    """Return True if the stored object is at least as new as the listed one. Versions that are not numbers
+    must be equal.
     """
     return (
         held is not None

@@ -1,11 +1,10 @@
-"""Confirms leaves that no stream has settled: asks the server about objects that one stream let go, and
-another may hold.
+"""Confirmer: asks the server about unconfirmed leaves, objects that left one stream and may be in another.
 
-Mostly the other stream says so itself within a second. Where it does not (contract 12), a few leaves are
-confirmed one by one, each by a list of the metadata of that name. More of them, and those that metadata
-cannot decide, are confirmed together by joined lists: of each stream that has not told yet, the metadata of
-all its objects (`core.store.unconfirmed`). Lists they must be: only of a list it is known as of which version
-it is true. One request is under way at a time.
+The other stream usually delivers the object within a second. If it does not (contract 12), up to `FEW` leaves
+are confirmed one by one, each by a metadata list of that name. More leaves, and leaves that metadata cannot
+decide, are confirmed together by joined lists: the metadata of all objects of each stream that has not
+reported yet (`core.store.unconfirmed`). Every request is a list, because only a list has the version as of
+which it is true. One request is under way at a time.
 """
 
 from __future__ import annotations
@@ -33,29 +32,28 @@ from kopf_selectcache.settings.planner import Stream
 from .environment import World
 
 SOON = 1.0
-"""The other streams get this many seconds to settle a leave themselves. Also the time between two rounds of
-questions."""
+"""Seconds that the other streams get to settle a leave themselves; also the pause between two rounds."""
 
 FEW = 10
-"""At most this many leaves are confirmed one by one in a round. More take joined lists: a server answers a
-list of one name from one key, but a list with a selector only by a look at all objects of the kind."""
+"""Maximum of leaves that one round confirms one by one. More use joined lists. For a list of one name the
+server reads one key; for a list with a selector it scans all objects of the kind."""
 
 REST = 10.0
-"""After joined lists come at least this many times their duration without any: they take at most a tenth of
-the time."""
+"""Minimum pause after joined lists, as a multiple of their duration: they take at most a tenth of the
+time."""
 
 _FAILURES = (Refused, Unreachable, Garbled)
 
 
 @dataclass(slots=True)
 class _Asked:
-    """The questions about one leave so far."""
+    """The requests about one leave so far."""
 
     times: int = 0
     again: float = 0.0
-    """When to ask again."""
+    """The time of the next request."""
     by_list: bool = False
-    """Whether its metadata cannot decide it: a stream that may hold it selects by a field."""
+    """True if metadata cannot decide it, since a stream that may hold the object selects by a field."""
 
 
 class Confirmer:
@@ -79,10 +77,10 @@ class Confirmer:
         self._failures = 0
         self._failed_lists = 0
         self._next_lists = 0.0
-        """When the next joined lists may begin."""
+        """The earliest time of the next joined lists."""
 
     def look(self) -> None:
-        """Look for unconfirmed leaves: to be called whenever a branch has taken something in."""
+        """Wake `run` if there are unconfirmed leaves. Call it after each change of a branch."""
         if self._union.doubts:
             self._doubtful.set()
 
@@ -100,7 +98,7 @@ class Confirmer:
                 pause = SOON + await self._confirm(asked)
 
     async def _confirm(self, asked: dict[Doubt, _Asked]) -> float:
-        """Ask about the leaves that are due; return how long to leave a server alone that has failed."""
+        """Ask about the leaves that are due; return the seconds to wait if the server has failed, else 0."""
         now = self._world.clock()
         due = {doubt: each for doubt, each in asked.items() if each.again <= now}
         if now >= self._next_lists and _wants_lists(due):
@@ -109,17 +107,15 @@ class Confirmer:
                     try:
                         await self._confirm_together(lists)
                     except _FAILURES as error:
-                        # Perhaps the server has no lists as of a version, or not for us: the next round asks
-                        # one by one.
+                        # The server may not support lists as of a version: the next round asks one by one.
                         self._failed_lists += 1
                         self._next_lists = self._world.clock() + delay(
                             self._failed_lists + 1, self._world.chance(), at_least=_at_least(error)
                         )
                         return _at_least(error)
+                    # A leave that is still unconfirmed is in the lists, and a stream will deliver the object.
                     for doubt, each in together.items():
-                        self._count(
-                            each
-                        )  # If it is still unconfirmed, the lists have it, and a stream will deliver it.
+                        self._count(each)
                         del due[doubt]
         # A leave that cannot be confirmed must not delay the others.
         for doubt in nsmallest(FEW, due, key=lambda doubt: (due[doubt].times, due[doubt].again)):
@@ -127,7 +123,7 @@ class Confirmer:
                 self._count(due[doubt])
                 try:
                     due[doubt].by_list = await self._confirm_one(doubt)
-                except _FAILURES as error:  # The next answer would be the same.
+                except _FAILURES as error:  # The next request would fail as well.
                     self._failures += 1
                     return delay(self._failures - 1, self._world.chance(), at_least=_at_least(error))
                 self._failures = 0
@@ -138,8 +134,9 @@ class Confirmer:
         asked.again = self._world.clock() + delay(asked.times, self._world.chance())
 
     async def _confirm_one(self, doubt: Doubt) -> bool:
-        """Ask about one object; return whether only joined lists can decide it. Raise Refused, Unreachable or
-        Garbled.
+        """Ask about one object; return True if only joined lists can decide it.
+
+        Raise Refused, Unreachable or Garbled.
         """
         newer = not_older_than(doubt.version) if doubt.version else None
         paging = Paging(
@@ -166,8 +163,9 @@ class Confirmer:
         return any(stream.selector.terms for stream in inside)
 
     async def _confirm_together(self, lists: JoinedLists) -> None:
-        """Confirm leaves by the lists of all streams that have not told yet; raise Refused, Unreachable or
-        Garbled, and settle nothing then.
+        """Confirm leaves by lists of all streams that have not reported yet.
+
+        Raise Refused, Unreachable or Garbled; then no leave is settled.
         """
         began = self._world.clock()
         keys, uids = {doubt.key for doubt in lists.doubts}, dict[Key, str]()

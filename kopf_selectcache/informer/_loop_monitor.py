@@ -1,8 +1,7 @@
-"""Notices when the event loop stands still, or the machine sleeps: how long, told in the log. Mends nothing
-itself.
+"""Loop monitor: detects that the event loop was blocked or the machine slept, logs the gap and reports it.
 
-The loop is shared with Kopf and all handlers: one that blocks it stops them all, and every cache with them.
-After a gap that is longer than a live connection is silent, nobody knows which connections have outlived it.
+Kopf and all handlers share the loop: a handler that blocks it stops every cache as well. A connection may be
+dead after a gap that is longer than a live connection is ever silent.
 """
 
 from __future__ import annotations
@@ -13,21 +12,19 @@ import time
 from collections.abc import Awaitable, Callable
 
 BEAT = 1.0
-"""So often, in seconds, it is looked."""
+"""Seconds between two checks."""
 
 NOTICED = 5.0
-"""From so many seconds on, a gap is told of: shorter ones come with big answers and busy machines."""
+"""Gaps of at least this many seconds are reported. Large answers and busy machines cause shorter ones."""
 
 
 def wall() -> float:
-    """Return the seconds since some moment, those included in which the machine was asleep, where the system
-    counts them.
-    """
+    """Return a monotonic time in seconds. It includes the machine's sleep if the system counts that."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class LoopMonitor:
-    """The heartbeat of one operator's loop."""
+    """Measures the gaps of one operator's event loop."""
 
     def __init__(
         self,
@@ -45,7 +42,7 @@ class LoopMonitor:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """Beat until cancelled."""
+        """Measure until cancelled."""
         while True:
             before = self._clock()
             await self._sleep(BEAT)
@@ -60,5 +57,5 @@ class LoopMonitor:
                 )
                 try:
                     self._gap(late)
-                except Exception:  # Whoever is told of it must not end the heartbeat, and all caches with it.
+                except Exception:  # A failing callback must not end the task group of all informers.
                     self._logger.exception("Nothing was done about the gap.")

@@ -30,13 +30,13 @@ _FETCH_WHOLE = (
 
 
 class Mistake(NamedTuple):
-    """A mistake of this package: the name of the exception."""
+    """A bug in this package, by the name of the exception."""
 
     error: str
 
 
 Failure: TypeAlias = Refusal | Lost | Silent | NotServed | DeclarationError | LetGo | Mistake
-"""The cause of a condition: the server's answer, or what kept it from coming; or a declaration that fails."""
+"""The cause of a condition: the server's answer, a failed request, or a declaration that fails."""
 
 
 class Subject(Protocol):
@@ -62,7 +62,7 @@ class Described(NamedTuple):
     said: str = ""
     """The server's words."""
     fetch: str = _FETCH
-    """Tells how to read meanwhile. Empty if such a read fails too."""
+    """The reads that ask the server meanwhile. Empty if they would fail as well."""
 
     @property
     def trouble(self) -> Phrase:
@@ -73,11 +73,11 @@ _NONE = Described(NOTHING, NOTHING)
 _LOGIN = Phrase("Correct the operator's login; the cache goes on asking")
 _ASKED_AGAIN = Phrase("It is asked again")
 SOON = Phrase("It is asked again: a server that has just started says so to everybody")
-"""The remedy of a refusal that may pass."""
+"""The remedy for a refusal that may be transient."""
 
 
 def describe(failure: Failure | None, subject: Subject, key: Key, verb: str) -> Described:
-    """Return a failure in words. `verb` is that of the request: `get` asks what the cluster serves."""
+    """Return a failure in words. `verb` is that of the request; `get` is for discovery."""
 
     def of_subject(template: str, **parts: object) -> Phrase:
         return Phrase(f"%(resource)s: {template}", resource=subject, **parts)
@@ -175,7 +175,7 @@ def describe(failure: Failure | None, subject: Subject, key: Key, verb: str) -> 
 
 
 def asking(described: Described, subject: Subject, key: Key) -> Phrase:
-    """Return the remedy of a failure that lasts, with the reads that ask the server meanwhile."""
+    """Return the remedy for a failure that lasts, with the reads that ask the server meanwhile."""
     return Phrase(
         f"%(remedy)s{described.fetch} (%(told)s; to see what the server answers: {CHECK})",
         remedy=described.remedy,
@@ -244,7 +244,7 @@ def _let_go(let_go: LetGo, subject: Subject, key: Key) -> Described:
         if let_go.values > excess.bytes / 2
         else lessened(declared, excess.objects, excess.allowed, packed=let_go.packed)
     )
-    # Twice as much, or half as much again as was held: the list may not have been complete.
+    # Twice the limit, or 1.5 times the stored bytes: the list may have been incomplete.
     enough = max(2 * (bytes_in(excess.limit) or 0), 1.5 * (excess.total if overall else excess.bytes))
     return Described(
         Phrase(

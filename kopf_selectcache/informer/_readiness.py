@@ -1,7 +1,7 @@
 """Readiness: the part of an informer that one request needs, or the error that explains why there is none.
 
-A stream that cannot be kept spoils no answer that does not need it, unless it could hold objects of the same
-names as one that the answer needs together with others (`core.store.union`).
+A failed stream does not affect requests that do not need it, unless it could hold objects of the same names
+as a stream that the request needs together with others (`core.store.union`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Part(NamedTuple):
     """The readable part of an informer for one request."""
 
     error: StateError | None
-    """The error that reads must raise; None if it can be read."""
+    """The error that reads must raise; None if the store can be read."""
     store: Readable
     """The store to read. Its version is empty before the first complete lists."""
     trouble: str = ""
     remedy: str = ""
-    """The failure and the one thing to change; empty if it can be read."""
+    """The failure and the one thing to change; empty if the store can be read."""
 
 
 def ready_store(state: InformerState) -> Store | None:
-    """Return the store, if each read of it may be answered; else None."""
+    """Return the store, if every request can be answered; else None."""
     for condition in state.conditions if state.is_resolving else state.stream_conditions:
         if not condition.readable:
             return None
@@ -41,8 +41,8 @@ def ready_store(state: InformerState) -> Store | None:
 
 
 def worst_of(state: InformerState, reflectors: Sequence[Reflector]) -> Condition:
-    """Return the worst condition of some streams; while the cluster is asked what the key means, the
-    condition of that, or of the reason for it.
+    """Return the worst condition of some streams; while the key is resolved, the worst of
+    `state.conditions`.
     """
     resolving = state.is_resolving or not state.reflectors
     conditions = state.conditions if resolving else [each.condition for each in reflectors]
@@ -50,7 +50,7 @@ def worst_of(state: InformerState, reflectors: Sequence[Reflector]) -> Condition
 
 
 def part_for(state: InformerState, request: Selector | None) -> Part:
-    """Return the part of the informer that an answer to the request needs; to None, all of it."""
+    """Return the part of the informer that a request needs; for None, all of it."""
     if request is None or not state.has_several_streams:
         if state.is_resolving or len(state.stream_conditions) != 1:
             return _part(worst_of(state, state.reflectors), state.store)
@@ -101,5 +101,5 @@ async def wait_until_settled(
         part = part_for(now, request)
         if part.error is not None or part.store.version:
             return
-        moved.clear()  # Of several streams, each has to reach the newest list.
+        moved.clear()  # Each of several streams must reach the version of the newest list.
         await moved.wait()

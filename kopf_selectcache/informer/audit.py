@@ -1,9 +1,7 @@
-"""Compares what is held with what the server has: only so is it found what the server itself has lost of a
-watch.
+"""Audits: compare the stored objects with a list of metadata, to find events that the server has lost.
 
-The list is asked for as of the very version that the branch is at, so that the two must be equal, and nothing
-has to be waited for. It has names, uids and versions alone. What to do about a difference is not decided
-here.
+The list is as of exactly the version of the branch, so both must be equal, without waiting for events. It has
+names, uids and versions only. Streams with differences are relisted.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from .state import InformerState
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit has found; true if all is as the server has it.
+    """The result of an audit; true if all stored objects are as the server has them.
 
     >>> audit = Audit(objects=3, missing=(('shop', 'web-1'),))
     >>> bool(audit), str(audit)
@@ -38,18 +36,18 @@ class Audit:
     """
 
     objects: int = 0
-    """How many objects the server has."""
+    """The number of objects that the server has."""
     missing: tuple[Key, ...] = ()
-    """What the server has and the cache has not, by namespace and name."""
+    """Objects that the server has and the cache does not, by namespace and name."""
     extra: tuple[Key, ...] = ()
-    """What the cache has and the server has not."""
+    """Objects that the cache has and the server does not."""
     outdated: tuple[Key, ...] = ()
-    """What both have, with another uid or version, or what came as invalid JSON or not in UTF-8: it may have
-    been damaged on its way."""
+    """Objects that have another uid or version on the server, and objects that came as invalid JSON or UTF-8:
+    they may have been damaged on the way."""
 
     @property
     def drift(self) -> int:
-        """How many objects are not as the server has them."""
+        """The number of differences."""
         return len(self.missing) + len(self.extra) + len(self.outdated)
 
     def __bool__(self) -> bool:
@@ -77,9 +75,7 @@ class Audit:
 
 
 async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: World) -> Audit:
-    """Compare what one list and watch holds with the server; raise Refused, Unreachable or Garbled if it
-    cannot be done.
-    """
+    """Compare the objects of one stream with the server; raise Refused, Unreachable or Garbled."""
     all_held, version = branch.view.records()
     held = {record.key: record for record in all_held}
     objects, missing, outdated = 0, list[Key](), list[Key]()
@@ -129,7 +125,7 @@ class Auditor:
             await world.sleep(world.settings.audit_interval * (0.5 + world.chance()))
             try:
                 await self.audit()
-            except (Refused, Unreachable, Garbled) as error:  # The streams find what is wrong as well.
+            except (Refused, Unreachable, Garbled) as error:  # The streams report the failure as well.
                 why: object = error
                 if isinstance(error, Refused):
                     why = f"the server answers {error.refusal.code} {error.refusal.reason}"
@@ -161,7 +157,7 @@ class Auditor:
                 failed = error
                 self._counts.failures["audit"] += 1
                 if isinstance(error, Refused) and is_beyond_server(error.refusal):
-                    # Only a consistent list can tell whether the server lags or was restored.
+                    # Only a consistent list shows if the server lags or was restored.
                     each.relist("audit")
                 continue
             self._counts.audits += 1
@@ -182,7 +178,7 @@ class Auditor:
 
 
 LONGEST_NAME = 63 + 1 + 253
-"""How long the namespace and the name of an object are at most."""
+"""Maximum length of a namespace, a slash and a name."""
 
 
 def _named(keys: tuple[Key, ...]) -> str:

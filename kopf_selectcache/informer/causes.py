@@ -1,6 +1,4 @@
-"""Causes of failures: from what a server, or the way to it, has done to the data that errors carry. Makes no
-words.
-"""
+"""Causes of failures: converts refusals and broken answers into the data that errors carry (`Cause`)."""
 
 from __future__ import annotations
 
@@ -11,8 +9,7 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.sent import Unselected
 
 _PASSING = (408, 410, 429)
-"""Besides the codes from 500: a request that took too long, a list that expired between two pages, too many
-requests."""
+"""Transient codes below 500: request timeout, list expired between two pages, too many requests."""
 
 NOT_IMPLEMENTED = 501
 
@@ -20,19 +17,17 @@ NO_ANSWER = Cause(transient=True)
 
 
 def is_transient(code: int) -> bool:
-    """Return True if a request that is answered with this code may succeed later without a change by a
-    person.
+    """Return True if a request that is answered with this code may succeed later without a person's help.
 
-    >>> [code for code in (302, 400, 401, 403, 404, 405, 408, 410, 422, 429, 500, 501, 502, 503, 504) if is_transient(code)]
+    >>> codes = (302, 400, 401, 403, 404, 405, 408, 410, 422, 429, 500, 501, 502, 503, 504)
+    >>> [code for code in codes if is_transient(code)]
     [408, 410, 429, 500, 502, 503, 504]
-    """  # noqa: E501
+    """
     return code in _PASSING or (code >= 500 and code != NOT_IMPLEMENTED)
 
 
 def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
-    """Return the cause of a failed request: a refusal, an answer that broke off or made no sense, or none at
-    all.
-    """
+    """Return the cause of a failed request: a refusal, an invalid or incomplete answer, or no answer."""
     if isinstance(failure, Refusal):
         return Cause(failure.code, failure.reason, failure.retry_after, is_transient(failure.code))
     lasting = (
@@ -40,13 +35,13 @@ def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
         if isinstance(failure, Lost)
         else isinstance(failure, (Untransformed, Unselected, TooLarge))
     )
-    # A function of the operator fails again for the same object; a selector is ignored again; an object is as
-    # large again.
+    # These failures repeat: a transform fails for the same object, a selector is ignored, an object is as
+    # large.
     return NO_CAUSE if lasting else NO_ANSWER
 
 
 def reason(trouble: Refusal | Lost | Silent) -> str:
-    """Name a trouble in a word, one of few: it becomes a label of metrics."""
+    """Return a word for a failure. It becomes a label of metrics, so there are few of them."""
     match trouble:
         case Refusal(code):
             return str(code) if 100 <= code < 600 else "refused"

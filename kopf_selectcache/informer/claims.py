@@ -1,5 +1,5 @@
-"""Which declared key keeps which resource: several keys may turn out to mean the same one, which only the
-cluster can tell.
+"""Claims: the resource of each declared key. Detects keys of the same resource, once the cluster has resolved
+them.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from kopf_selectcache.selectors.kind_keys import assigned, text_of
 
 
 class Claims:
-    """The declared keys of one operator, by what each was found to mean."""
+    """The declared keys of one operator by the resource that each was resolved to."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[str, str, str], Key] = {}  # By group, plural and version.
         self._warned: set[frozenset[Key]] = set()
 
     def claim(self, key: Key, resource: Resource, *, logger: logging.Logger) -> None:
-        """Take note of what a key means; warn if another key means another version of the same resource.
+        """Note the resource of a key; warn if another key has another version of the same resource.
 
-        Raise ConflictingSelectors if another key means the same version: one of the filters would never be
-        read.
+        Raise ConflictingSelectors if another key has the same version: one of the filters would never be
+        used.
         """
         for claimed in [each for each, by in self._keys.items() if by == key]:
-            del self._keys[claimed]  # It was served in another version before.
+            del self._keys[claimed]  # The cluster served it in another version before.
         kind = resource.kind
         other = self._keys.setdefault((kind.group, kind.plural, resource.version), key)
         if other != key:

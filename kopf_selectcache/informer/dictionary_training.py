@@ -1,8 +1,8 @@
-"""How what a cache keeps is stored: when it is learned how a kind is packed, what is packed then, and what
-memory is free.
+"""Trains the compression dictionary of a kind, packs the objects that are stored already, and returns free
+memory to the system.
 
-Learning takes some hundredths of a second, which it spends in a thread of its own: those that asyncio lends
-may all be waiting, for this cache. What is there already is packed bit by bit.
+Training takes tens of ms, in a new thread: the threads of asyncio's pool may all be blocked by reads that
+wait for this cache. Objects that are stored already are packed in slices on the loop.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Packing, le
 from kopf_selectcache.core.store.record import Record
 
 AT_ONCE = 50
-"""So many objects are packed until others are let go on."""
+"""Number of objects that are packed before other tasks run."""
 
 _T = TypeVar("_T")
 
 
 def give_back() -> None:
-    """Let the system have the memory that is free again, where the C library would keep it, as glibc does.
+    """Return free heap pages to the system (`malloc_trim`), if the C library has that call.
 
-    The pages of a list take more than what is kept of them, and leave as much behind.
+    The pages of a list take more memory than the objects that are stored of them, and glibc keeps it.
     """
     with suppress(OSError, TypeError):  # Windows has no such library.
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -38,14 +38,14 @@ def give_back() -> None:
 
 
 async def apart(work: Callable[[], _T]) -> _T:
-    """Return what comes of the work, or raise what it raises, done in a thread of its own."""
+    """Run the function in a new thread; return its result, or raise its exception."""
     done: Future[_T] = Future()
-    done.set_running_or_notify_cancel()  # Who has gone before it is done is told nothing.
+    done.set_running_or_notify_cancel()  # A running future cannot be cancelled, so `set_result` never fails.
 
     def run() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # Whoever waits is told of it, or would wait for ever.  # noqa: BLE001
+        except BaseException as error:  # The caller would wait for ever.  # noqa: BLE001
             done.set_exception(error)
 
     Thread(target=run, name="selectcache", daemon=True).start()
@@ -53,7 +53,7 @@ async def apart(work: Callable[[], _T]) -> _T:
 
 
 class DictionaryTraining:
-    """How what one list and watch keeps is stored."""
+    """Dictionary training and packing for one stream. Streams of an informer share the `Packing`."""
 
     def __init__(
         self,
@@ -64,22 +64,19 @@ class DictionaryTraining:
         tally: Tally | None,
     ) -> None:
         self._packing = packing
-        self._kept = kept  # What this one keeps.
-        self._all_kept = all_kept  # What all lists and watches of the kind do.
+        self._kept = kept  # Returns the records of this stream.
+        self._all_kept = all_kept  # Returns the records of all streams of the informer.
         self._tally = tally
-        self._has_caught_up = False  # Whether all that came before anything was learned has been packed.
+        self._has_caught_up = False  # True once the records from before the training are packed.
 
     async def taken(self, page: Sequence[Record] = ()) -> None:
-        """Take note that objects have come: a page, which is not kept yet, or others. Learn from all there
-        are, if it is due.
-        """
+        """Note new objects, of a page that is not stored yet or of events. Train if there are enough."""
         packing = self._packing
         if packing is None:
             return
         kept = self._kept
-        page = [
-            each for each in page if each.stored
-        ]  # A wider list brings others as well, of which nothing is kept; as of what is unreadable.
+        # Nothing is stored of unreadable objects, nor of those that a wider list has outside of the selector.
+        page = [each for each in page if each.stored]
         if (
             not packing.fits
             and len(objects := [record for record in (*self._all_kept(), *page) if record.stored]) >= FEWEST
@@ -91,7 +88,7 @@ class DictionaryTraining:
             except asyncio.CancelledError:
                 packing.forget_begun()
                 raise
-            kept = self._all_kept  # Others may be waiting for their next event by now.
+            kept = self._all_kept  # The other streams may wait for their next event, and would pack late.
         if packing.learned and not self._has_caught_up:
             await self._pack([*kept(), *page])
             self._has_caught_up = True

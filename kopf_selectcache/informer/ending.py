@@ -1,6 +1,4 @@
-"""The end of an operator, as reads of its caches meet it: each raises from then on, and those that wait are
-ended.
-"""
+"""The end of an operator: reads of its caches raise from then on, and reads that wait are cancelled."""
 
 from __future__ import annotations
 
@@ -22,16 +20,16 @@ def ended() -> ReadError:
 
 
 class Ending:
-    """Whether an operator has ended, and the reads that must end with it."""
+    """The end of one operator, and the reads that must end with it."""
 
     def __init__(self) -> None:
         self.reached = False
-        """Reads in any thread look at it."""
+        """True if the operator has ended. Reads in any thread check it."""
         self._limits: set[asyncio.Timeout] = set()
         self._followers: set[Ending] = set()
 
     def end(self) -> None:
-        """End all reads that wait. It is called on the operator's loop, as are the methods below."""
+        """Cancel all reads that wait. Call it, and the methods below, on the operator's loop only."""
         self.reached = True
         for limit in self._limits:
             limit.reschedule(0.0)  # A time that has passed.
@@ -55,6 +53,6 @@ class Ending:
         except TimeoutError:
             if limit.expired():
                 raise ended() from None
-            raise  # The read's own.
+            raise  # The read itself raised it.
         finally:
             self._limits.discard(limit)

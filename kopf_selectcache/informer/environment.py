@@ -1,5 +1,5 @@
-"""What a cache has to do with: settings, the server, time, chance and the log. Handed in, so that each test
-has its own.
+"""Injected dependencies of informers: settings, transport, logger, random source, clock and sleep. Tests
+substitute them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All that the caches of one operator know of the world."""
+    """The dependencies that all informers of one operator share."""
 
     settings: SelectCacheSettings
     transport: Transport
@@ -22,5 +22,5 @@ class World:
     chance: Callable[[], float]
     """Returns a number from 0 to 1."""
     clock: Callable[[], float]
-    """Returns seconds; asked for an age, it must answer in any thread."""
+    """Returns monotonic seconds. It is called in any thread."""
     sleep: Callable[[float], Awaitable[None]]

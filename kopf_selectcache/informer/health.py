@@ -32,40 +32,38 @@ from .memory import LetGo
 from .phrase import Phrase
 
 TOLERATED = 15.0
-"""
-So many seconds may pass until a cache that was synced, and is in trouble, is called stale, or forbidden.
+"""Seconds of failures until a synced informer becomes stale or forbidden.
 
-Servers end every watch after a while, and restart. One that starts refuses everybody until it has read who
-has which rights. """
+Servers end every watch after some minutes, and restart. A server that starts denies all requests until it has
+loaded the RBAC rules."""
 
 SEVERAL = 3
-"""So many answers make certain what one does not: that a right is missing, or that what comes will never make
-sense."""
+"""Number of equal answers in a row that count as lasting: a missing right, or invalid answers."""
 
 
 class Health(StrEnum):
-    """How the cache of one kind is doing."""
+    """The health of an informer or a stream."""
 
     SYNCING = "syncing"
-    """Its first complete list has not come yet, or is not followed yet."""
+    """The first list is not complete, or its watch is not open yet."""
     SYNCED = "synced"
-    """It holds what the server had, and follows."""
+    """The list is complete, and the watch follows."""
     STALE = "stale"
-    """It holds what the server had, and has not been able to follow for a while. It is read as before: `age`
-    tells how old it is."""
+    """The list is complete, but the watch has failed for a while. Reads are answered: `age` is the age of the
+    answer."""
     STALLED = "stalled"
-    """Its first complete list has not come for so long that nobody should wait for it. It is asked for all
-    the same."""
+    """The first list has not completed within `sync_timeout`. Reads raise; requests go on."""
     UNAUTHORIZED = "unauthorized"
-    """The server accepts no credentials of the operator, or no login gives any."""
+    """The server accepts no credentials of the operator, or no login handler returns any."""
     FORBIDDEN = "forbidden"
     """A right is missing."""
     MISSING = "missing"
     """The cluster does not serve the kind."""
     REJECTED = "rejected"
-    """The cluster refuses the selector, or what is declared contradicts what the cluster serves."""
+    """The cluster refuses the selector, or the declaration contradicts the resource that the cluster
+    serves."""
     OVERSIZED = "oversized"
-    """It grew beyond `max_bytes`, and was let go: it holds nothing, and is tried again now and then."""
+    """The store exceeded `max_bytes` and was dropped. It is listed again about every 10 minutes."""
 
 
 _UNREADABLE: Mapping[Health, type[StateError]] = {
@@ -89,15 +87,16 @@ _GRAVITY = (
     Health.FORBIDDEN,
     Health.REJECTED,
 )
-"""The worst comes last."""
+"""All values; the worst comes last."""
 
 
 _PRECISE = frozenset({Health.UNAUTHORIZED, Health.FORBIDDEN, Health.REJECTED, Health.OVERSIZED})
-"""Only a person can help, and must know the present failure. Other failures come in many forms."""
+"""Conditions whose failures the log tells apart: only a person can help, and must know the present failure.
+Other failures have many forms, which would repeat the log line."""
 
 
 def _lasting(failure: Failure) -> Health | None:
-    """Return the health that a failure leads to at once; None if it may pass."""
+    """Return the health that a failure leads to at once; None if it may be transient."""
     match failure:
         case Refusal(404) | NotServed():
             return Health.MISSING
@@ -110,7 +109,9 @@ def _lasting(failure: Failure) -> Health | None:
 
 
 def _denied(failure: Failure) -> Health | None:
-    """Return the health of a denied request, as a server may deny it for a moment after its start."""
+    """Return the health for a denied request; None for other failures. A server that starts denies all
+    requests.
+    """
     match failure:
         case Refusal(403):
             return Health.FORBIDDEN
@@ -126,7 +127,7 @@ class Status:
 
     health: Health
     began: float
-    """The time at which it began, except for staleness."""
+    """The time at which the health began; staleness begins at `stale_at`."""
     failure: Failure | None = None
     verb: str = ""
     """The verb of the request that failed."""
@@ -153,8 +154,8 @@ class Condition:
         """True if reads may be answered once there was a complete list: if there is no `error`."""
         self._key = key  # As it was declared.
         self._sync_timeout = sync_timeout
-        self._clock = clock  # Asked for the health, it must answer in any thread.
-        self._report = report  # Called once for each change; without a line if there is no failure any more.
+        self._clock = clock  # Reads call it in any thread.
+        self._report = report  # Called once for each change, with a log line, or None after the failure.
         self._unreadable = unreadable  # Called when reads begin to raise.
         self._status = Status(Health.SYNCING, clock() if since is None else since)
         self._denied_since: float | None = None
@@ -214,12 +215,12 @@ class Condition:
 
     @property
     def precise(self) -> str:
-        """A text that is the same for conditions with the same cause, as far as the log tells them apart."""
+        """A text that is equal for conditions that share one log line."""
         status = self._status
         return str(self._described(status).what) if status.health in _PRECISE else status.health.value
 
     def error(self) -> StateError | None:
-        """Return the error that reads must raise, since the store cannot be kept; None if it can be."""
+        """Return the error that reads must raise; None if they may be answered."""
         status = self._status
         error = _UNREADABLE.get(status.health)
         if error is None:
@@ -228,8 +229,8 @@ class Condition:
         return error(str(described.trouble), remedy=str(self._remedy(status)), cause=_cause(status))
 
     def until_stalled(self) -> float | None:
-        """Return the seconds until a first list that has not come makes it `stalled`; None if it has come, or
-        the health is another one.
+        """Return the seconds until the health becomes `stalled`; None if the first list is complete, or the
+        health is not `syncing`.
         """
         status = self._status
         waits = status.health is Health.SYNCING and not self.subject.version
@@ -249,10 +250,10 @@ class Condition:
         self._settled.set()
 
     def reset(self) -> None:
-        """Forget the failure: what it was about is done, and will begin anew."""
+        """Return to `syncing` without a failure, and wake all waiters."""
         self._status, self.readable = Status(Health.SYNCING, self._clock()), True
         self._denied_since, self._denials, self._garbled = None, 0, 0
-        self._settled.set()  # Those who wait look for what comes after it.
+        self._settled.set()  # Waiters check the state again.
         self._settled = asyncio.Event()
 
     # ---- Changes.
@@ -262,14 +263,12 @@ class Condition:
         self._denied_since, self._denials, self._garbled = None, 0, 0
         if self.subject.version:
             self._set(Health.SYNCED)
-        # In these two it was accepted before as well, and came to nothing.
+        # In these two the server accepted the requests before as well, and the list did not complete.
         elif self._status.health not in (Health.STALLED, Health.OVERSIZED):
             self._set(Health.SYNCING)
 
     def fail(self, failure: Failure, *, verb: str = "") -> None:
-        """Note a failure. `verb` is that of the request: to `get` what the cluster serves, to list or to
-        watch.
-        """
+        """Note a failure. `verb` is that of the request: `list`, `watch`, or `get` for discovery."""
         garbled = isinstance(failure, Lost) and failure.garbled
         self._garbled = self._garbled + 1 if garbled else 0
         if (lasting := _lasting(failure)) is not None:
@@ -282,7 +281,9 @@ class Condition:
             self._hinder(failure, verb)
 
     def repeat(self) -> None:
-        """Note that the failure lasts: a server can ask for a longer wait than a first list may take."""
+        """Note that the failure lasts. Called during a long wait, so that the condition becomes `stalled` in
+        time.
+        """
         self._hinder(self._status.failure, self._status.verb)
 
     def _deny(self, health: Health, failure: Failure, verb: str) -> None:
@@ -292,7 +293,7 @@ class Condition:
         if status.health is Health.SYNCED and (
             self._denials < SEVERAL or now - self._denied_since < TOLERATED
         ):
-            # It may have been stale for long, for another reason.
+            # It may be stale already, because of another failure.
             self._set(
                 Health.SYNCED, failure, verb, now if status.stale_at is None else min(now, status.stale_at)
             )
@@ -300,7 +301,7 @@ class Condition:
             self._set(health, failure, verb)
 
     def _hinder(self, failure: Failure | None, verb: str) -> None:
-        """Note a failure that may pass by itself."""
+        """Note a failure that may be transient."""
         now, status = self._clock(), self._status
         if status.health is Health.SYNCED:
             since = now + TOLERATED if status.stale_at is None else status.stale_at
@@ -311,11 +312,11 @@ class Condition:
             complete = bool(self.subject.version)
             if now - status.began < self._sync_timeout and (complete or self._garbled < SEVERAL):
                 self._set(Health.SYNCING, failure, verb)
-            elif complete:  # A complete list is as good as it was; it is only not followed.
+            elif complete:  # The list is complete, but no watch follows it: the informer is stale.
                 self._set(Health.SYNCED, failure, verb, now)
             else:
                 self._set(Health.STALLED, failure, verb)
-        # Else what only a person can help with still stands: nobody has said otherwise.
+        # Else the present health needs a person's help, and this failure does not end it.
 
     def _set(
         self,

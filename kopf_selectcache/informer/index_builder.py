@@ -1,8 +1,8 @@
-"""Builds the indexes of one cache on the loop, slice by slice: those that are declared or added, and those
-that reads want.
+"""IndexBuilder: builds the indexes of one informer on the loop, in slices: those that are declared or added,
+and those that reads ask for.
 
-Neither a reader nor the loop ever waits for one. What is indexed, and how it is found, is the core's
-(`core.store.indexes`).
+No read waits for an index, and no slice blocks the loop for long. The indexes themselves are in
+`core.store.indexes`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kopf_selectcache.core.store.union import Union
 from .reflector import Reflector
 
 SLICE = 200
-"""So many objects are taken into an index before others on the loop go on: some 0.1 ms."""
+"""Number of objects that are indexed before other tasks run: about 0.1 ms."""
 
 DECODED = 20
-"""So many are decoded first for an index that is added."""
+"""Number of objects that are decoded before other tasks run, for an index that is added."""
 
 
 class Failed(Exception):
-    """The function of an index that is added failed for an object that is held."""
+    """The function of an added index failed for a stored object."""
 
     def __init__(self, name: str, record: Record, why: str) -> None:
         super().__init__(name, record.key, why)
@@ -37,7 +37,7 @@ class Failed(Exception):
 
 
 class Taken(Exception):
-    """There is another index of the name."""
+    """Another index has the name."""
 
     def __init__(self, by: Indexed) -> None:
         super().__init__(by)
@@ -45,7 +45,7 @@ class Taken(Exception):
 
 
 class IndexBuilder:
-    """The indexes of one cache, and what builds them."""
+    """The indexes of one informer, and the task that builds them."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class IndexBuilder:
         replaced: Callable[[Mapping[str, Indexed]], None] = lambda _: None,
     ) -> None:
         self.indexes: Mapping[str, Indexed] = {each.name: each for each in declared}
-        """Those that can be read by, by name."""
+        """The declared and added indexes, by name."""
         self._replaced = replaced  # Called with all indexes after some were added.
         self._union = Union()
         self._reflectors: Sequence[Reflector] = ()
@@ -62,20 +62,20 @@ class IndexBuilder:
         self._adding = asyncio.Lock()
 
     def begin(self, union: Union, reflectors: Sequence[Reflector]) -> None:
-        """Index what is kept from now on."""
+        """Index the objects of this union from now on."""
         self._union, self._reflectors = union, reflectors
         self._tell()
         for each in self.indexes.values():
             union.store.declare(each)
 
     def want(self) -> None:
-        """Take note, in any thread, that there is something to build."""
+        """Wake `run`, from any thread: there is an index to build."""
         if self._loop is not None:
             with suppress(RuntimeError):  # The loop is closed: the operator has ended.
                 self._loop.call_soon_threadsafe(self._wanted.set)
 
     async def run(self) -> None:
-        """Build whatever is wanted, until cancelled."""
+        """Build the requested indexes until cancelled."""
         self._loop = asyncio.get_running_loop()
         while True:
             await self._built()
@@ -83,11 +83,10 @@ class IndexBuilder:
             self._wanted.clear()
 
     async def add(self, indexes: Sequence[Indexed]) -> None:
-        """Index what is held and what will be held by these as well; return once that is done, or at once if
-        it was.
+        """Add indexes; return once all stored objects are indexed. Known indexes are skipped.
 
-        Raise Taken if there is another index of a name, and Failed if a function fails for what is held: then
-        nothing is left of any of them.
+        Raise Taken if another index has one of the names, and Failed if a function fails for a stored object:
+        then none of them is added.
         """
         async with self._adding:
             if other := next(
@@ -102,23 +101,23 @@ class IndexBuilder:
             computed = [
                 (each, await self._computed(each)) for each in indexes if each.name not in self.indexes
             ]
-            # From here on nothing fails, and whoever begins anew tells of them as well.
+            # From here on nothing fails, and a restart of the informer includes the new indexes.
             self.indexes = {**self.indexes, **{each.name: each for each, _ in computed}}
             self._replaced(self.indexes)
-            self._tell()  # What comes from now on brings its values.
+            self._tell()  # Objects that are decoded from now on have their values.
             for each, values in computed:
                 self._union.store.declare(each)
                 await self._note(each, values)
         await self._built()
 
     async def _computed(self, indexed: Indexed) -> dict[Record, Values]:
-        """Return the values of what is held, beside which nothing is noted yet."""
+        """Return the values of the stored objects; store nothing yet."""
         values = {}
         for number, record in enumerate(self._union.store.records()[0]):
             if number % DECODED == 0:
                 await asyncio.sleep(0)
             if not record.stored:
-                continue  # It is unreadable, and has no value.
+                continue  # An unreadable object has no value.
             try:
                 values[record] = indexed.values(record.decode())
             except BadIndex as bad:
@@ -126,10 +125,10 @@ class IndexBuilder:
         return values
 
     async def _note(self, indexed: Indexed, values: dict[Record, Values]) -> None:
-        """Note the values beside what is held, ahead of who builds the index, and would call the function
+        """Store the computed values beside the objects, so that building the index does not call the function
         again.
 
-        What came meanwhile, or is being listed, is left to that one.
+        Objects that came meanwhile, or are being listed, have no computed value: building the index adds it.
         """
         union = self._union
         for number, record in enumerate(union.store.records()[0], 1):
@@ -142,7 +141,7 @@ class IndexBuilder:
                 await asyncio.sleep(0)
 
     async def _built(self) -> None:
-        while self._union.build(SLICE):  # It waits for nothing, but for its next turn.  # noqa: ASYNC110
+        while self._union.build(SLICE):  # It only yields to other tasks.  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     def _tell(self) -> None:

@@ -1,7 +1,7 @@
-"""Informer: keeps the store of one kind true. Resolves the key, runs the streams of its filter, and restarts
+"""Informer: maintains the cache of one kind. Resolves the key, runs the streams of its filter, and restarts
 them.
 
-It never ends by itself: failures are retried, and reported to the conditions of its streams.
+It never ends by itself: failures are retried with backoff, and reported to the conditions of its streams.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from .stream_writer import StreamWriter, failure_of
 from .subscribers import Listener, Subscribers
 
 PAGES_AT_ONCE = 20
-"""So many lists and watches of one cache may ask for a page at the same time. A filter over 100 namespaces
-has 100 of them."""
+"""Maximum of streams of one informer that list at the same time. A filter over 100 namespaces has 100
+streams."""
 
 
 class Informer:
-    """The cache of one declared kind: its store, and the tasks that keep it."""
+    """The informer of one declared kind: its state, and the tasks that maintain it."""
 
     def __init__(
         self,
@@ -69,28 +69,28 @@ class Informer:
         deliver: Callable[[Listener], Listener] = lambda listener: listener,
     ) -> None:
         self.key = key if isinstance(key, str) else "/".join(key)
-        """As it was declared, for messages."""
+        """The declared key, for messages."""
         self.counts = Counts()
         self.packing = packing_of(declared.storage or world.settings.storage)
-        """How objects are packed, if they may be."""
+        """The compression of stored objects; None if they are stored unpacked."""
         self.share = (budget or Budget()).share(key, declared.max_bytes)
-        """How much it holds, and may hold."""
+        """The bytes that it stores, and their limit."""
         self._key = key
         self._declared = declared
         self._world = world
         self._namespaces = namespaces
         self._claims = claims or Claims()
-        self._is_resolved = resolved  # Told whenever it has become known what the key means.
+        self._is_resolved = resolved  # Called whenever the cluster has resolved the key.
         self._subscribers = Subscribers(self, world.logger, deliver)
-        self._confirming: Confirmer  # With the first streams.
+        self._confirming: Confirmer  # Set by `begin`, with the first streams.
         self._moved = asyncio.Event()
         self._begun: tuple[Resource, Plan] | None = None
         self.awaited = AwaitedVersions()
-        """Those who wait until the leaves up to a version are confirmed."""
+        """Futures that wait until the leaves up to a version are confirmed."""
         self.waiting_handlers = 0
-        """How many handlers wait for it to be as new as what they were called with."""
+        """The number of handlers that wait until the cache is as new as their body."""
         self.next_wait_log = 0.0
-        """When the next line about them may be logged."""
+        """The earliest time of the next log line about them."""
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._comparing = asyncio.Semaphore(PAGES_AT_ONCE)
         self._news = StateLog(self, clock=world.clock, logger=world.logger)
@@ -98,7 +98,7 @@ class Informer:
         self.state = InformerState(
             declared.filter, declared.projection, self.indexing.indexes, self._new_condition(self)
         )
-        """All that reads depend on, replaced in one assignment. A read takes one reference."""
+        """The state that reads use, replaced in one assignment. A read takes one reference."""
         self._auditor = Auditor(
             lambda: self.state, self.counts, world=world, context=lambda: context_of(self)
         )
@@ -130,25 +130,27 @@ class Informer:
 
     @property
     def reflectors(self) -> tuple[Reflector, ...]:
-        """The streams; other ones once the cluster serves the kind differently, or the store is dropped."""
+        """The streams. They are replaced if the cluster serves the kind differently, or the store
+        is dropped.
+        """
         return self.state.reflectors
 
     @property
     def version(self) -> str:
-        """The version as of which all of it is held; empty before the first complete lists."""
+        """The version as of which the store is complete; empty before the first complete lists."""
         return self.store.version
 
     def held(self) -> int:
-        """Return how many objects are held."""
+        """Return the number of stored objects."""
         return len(self.store.records()[0])
 
     @property
     def kind(self) -> Kind | None:
-        """What is cached, as far as it is known: of a built-in kind before the cluster is asked."""
+        """The kind; None until a custom resource is resolved. Built-in kinds are known from the start."""
         return self.resource.kind if self.resource is not None else find(self._key)
 
     def is_of(self, group: str, plural: str) -> bool:
-        """Return True if it is known to be of this resource, in whichever version."""
+        """Return True if the key is resolved to this resource, in any version."""
         return self.resource is not None and (self.resource.kind.group, self.resource.kind.plural) == (
             group,
             plural,
@@ -176,16 +178,16 @@ class Informer:
 
     @property
     def synced(self) -> bool:
-        """True if the store holds what the server had, and follows."""
+        """True if all lists are complete, and all watches follow."""
         return self.health is Health.SYNCED
 
     @property
     def ready(self) -> Store | None:
-        """The store, if each read of it may be answered; else None, and `part` has what can be read."""
+        """The store, if every request can be answered; else None, and `part` has what can be read."""
         state = self.state
         if state.is_resolving:
             return ready_store(state)
-        # Each read asks: a loop without calls takes a third of the time.
+        # Each read runs this: a loop without calls takes a third of the time.
         for condition in state.stream_conditions:
             if not condition.readable:
                 return None
@@ -193,7 +195,7 @@ class Informer:
 
     @property
     def world(self) -> World:
-        """Its clock, sleep, randomness, transport and log."""
+        """Its settings, transport, logger, random source, clock and sleep."""
         return self._world
 
     @property
@@ -202,11 +204,11 @@ class Informer:
         return self.state.has_several_streams
 
     def condition_of(self, reflector: Reflector) -> Condition:
-        """Return the condition of a stream; while the cluster is asked what the key means, that of asking."""
+        """Return the condition of a stream; while the key is resolved, that of resolving."""
         return worst_of(self.state, (reflector,))
 
     def part(self, request: Selector | None = None) -> Part:
-        """Return the part of it that an answer to the request needs."""
+        """Return the readable part of the informer for a request; for None, all of it."""
         return part_for(self.state, request)
 
     def age(self, request: Selector | None = None) -> float | None:
@@ -220,21 +222,21 @@ class Informer:
         await wait_until_settled(lambda: self.state, request, self._moved)
 
     def is_unconfirmed(self, namespace: str, name: str) -> bool:
-        """Return True if the object is stored although a stream let it go: another stream may have it, or it
-        may be gone.
+        """Return True if the object left a stream and is still stored: another stream may have it, or it may
+        be deleted.
         """
         return self.state.union.is_unconfirmed((namespace, name))
 
     @property
     def has_doubts(self) -> bool:
-        """True if a stream let an object go that another stream may have."""
+        """True if there are unconfirmed leaves."""
         return bool(self.state.union.doubts)
 
     def has_unconfirmed(self, version: str, *, besides: ObjectKey) -> bool:
-        """Return True if another object is shown that left a stream before this version, and may be in
-        another stream.
+        """Return True if there is an unconfirmed leave of another object before this version.
 
-        Nobody can confirm anything while one of the streams cannot be kept: reads that need it raise why.
+        Return False while a stream is unreadable, because nothing can be confirmed then: reads that need that
+        stream raise its error.
         """
         state = self.state
         return all(each.readable for each in state.conditions) and state.union.has_doubts_before(
@@ -242,19 +244,17 @@ class Informer:
         )
 
     def lasted(self) -> float:
-        """Return for how many seconds it has been in its present state: since the first of its lists and
-        watches was.
-        """
+        """Return the seconds since the first of its streams entered the present health of the informer."""
         return max(
             (each.lasted() for each in self.state.conditions if each.health is self.health), default=0.0
         )
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call the listener, on the loop's thread, with each change, and with None when reads must raise;
-        return what ends that.
+        return the function that ends the subscription.
 
         The subscription survives a restart of the informer. The listener receives each departure once, with
-        its cause and the last known record; what the next list finds enters again.
+        its cause and the last known record; objects that the next list finds enter again.
         """
         return self._subscribers.add(listener)
 
@@ -282,11 +282,13 @@ class Informer:
         self.state = replace(self.state, indexes=indexes, derived=Derived())
 
     async def run(self) -> None:
-        """Keep the cache until cancelled. A mistake of ours costs a relist, never the operator."""
+        """Maintain the cache until cancelled. A bug in this package causes a restart, and never ends the
+        operator.
+        """
         world = self._world
         while True:
             try:
-                await self._kept(await self._resolved())
+                await self._run_streams(await self._resolved())
                 if self.share.excess is not None:
                     self._let_go()
                     await apart(give_back)
@@ -305,18 +307,19 @@ class Informer:
         self.state = replace(self.state, is_resolving=True)
 
     def mark_resolved(self) -> None:
-        """Note that the cluster has said what the key means, and the streams run."""
+        """Note that the cluster has resolved the key, and the streams run."""
         self.state = replace(self.state, is_resolving=False)
         self.state.resolving.reset()
         self._news.forget(self.state.resolving)
 
-    async def _kept(self, planned: Plan) -> None:
-        """Keep it until the cluster does not serve the resource any more, as it may come back in another
-        version; or until it is too large.
+    async def _run_streams(self, planned: Plan) -> None:
+        """Run the streams until the cluster stops to serve the resource, which may come back in another
+        version, or until the store exceeds its limit.
         """
         state, condition = self.state, self.state.resolving
-        let_go = condition.health is Health.OVERSIZED  # Its store is empty already.
-        # What was not served may be no more, stream by stream.
+        let_go = condition.health is Health.OVERSIZED  # The store is empty already.
+        # After the resource was missing, its objects may be gone. Several streams would notice that one by
+        # one.
         if (self.resource, planned) != self._begun or (self.parted and not let_go):
             self.begin(planned)
         self.mark_resolved()
@@ -341,13 +344,13 @@ class Informer:
         finally:
             self.mark_resolving()
             for each in state.reflectors:
-                each.condition.dismiss()  # Those who wait for it wait for what the cluster says now.
+                each.condition.dismiss()  # Its waiters then wait for the condition of resolving.
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _let_go(self) -> None:
-        """Say how much was held, which was too much, and hold nothing any more."""
+        """Drop the store, which exceeds its limit, and report its size."""
         excess, state = self.share.excess, self.state
         assert excess is not None, "nothing is too much"
         assert state.resource is not None, "nothing was resolved"
@@ -366,12 +369,12 @@ class Informer:
             each.condition.fail(let_go)
 
     def resume(self) -> None:
-        """Open all watches anew: nobody knows which connections are still alive."""
+        """Open all watches again: their connections may be dead."""
         for each in self.state.reflectors:
             each.resume()
 
     async def _again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what has no end. A mistake in it spoils no list and watch."""
+        """Run an endless task. A bug in it restarts it, and does not affect the streams."""
         world = self._world
         while True:
             try:
@@ -392,8 +395,8 @@ class Informer:
         return await self._auditor.audit()
 
     def begin(self, planned: Plan, *, cause: Cause = Cause.REPLACED) -> None:
-        """Start with an empty store, ready to run the planned streams. Subscribers stay, and receive the
-        departure of each object that was held.
+        """Replace the store by an empty one with the planned streams. Subscribers stay, and receive the
+        departure of each stored object.
         """
         state, resource, world = self.state, self.resource, self._world
         assert resource is not None, "planned before it was resolved"
@@ -423,7 +426,7 @@ class Informer:
             reflectors=reflectors,
             derived=Derived(),
         )
-        # From here on no read takes the streams of before.
+        # From here on no read uses the previous streams.
         for reflector in state.reflectors:
             reflector.forget()
         self.awaited.wake()
@@ -484,7 +487,7 @@ class Informer:
             self.awaited.reach(oldest.version)
 
     async def _resolved(self) -> Plan:
-        """Ask until the cluster knows the kind, and the filter fits it; return how it is to be kept."""
+        """Resolve the key, with retries, until the cluster serves it and the filter fits; return the plan."""
         world, failures, condition = self._world, 0, self.state.resolving
         while True:
             try:
@@ -499,7 +502,7 @@ class Informer:
             failures += 1
 
     async def resolve(self) -> Plan:
-        """Ask the cluster what the key means; return the planned streams."""
+        """Ask the cluster what the key means; return the plan of the streams."""
         resource = await resolve(self._world.transport, self._key)
         self._claims.claim(self._key, resource, logger=self._world.logger)
         self.state = replace(self.state, resource=resource)

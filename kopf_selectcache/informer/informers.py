@@ -1,6 +1,4 @@
-"""All caches of one operator: made from what is declared, run, and found by whichever name of a kind. Asks no
-server itself.
-"""
+"""Runtime: creates and runs the informers of one operator, and finds them by any name of their kind."""
 
 from __future__ import annotations
 
@@ -30,16 +28,14 @@ from .retries import Retries
 
 
 class Found:
-    """Which informers were found for which names, while what that depends on stays as it is. Reads ask in any
-    thread.
-    """
+    """Memoised lookups of informers by name. Reads use it in any thread."""
 
     def __init__(self) -> None:
         self._by: tuple[list[Resource | Health], dict[Key, Informer]] = [], {}
 
     def by(self, known: list[Resource | Health]) -> dict[Key, Informer]:
-        """Return what was found while of each informer just this was known: its resource, or how it is doing
-        without.
+        """Return the lookups that are valid for this knowledge: the resource of each informer, or its health
+        while that is not resolved.
         """
         by = self._by
         if by[0] != known:
@@ -48,7 +44,7 @@ class Found:
 
 
 class Runtime:
-    """All caches of one operator."""
+    """The informers of one operator, and the objects that they share."""
 
     def __init__(
         self,
@@ -66,10 +62,9 @@ class Runtime:
         self.loop = asyncio.get_running_loop()
         self.ending = Ending()
         self.quick: dict[Key, Informer] = {}
-        """What was found for keys, as long as nothing else becomes known of what any key means. Reads look
-        here first."""
+        """The informers found by key, until the cluster resolves another key. Reads look here first."""
         self.memo = Memo()
-        """Requests of reads, made of the words that they are usually given."""
+        """Memoised requests of reads, by their usual arguments."""
         claims, world, budget = (
             Claims(),
             World(settings, transport, logger, chance, clock, sleep),
@@ -96,13 +91,13 @@ class Runtime:
         self.pulse = LoopMonitor(self.after_gap, logger=logger)
 
     def informer(self, key: Key) -> Informer:
-        """Return the informer of this kind, by whichever of its names.
+        """Return the informer of this kind, by any of its names.
 
-        The key as it was declared comes first; a name of a kind of Kubernetes means that kind, as with
-        kubectl, and no custom resource. Nothing is answered that would be answered otherwise once it is known
-        what each key means: until then, NotSynced is raised.
+        The declared key comes first. The name of a built-in kind means that kind and no custom resource, as
+        with kubectl. Raise NotSynced while keys are not resolved that could change the result.
         """
-        quick = self.quick  # If more becomes known meanwhile, what is found goes where nobody looks any more.
+        # If a key is resolved meanwhile, the result is stored in a dict that nobody uses any more.
+        quick = self.quick
         if self.ending.reached:
             raise ended()
         if (exact := self.informers.get(key)) is not None:
@@ -148,31 +143,27 @@ class Runtime:
         return self.informers[found[0]]
 
     async def resolve(self, key: Key) -> Resource:
-        """Return what a key means in this cluster, asking for each but once."""
+        """Return the resource of a key in this cluster; ask for each key only once."""
         return await self.kinds.resolve(key)
 
     async def wait_started(self) -> None:
-        """Return at once: a runtime is made when the operator has logged in. See `background` for code that
-        cannot wait for that.
-        """
+        """Return at once: a runtime exists once the operator has logged in. `background` waits for that."""
 
     def end(self) -> None:
-        """Let no read answer from now on, and end those that wait. Called on the operator's loop."""
+        """Make all reads raise from now on, and cancel those that wait. Call it on the operator's loop."""
         self.ending.end()
-        # After `ending`: `informer` takes the dict before it looks at that, and so fills none that is looked
-        # at.
+        # The order matters: `informer` takes the dict before it checks `ending`, so it cannot fill the new
+        # dict.
         self.quick = {}
 
     def after_gap(self, seconds: float) -> None:
-        """Take note that the loop stood still for so long: no longer than a connection may be silent is no
-        harm.
-        """
+        """Open all watches again if the loop was blocked for at least the idle timeout of connections."""
         if seconds >= self.settings.idle_timeout:
             for informer in self.informers.values():
                 informer.resume()
 
     async def run(self) -> None:
-        """Keep all caches until cancelled."""
+        """Run all informers until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.pulse.run(), name="selectcache: pulse")
             for informer in self.informers.values():
@@ -180,13 +171,13 @@ class Runtime:
 
 
 def _means(key: Key, declared: Key, informer: Informer) -> bool | None:
-    """Whether the key names the kind of the informer; None while only the cluster could tell."""
+    """Return True if the key names the kind of the informer; None while the cluster must resolve that."""
     known, (group, version, name) = find(key), parse_key(key)
     _, in_version, _ = parse_key(declared)
     if informer.resource is not None:
         in_version = informer.resource.version
     waiting = informer.resource is None and informer.health is Health.SYNCING
-    if (kind := informer.kind) is None:  # A custom resource that the cluster has said nothing of.
+    if (kind := informer.kind) is None:  # A custom resource that is not resolved.
         within = parse_key(declared)[0]
         compatible = (
             known is None
@@ -199,13 +190,13 @@ def _means(key: Key, declared: Key, informer: Informer) -> bool | None:
         return same
     if in_version is not None:
         return False
-    # Declared without a version, a built-in kind is read in the one that the cluster prefers.
+    # A built-in kind that is declared without a version has the version that the cluster prefers.
     return True if kind.versions == (version,) or not waiting else None
 
 
 def _alike(asked: tuple[str | None, str | None, str], declared: tuple[str | None, str | None, str]) -> bool:
-    """Whether a key says no other than one that is not served: which error is raised must not depend on the
-    spelling.
+    """Return True if a key may be another spelling of a declared key that is not served: the error of a read
+    must not depend on the spelling.
     """
     (*_, name), (*_, called) = asked, declared
     within = all(None in pair or pair[0] == pair[1] for pair in zip(asked[:2], declared[:2], strict=True))

@@ -1,13 +1,10 @@
-"""The version as of which watches that could hold the same objects are first listed. Knows no state of
-theirs, and stores no objects.
+"""The shared version of the first lists of streams that could hold the same objects.
 
-What such watches hold can be read together once each has reached the newest of their lists. While a cluster
-writes, every list is of another version; and a watch to which nothing happens learns only by a bookmark,
-within a minute, that it has come so far. Where all are listed as of the version of the first that answers,
-there is nothing to wait for.
+Such streams can be read together once each has reached the newest of their lists. While the cluster writes,
+each list has another version, and a watch without events reaches that version only by a bookmark, within a
+minute. If all streams list as of the version of the first answer, they need not wait.
 
-It is for the first list that each asks for, and no other: what was agreed upon minutes ago is no state to
-begin with.
+Each stream uses it for its first list only: minutes later the version is outdated.
 """
 
 from __future__ import annotations
@@ -21,12 +18,12 @@ from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
 from kopf_selectcache.core.store.union import Union
 
 REFUSED = frozenset({400, 410, 422, 504})
-"""How servers refuse a version, and perhaps nothing else: it is none to them, it is forgotten, or it has yet
-to come."""
+"""Codes by which servers refuse a version, and possibly other things: it is invalid, expired, or in the
+future."""
 
 
 class AgreedVersion:
-    """The version that the first of several was listed at."""
+    """The version of the first list among several streams."""
 
     def __init__(self) -> None:
         self._asking = asyncio.Lock()
@@ -36,8 +33,9 @@ class AgreedVersion:
     async def page(self, ask: Callable[[Mapping[str, str]], Awaitable[Page | Refusal]]) -> Page | Refusal:
         """Return the first page of a list as of that version; raise what `ask` raises.
 
-        Whoever comes first asks for the newest, and all others wait for that answer. If it is a refusal, the
-        next one is the first. If there is none, which may have taken long, nobody waits for another.
+        The first caller asks for the newest version, and all others wait for that answer. After a refusal the
+        next caller is the first. If the server is unreachable, which may take long to detect, nobody waits
+        any more.
         """
         async with self._asking:
             if not (self._version or self._unreachable):
@@ -47,7 +45,7 @@ class AgreedVersion:
                 answer = await ask(exactly(self._version))
             except Refused as refused:
                 answer = refused.refusal
-            # One request more, once: then it is as if nothing had been agreed upon.
+            # A refused version costs one more request, for the newest version.
             if (
                 not isinstance(answer, Refusal)
                 or not _refuses_version(answer)
@@ -72,8 +70,8 @@ def _refuses_version(refusal: Refusal) -> bool:
 
 
 def agreed_versions(union: Union) -> tuple[AgreedVersion | None, ...]:
-    """Return for each branch what it shares with those that could hold the same objects: None where there are
-    no others.
+    """Return for each branch the version that it shares with branches that could hold the same objects; None
+    if there are no others.
     """
     near = [frozenset(union.near([branch])) for branch in union.branches]
     groups = {group: AgreedVersion() if len(group) > 1 else None for group in near}

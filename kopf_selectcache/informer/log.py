@@ -1,8 +1,6 @@
-"""What the log says of one cache: one line for each change of how it is doing, however many lists and watches
-keep it.
+"""StateLog: logs one line for each change of an informer's health, regardless of its number of streams.
 
-It must decide nothing: it is told what happens, looks at the cache, and puts it into words. What is a matter
-of one list and watch among several is for debugging alone.
+It decides nothing. What concerns one stream among several is logged at the level DEBUG.
 """
 
 from __future__ import annotations
@@ -23,18 +21,18 @@ from .metrics import bytes_of
 from .phrase import Phrase
 
 LOG_INTERVAL = 60.0
-"""Seconds between two log lines about the unreadable objects of one cache: what comes meanwhile is named in
-the next one."""
+"""Seconds between two log lines about the unreadable objects of one cache. Objects that come meanwhile are in
+the next line."""
 
 NAMED = 5
-"""How many of them one line names."""
+"""Number of unreadable objects that one line names."""
 
 LONGEST_NAME = 63 + 1 + 253
-"""How long the namespace and the name of an object are at most."""
+"""Maximum length of a namespace, a slash and a name."""
 
 
 class Logged(Protocol):
-    """The cache, or the list and watch, that a log record is about."""
+    """The informer or stream that a log record is about."""
 
     @property
     def filter(self) -> Branches: ...
@@ -42,8 +40,8 @@ class Logged(Protocol):
     def health(self) -> Health: ...
 
 
-class Told(Logged, Protocol):
-    """Which cache it is, and how it is doing as a whole."""
+class LoggedInformer(Logged, Protocol):
+    """The part of an informer that its log reads."""
 
     @property
     def store(self) -> Store: ...
@@ -57,7 +55,7 @@ def context_of(cache: Logged) -> dict[str, str]:
 
 
 def context_of_stream(condition: Condition) -> dict[str, str]:
-    """Return the attributes of a log record about one list and watch."""
+    """Return the attributes of a log record (`extra`) about a stream."""
     return _context(condition.subject, condition.subject.filter, condition.health)
 
 
@@ -66,18 +64,18 @@ def _context(resource: object, filter_: Branches, state: Health) -> dict[str, st
 
 
 class StateLog:
-    """The log of one cache."""
+    """The log of one informer."""
 
-    def __init__(self, cache: Told, *, clock: Callable[[], float], logger: logging.Logger) -> None:
+    def __init__(self, cache: LoggedInformer, *, clock: Callable[[], float], logger: logging.Logger) -> None:
         self._cache = cache
         self._clock = clock
         self._logger = logger
-        self._causes: dict[Condition, str] = {}  # What is in the way of each list and watch.
+        self._causes: dict[Condition, str] = {}  # The present failures, by condition.
         self._lists_and_watches = 1
         self._is_whole = False
         self._since = clock()
         self._unreadable: Mapping[tuple[str, str], Unreadable] = {}  # Those that the log has named.
-        self._next_line = float("-inf")  # When the next line about unreadable objects may be logged.
+        self._next_line = float("-inf")  # The earliest time of the next line about unreadable objects.
 
     def begin(self, resolving: Condition, streams: Collection[Condition]) -> None:
         """Follow these conditions from now on."""
@@ -93,7 +91,7 @@ class StateLog:
         self._causes.pop(condition, None)
 
     def report(self, condition: Condition, line: Phrase | None) -> None:
-        """Log the failure of a stream in this line, unless another has the same; or that it is over."""
+        """Log the failure of a stream, at DEBUG if another stream has the same failure; for None, its end."""
         if line is None:
             self._well(condition)
             return
@@ -110,9 +108,7 @@ class StateLog:
         )
 
     def _well(self, condition: Condition) -> None:
-        """Tell that one list and watch holds what the server had, and follows: when all do, or when it did
-        not before.
-        """
+        """Log that one stream is synced: if that completes the cache, or if the stream had a failure."""
         cause = self._causes.pop(condition, None)
         subject = condition.subject
         if self._lists_and_watches > 1:
@@ -134,7 +130,7 @@ class StateLog:
                 {"resource": str(self._cache)},
                 extra=context_of(self._cache),
             )
-        elif self._causes:  # Else all of it is to come, and is told of then.
+        elif self._causes:  # Else the cache is not complete yet, and `look` logs that it is.
             self._logger.info(
                 "The cache of %(resource)s follows the server again with %(filter)s.",
                 {"resource": str(self._cache), "filter": clipped(subject.filter)},
@@ -158,7 +154,9 @@ class StateLog:
             )
 
     def look(self) -> bool:
-        """Tell that all of it is there, if that is so, and was not before."""
+        """Log unreadable objects, and that the cache is complete once it is; return True in the
+        latter case.
+        """
         cache = self._cache
         unreadable = cache.store.unreadable
         if unreadable is not self._unreadable and self._clock() >= self._next_line:
@@ -185,7 +183,7 @@ class StateLog:
 
 
 def in_words(unreadable: Collection[Unreadable]) -> str:
-    """Name a few unreadable objects, each with the reason and its version."""
+    """Return the names of up to `NAMED` unreadable objects, each with the reason and its version."""
     named = [
         f"{printable('/'.join(filter(None, record.key)), LONGEST_NAME)} ({record.why}, version"
         f" {printable(record.version, 50)})"

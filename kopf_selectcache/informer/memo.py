@@ -1,6 +1,4 @@
-"""Slots in which higher layers keep what they derive from an informer, such as memoised comparisons with its
-filter.
-"""
+"""Slots for objects that higher layers derive from an informer, such as memoised comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Byte budgets: how many bytes each informer stores and may store, and what to change if it is too much."""
+"""Byte budgets: the bytes that each informer stores, its limits, and the remedy if it exceeds them."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.quantity import Size, bytes_in, written
 
 AGAIN = 600.0
-"""After so many seconds, about, a cache that was let go is tried again: objects may have been deleted."""
+"""Mean seconds until an informer whose store was dropped lists again: objects may have been deleted."""
 
 SAMPLES = 5000
-"""The number of objects whose indexed values are measured; they stand for the others."""
+"""The number of objects whose indexed values are measured, as a sample of all."""
 
 LARGEST = 3
-"""So many of the largest caches are named."""
+"""Number of the largest caches that a message names."""
 
-# ---- Who holds how much.
+# ---- Accounting.
 
 
 class Excess(NamedTuple):
-    """What a cache held when it was found to be beyond a budget."""
+    """The size of an informer's store when it exceeded a budget."""
 
     objects: int
     bytes: int
     limit: Size
     """The limit as it was declared."""
     allowed: int
-    """How many bytes it may hold: of an overall limit, what other caches leave."""
+    """The bytes that it may store: its own limit, or the rest of the overall limit."""
     largest: tuple[tuple[str, int], ...] = ()
-    """The largest caches with their bytes, where it is the overall limit."""
+    """The largest caches with their bytes, if the overall limit is exceeded."""
     total: int = 0
-    """How many bytes all of them held, likewise."""
+    """The bytes of all caches, if the overall limit is exceeded."""
 
 
 class Budget:
-    """What all caches of one operator may hold together."""
+    """The overall limit of all caches of one operator."""
 
     def __init__(self, limit: Size | None = None) -> None:
         self.limit = limit
@@ -49,13 +49,13 @@ class Budget:
         self._shares: list[Share] = []
 
     def share(self, key: Key, limit: Size | None) -> Share:
-        """Return the part of one cache, which may hold so many bytes itself."""
+        """Return the share of one informer, with its own limit in bytes."""
         share = Share(self, text_of(key), limit)
         self._shares.append(share)
         return share
 
     def excess(self, share: Share, tally: Tally) -> Excess | None:
-        """Return by what a cache is beyond, if all are that together."""
+        """Return the excess of one informer if all caches together exceed the overall limit, else None."""
         if self._most is None or self.limit is None:
             return None
         total = sum(each.bytes for each in self._shares)
@@ -75,40 +75,38 @@ class Budget:
 
 
 class Share:
-    """What one cache holds, and may hold."""
+    """The bytes that one informer stores, and its limit."""
 
     def __init__(self, budget: Budget, key: str, limit: Size | None) -> None:
         self.key = key
         self.limit = limit
         self.excess: Excess | None = None
-        """By what it has been found to be beyond. From then on it counts as nothing to others: it is let
-        go."""
+        """The excess, once a limit was exceeded. The share then counts as 0 bytes: the store is dropped."""
         self.tally: Tally | None = None
-        """What is held; None where there is no limit at all."""
-        self._asked = 0  # How many bytes were held when it was asked last whether that is too much.
+        """The accounting of the stored objects; None without any limit."""
+        self._asked = 0  # The bytes at the last check.
         self._budget = budget
         self._most = None if limit is None else bytes_in(limit)
 
     @property
     def bytes(self) -> int:
-        """How many bytes are held."""
+        """The bytes that are stored."""
         return self.tally.bytes if self.tally is not None and self.excess is None else 0
 
     def begin(self) -> Tally | None:
-        """Count anew; return who is to be told of what is held."""
+        """Start to count from 0; return the new tally, or None without any limit."""
         self.excess = None
         self._asked = 0
         self.tally = Tally() if self._most is not None or self._budget.limit is not None else None
         return self.tally
 
     def is_beyond(self) -> bool:
-        """Whether it is too much, where it has grown since this was asked last."""
+        """Return True if a limit is exceeded. It is checked only if the store grew since the last call."""
         tally = self.tally
         grown = tally is not None and tally.bytes > self._asked
         self._asked = tally.bytes if tally is not None else 0
-        if (
-            tally is not None and grown and self.excess is None
-        ):  # Another cache may have grown: it is asked itself.
+        # If it has not grown, another cache has, and its own check finds that.
+        if tally is not None and grown and self.excess is None:
             if self._most is not None and self.limit is not None and tally.bytes > self._most:
                 self.excess = Excess(tally.objects, tally.bytes, self.limit, self._most)
             else:
@@ -116,34 +114,32 @@ class Share:
         return self.excess is not None
 
 
-# ---- What to change.
+# ---- Remedies.
 
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """The store of an informer was dropped, because it was larger than it may be."""
+    """The store of an informer was dropped, because it exceeded a limit."""
 
     excess: Excess
     filter: Selector | AnyOf
-    """As it was declared."""
+    """The declared filter."""
     packed: bool
-    """True if the objects were stored packed, or packing was found to be of no use."""
+    """True if the objects were stored packed, or packing did not save memory."""
     indexes: tuple[str, ...] = ()
     """The names of the indexes."""
     values: int = 0
-    """The bytes of the indexed values that were stored."""
+    """The bytes of the stored values of indexes."""
 
 
 def indexed_bytes(records: Sequence[Record]) -> int:
-    """Return about how many bytes the values of declared and added indexes take, which are kept beside
-    objects.
-    """
+    """Return an estimate of the bytes of index values, which are stored beside the objects."""
     step = max(1, len(records) // SAMPLES)
     return step * sum(len(kept_json(record.indexed())) for record in records[::step] if record.fields)
 
 
 def lessened(declared: str, objects: int, allowed: float, *, packed: bool) -> str:
-    """Say what to change where so many objects are to take no more than is allowed."""
+    """Return the remedy if the given number of objects must fit into `allowed` bytes."""
     if objects * OVERHEAD > allowed:
         return (
             f"Select less in {declared}: {objects:,} objects take {written(objects * OVERHEAD)} with nothing"
@@ -154,9 +150,9 @@ def lessened(declared: str, objects: int, allowed: float, *, packed: bool) -> st
 
 
 def expected(objects: int, json: int, values: int, *, leaves: float) -> int:
-    """Return about how many bytes such a cache would hold, of objects with so much JSON and such values
-    beside it, before there is one.
+    """Return an estimate of the bytes of a cache, from its number of objects and the bytes of their JSON and
+    index values.
 
-    `leaves` is the part of the JSON that is left of it where it is packed.
+    `leaves` is the fraction of the JSON that is left after packing.
     """
     return objects * OVERHEAD + round(json * leaves) + values

@@ -1,7 +1,7 @@
-"""What the caches of an operator have done and hold, as numbers. Counts and shows; decides nothing.
+"""Metrics of the caches of an operator: counters, and a collector for Prometheus.
 
-Labels are group, version and resource, and of some what was done and what came of it, a reason, or a state,
-of which there are few: nothing that grows with the cluster, and nothing that an object contains.
+Labels are group, version and resource; some metrics add a verb, an outcome, a reason or a state. Each has few
+values: no label grows with the cluster or contains text of an object.
 """
 
 from __future__ import annotations
@@ -24,27 +24,25 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Counts:
-    """What one cache has done since the operator started."""
+    """Counters of one informer since the operator started."""
 
     lists: int = 0
-    """Requests for a page."""
+    """Requested pages."""
     watches: int = 0
-    """Streams asked for."""
+    """Requested watches."""
     events: int = 0
-    """Events taken in, bookmarks not counted."""
+    """Received events without bookmarks."""
     audits: int = 0
-    """Comparisons of all that is held with the server."""
+    """Successful audits, one for each stream."""
     drift: int = 0
-    """Objects that were found to be other than the server has them."""
+    """Objects that audits found to differ from the server."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Requests that failed and streams that broke off, by what went wrong: a code, `lost`, `garbled`,
-    `silent`, or `transform`, which is the operator's own; and `audit`, for comparisons that could not be
-    made."""
+    """Failed requests and broken streams by reason (`causes.reason`): a code, `lost`, `garbled`, `outside`,
+    `silent`, or `transform` for a failing function of the operator. `audit` counts failed audits."""
     relists: Counter[str] = field(default_factory=Counter)
-    """Complete lists after the first, by what made them necessary."""
+    """Complete lists after the first, by reason."""
     _reads: dict[tuple[int, str, str], int] = field(default_factory=dict, repr=False, compare=False)
-    """Of each thread its own: to add to a number that is shared is two steps, between which another thread
-    may come."""
+    """Reads by thread, verb and outcome. Threads share no counter, because an increment is not atomic."""
 
     def read(self, verb: str, outcome: str) -> None:
         """Count a read, in any thread."""
@@ -64,12 +62,12 @@ class Counts:
 
 
 def bytes_of(records: Iterable[Record]) -> int:
-    """Return how many bytes objects take as they are stored."""
+    """Return the bytes of the objects as they are stored, without overhead."""
     return sum(len(record.stored) + len(record.fields) for record in records)
 
 
 class Observed(Protocol):
-    """What is asked of an informer."""
+    """The part of an informer that the collector reads."""
 
     key: str
     counts: Counts
@@ -86,7 +84,7 @@ class Observed(Protocol):
 
 
 class Collector:
-    """Shows the numbers to Prometheus, whenever it asks: register it once. Needs the extra `metrics`."""
+    """The collector for Prometheus. Register it once. Needs the extra `metrics`."""
 
     def __init__(
         self,
@@ -98,11 +96,11 @@ class Collector:
         self._longest_stall = longest_stall
 
     def describe(self) -> Iterable[Metric]:
-        """Say nothing beforehand: what there is depends on what is declared."""
+        """Return nothing: the metrics depend on the declarations."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        # An extra.
+        # prometheus_client is an optional dependency.
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
         names = ["group", "version", "resource"]

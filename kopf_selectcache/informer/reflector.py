@@ -1,5 +1,5 @@
-"""Reflector: keeps one stream (list+watch) running. Executes the commands of the protocol machine, and
-informers the server's messages to the stream writer.
+"""Reflector: keeps one stream (list+watch) running. Executes the commands of the protocol machine, and passes
+the server's messages to the stream writer.
 
 Failures are retried with backoff, and reported to the condition of the stream. A reflector never awaits
 readers or handlers.
@@ -63,20 +63,20 @@ from .metrics import Counts
 from .stream_writer import StreamWriter, failure_of
 
 LIVED = 60.0
-"""A stream that was open for so many seconds was a good one, even if it had nothing to say."""
+"""A watch that was open for this many seconds was a good one, even without events: its end is no failure."""
 
 LASTED = 5.0
 """Seconds that a stream must have been open for the next one to be opened at once."""
 
 MOST_FOREIGN = 1_000
-"""So many bodies of another epoch are remembered."""
+"""Maximum of bodies of another epoch that are remembered."""
 
 UNMARKED = 4.0
-"""So many times as long may a server be silent that has never sent a bookmark."""
+"""Factor of the idle timeout for a server that has never sent a bookmark."""
 
 
 class Reflector:
-    """One list and watch: what it asks for, where what comes goes, and how it is doing."""
+    """The reflector of one stream: its requests, its writer and its condition."""
 
     def __init__(
         self,
@@ -114,23 +114,21 @@ class Reflector:
             tally=share.tally if share is not None else None,
         )
         self._share = share
-        self._agreed = agreed  # For its first list, if there are others that could hold the same.
+        self._agreed = agreed  # For the first list, if other streams could hold the same objects.
         writer.shares_list = agreed is not None
-        self._turns = (
-            turns or asyncio.Semaphore()
-        )  # To ask for a page: there may be a hundred others that want to as well.
-        self._page_size = PageSize(
-            world.settings.page_limit
-        )  # What it learns of one list holds for the next one.
+        # Held during the request for a page: an informer may have a hundred streams.
+        self._turns = turns or asyncio.Semaphore()
+        # The size that one list has learned holds for the next one.
+        self._page_size = PageSize(world.settings.page_limit)
         self._opened: float | None = None
-        """When the server accepted the watch that is under way; None for a list."""
+        """The time at which the server accepted the present watch; None for a list."""
         self._running: asyncio.Timeout | None = None
         self.writer.is_ordered = False
         self._comparing = comparing  # Held while the stream is compared with a list.
         self.comparison = Comparison(stream, writer.branch, resource, world=world, turns=comparing)
-        """Whether the open watch has caught up with the server."""
+        """Compares the open watch with the server, for reads that must know if it has caught up."""
         self.foreign: set[tuple[str, str]] = set()
-        """Uids and versions of bodies that are newer than the server: those of before its restore."""
+        """Uids and versions of bodies that are newer than the server, because it was restored since."""
 
     def __str__(self) -> str:
         return str(self.resource)
@@ -158,7 +156,7 @@ class Reflector:
 
     @property
     def awaited(self) -> AwaitedVersions:
-        """Those who wait for this stream to reach a version."""
+        """Futures that wait for this stream to reach a version."""
         return self.writer.awaited
 
     @property
@@ -177,47 +175,43 @@ class Reflector:
         return self.writer.newest_list
 
     def forget(self) -> None:
-        """Let go what is held: it is kept no more, and what is left of this may be found by the garbage
-        collector alone.
-        """
+        """Drop the stored objects and wake all waiters: the stream was replaced."""
         self.writer.forget()
         self.comparison.end()
         self.comparison = Comparison(
             self.stream, self.branch, self.resource, world=self._world, turns=self._comparing
-        )  # The other one has the branch.
+        )  # The previous comparison refers to the dropped branch.
         self._storing = DictionaryTraining(None, kept=list, all_kept=list, tally=None)
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
-        """Read the values of these indexes off whatever comes from now on."""
+        """Read the values of these indexes from objects that come from now on."""
         self._checked.index(indexes)
 
     def age(self) -> float | None:
-        """Return the seconds since the server last confirmed what is held; None before the first complete
-        list.
+        """Return the seconds since the server last confirmed the stored objects; None before the first
+        complete list.
         """
         return self.writer.age()
 
     @property
     def is_watching(self) -> bool:
-        """True while a watch is open, or asked for."""
+        """True while a watch is open or requested."""
         return isinstance(self.writer.state, Watching)
 
     @property
     def has_misread(self) -> bool:
-        """True if a field of its selector is misread, so that what it selects cannot be told from an
-        object.
-        """
+        """True if a field of the selector was misread: an object does not show if the stream selects it."""
         return self._checked.has_misread
 
     def note_foreign(self, uid: str, version: str) -> None:
-        """Note a body of another epoch. Kopf may call timers with it again and again."""
+        """Note a body of another epoch. Kopf may call timers with it repeatedly."""
         if len(self.foreign) >= MOST_FOREIGN:
             self.foreign.clear()
         self.foreign.add((uid, version))
 
     async def run(self) -> None:
-        """Follow the server until it does not serve the resource any more, or too much is held. A mistake of
-        ours costs a relist.
+        """List and watch until the server stops to serve the resource, or the store exceeds its limit. A bug
+        in this package causes a relist.
         """
         try:
             await self._run()
@@ -251,8 +245,8 @@ class Reflector:
 
     def _anew(self) -> Idle:
         self.writer.is_ordered = False
-        # What is held may be of a server that was restored meanwhile: only the newest state will do, compared
-        # with it.
+        # The server may have been restored since: the list must be consistent, and its version is compared
+        # with that of the stored objects.
         return Idle(
             Known(
                 streaming=self._world.settings.initial == "stream",
@@ -262,8 +256,8 @@ class Reflector:
         )
 
     def relist(self, why: str) -> None:
-        """List all objects anew, beside what is held. A list that is under way goes on, also if it waits for
-        its next page.
+        """List all objects again; reads use the stored ones meanwhile. A list that is under way goes on, also
+        if it waits for its next page.
         """
         if isinstance(self.writer.state, Watching) or (
             isinstance(self.writer.state, Waiting) and self.writer.state.paused is None
@@ -272,26 +266,25 @@ class Reflector:
         self.resume()
 
     def resume(self) -> None:
-        """Open the watch anew, if it is open: its connection may be dead."""
+        """Open the watch again, if it is open: its connection may be dead."""
         if self._running is not None and isinstance(self.writer.state, Watching):
             self._running.reschedule(asyncio.get_running_loop().time())
-            self._running = None  # It can be interrupted once.
+            self._running = None  # A timeout interrupts once.
 
     def _after_interruption(self) -> State:
-        """Return the state to go on with."""
+        """Return the state that `resume` or `relist` leads to."""
         state, relisting, self.writer.is_ordered = self.writer.state, self.writer.is_ordered, False
         if isinstance(state, Watching) and not relisting:
             return Waiting(state.known, resume=state.version)
-        # Only the server's newest state will do.
+        # The list must be consistent: a cached answer of the server may be as outdated as the stored objects.
         return Idle(replace(state.known, beyond=True))
 
     async def _follow(self, state: State) -> None:
-        """Run the protocol: each input gives effects, the last of which may say where the next inputs come
+        """Run the protocol: the writer takes each input, and may return the command that the next inputs come
         from.
 
-        Return when the cluster does not serve the resource any more: it may come back in another version.
-        Return as well when more is held than may be: that is said by no error, whose traceback would hold
-        some of it.
+        Return if the cluster stops to serve the resource, which may come back in another version, or if the
+        store exceeds its limit. That is no exception, because its traceback would reference stored objects.
         """
         writer = self.writer
         writer.state = state
@@ -305,7 +298,7 @@ class Reflector:
                     self.comparison.look()
                     if writer.is_confirmed:
                         self.comparison.confirm(writer.branch.version)
-                    if writer.has_committed:  # The bytes of its pages are free now.
+                    if writer.has_committed:  # The memory of the pages is free now.
                         await apart(give_back)
                     if self._share is not None and self._share.is_beyond():
                         return
@@ -318,7 +311,7 @@ class Reflector:
             source = self._waited(command) if isinstance(command, Wait) else self._inputs(command)
 
     async def _waited(self, command: Wait) -> AsyncGenerator[Input, None]:
-        # There is no hurry where only a person can help; while that is not certain, there is.
+        # Retries are slow if only a person can help, and fast while that is uncertain.
         slow = self.condition.health is Health.UNAUTHORIZED or (
             command.slow and self.condition.error() is not None
         )
@@ -335,7 +328,7 @@ class Reflector:
 
     async def _inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:
         self.writer.verb = "list" if isinstance(command, List) else "watch"
-        agreed, self._agreed = self._agreed, None  # For what comes first, and nothing else.
+        agreed, self._agreed = self._agreed, None  # For the first request only.
         self.writer.shares_list = False
         path, query = self.stream.path(self.resource), self.stream.query()
         self._opened = None
@@ -351,12 +344,13 @@ class Reflector:
                 ) as answers:
                     async for answer in answers:
                         if not isinstance(answer, Refusal):
-                            # From the first page on: what is not packed yet should never be much.
+                            # From the first page on, so that few objects are ever stored unpacked.
                             await self._storing.taken(answer.records)
                         yield answer
             else:
                 self._counts.watches += 1
-                await self._storing.taken()  # Where each page had too few.
+                # No single page was large enough to train a dictionary; train on everything listed so far.
+                await self._storing.taken()
                 async with aclosing(self._watched(path, query | watching(command), command)) as messages:
                     async for message in messages:
                         yield message
@@ -370,7 +364,8 @@ class Reflector:
                 and isinstance(self.writer.state, Listing)
                 and (last := self.writer.state.pager.greatest)
             ):
-                failure = replace(failure, why=f"{error}: the object after {last}")  # It was asked for alone.
+                # The page had a limit of one object.
+                failure = replace(failure, why=f"{error}: the object after {last}")
             yield failure
         except TimeoutError:
             within = f"{self._world.settings.request_timeout:g} s (settings.selectcache.request_timeout)"
@@ -385,8 +380,8 @@ class Reflector:
         size: PageSize,
         agreed: AgreedVersion | None,
     ) -> AsyncGenerator[Piece | Page | Refusal, None]:
-        """Ask for a page. Read it in pieces where the smallest one is too large to be read as a whole; raise
-        what `_page` raises.
+        """Request a page. If even the smallest page is too large to be read as a whole, read it in pieces.
+        Raise what `_page` raises, or TimeoutError.
         """
         page = None if size.is_split else await self._page_as_a_whole(path, query, size, agreed)
         if page is not None:
@@ -403,7 +398,7 @@ class Reflector:
         size: PageSize,
         agreed: AgreedVersion | None,
     ) -> Page | Refusal | None:
-        """Ask for a page; return None if the smallest one is too large, and raise what `_page` raises."""
+        """Request a page; return None if even the smallest one is too large. Raise what `_page` raises."""
         try:
             page = await (
                 self._page(path, query, size)
@@ -420,8 +415,8 @@ class Reflector:
     async def _pieces(
         self, path: str, query: Mapping[str, str], size: PageSize
     ) -> AsyncGenerator[Piece | Page | Refusal, None]:
-        """Read a page as it comes; raise Refused, Unreachable or Garbled, or TimeoutError if it does not
-        end.
+        """Read a page in pieces as it comes; raise Refused, Unreachable, Garbled, or TimeoutError if the
+        server is silent for `request_timeout`.
         """
         settings, patience = self._world.settings, IdleTimeout()
         objects = taken = 0
@@ -446,7 +441,7 @@ class Reflector:
                 yield answer
 
     async def _page(self, path: str, query: Mapping[str, str], size: PageSize) -> Page | Refusal:
-        """Ask for a page; raise Refused, Unreachable or Garbled."""
+        """Request a page; raise Refused, Unreachable or Garbled."""
         async with self._turns:
             data = await ask_in_size(size, lambda: self._data(path, {**query, **size.query}, size.most_bytes))
             return await self._checked.page(data)
@@ -458,18 +453,17 @@ class Reflector:
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if it is dead.
 
-        Only messages that move the stream forward, bookmarks of the version that it has reached, and
-        deletions of what it holds are signs of life. Half lines, blank lines, events and bookmarks of the
-        past can also come from a proxy, or from a server that does not follow the cluster any more.
+        Signs of life are messages that move the stream forward, bookmarks of the version that it has reached,
+        and deletions of stored objects. Half lines, blank lines, events and bookmarks of the past can also
+        come from a proxy, or from a server that does not follow the cluster any more.
         """
         clock, settings = self._world.clock, self._world.settings
         idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
-        unmarked = (
-            idle * UNMARKED
-        )  # Until there is a bookmark: this server may send none, and have nothing to say.
+        # Until the first bookmark, silence is no failure: the server may have no bookmarks, and no events.
+        unmarked = idle * UNMARKED
         patience = IdleTimeout()
         async with AsyncExitStack() as stack:
-            # Servers accept a watch before they have anything to say.
+            # Servers accept a watch before they have an event.
             async with asyncio.timeout(idle):
                 chunks = await stack.enter_async_context(self._world.transport.watch(path, query))
             stack.callback(patience.end)
@@ -493,32 +487,32 @@ class Reflector:
                         message = await self._checked.line_again(line, unselected)
                     self._counts.events += isinstance(message, Event)
                     yield message
-                    # The writer has taken it by now.
+                    # The writer has processed the message by now.
                     alive = alive or self.writer.has_moved
                     filling = isinstance(self.writer.state, Filling)
                     taken = await self._shared(taken + APIECE + len(line))
                 if filling and clock() - opened > settings.request_timeout:
-                    # It may go on for ever without saying that the initial state is complete.
+                    # Some servers never send the bookmark that ends the initial state.
                     raise TimeoutError
-                # Chunks may have no end. And when what comes makes no sense to aiohttp, it wakes nobody who
-                # waits for the next one already; who asks for it after this is told.
+                # Chunks may come without a pause. After an invalid chunk aiohttp also does not wake a reader
+                # that waits already, but raises for one that asks for the next chunk afterwards.
                 await asyncio.sleep(0)
             yield self._checked.reader.rest(lines.rest) or self._lost(
                 "the watch ended", clean=not lines.rest.strip()
             )
 
     def _lost(self, why: str, *, clean: bool = False) -> Lost:
-        """Return the failure of a request that broke off. Only a watch can live: a list that takes long
-        brings nothing.
+        """Return the failure of a request that broke off. `lived` and `lasted` are for watches: the time of a
+        list proves nothing.
         """
         age = 0.0 if self._opened is None else self._world.clock() - self._opened
         return Lost(why, lived=age > LIVED, lasted=age >= LASTED, clean=clean)
 
     async def _shared(self, taken: int) -> int:
-        """Let others go on once so many bytes have been taken in since they last could; return how many that
-        are now.
+        """Yield to other tasks after each `SLICE` bytes. `taken` is the number of bytes since they last ran;
+        the result is the new number.
 
-        A busy stream never has to wait for its next chunk, and would keep the loop to itself.
+        A busy stream never waits for its next chunk, and would block the loop.
         """
         if taken < SLICE:
             return taken

@@ -1,6 +1,4 @@
-"""Retries of a read that asks the server, within the time that its caller gives. Retries transient failures
-only, with backoff.
-"""
+"""Retries of reads that ask the server: transient failures only, with backoff, until the caller's timeout."""
 
 from __future__ import annotations
 
@@ -15,12 +13,11 @@ from kopf_selectcache.core.protocol.backoff import delay
 _T = TypeVar("_T")
 
 MOST_DOUBLED = 3
-"""Waits double up to 4 seconds, and no further: the caller's time ends soon, and a long last wait would waste
-it."""
+"""The wait doubles this many times, to at most 4 seconds: a longer wait would waste the caller's time."""
 
 
 class Unanswered(Exception):
-    """The time is over before the first attempt has ended."""
+    """The timeout expired before the first attempt ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +29,11 @@ class Retries:
     chance: Callable[[], float]
 
     async def run(self, attempt: Callable[[], Awaitable[_T]], seconds: float) -> _T:
-        """Return the result of the first attempt that succeeds within so many seconds.
+        """Return the result of the first attempt that succeeds within `seconds`.
 
-        Raise what an attempt raises, if it is no transient failure; after the time the last failure, or
-        Unanswered. If the next attempt would begin too late, because the server asks for more patience, raise
-        at once.
+        Raise a failure that is not transient at once; after the timeout raise the last failure, or
+        Unanswered. Raise at once as well if the next attempt would begin after the timeout, because the
+        server asks for a longer wait.
         """
         end, failures = self.clock() + seconds, 0
         last: Exception = Unanswered()
@@ -52,7 +49,7 @@ class Retries:
                 last = error
             except TimeoutError:
                 if not limit.expired():
-                    raise  # It is from a function of the caller, such as as_=.
+                    raise  # A function of the caller raised it, such as as_=.
                 break
             failures += 1
             await self.sleep(pause)

@@ -1,6 +1,6 @@
 """InformerState: the filter, plan, store, projection and indexes of one informer, as one immutable value.
 
-The informer replaces it in one assignment. A read takes one reference, and sees no half of a change.
+The informer replaces it in one assignment. A read takes one reference, and so never sees half of a change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Needed(NamedTuple):
 
 
 class Derived:
-    """A cell for the value that reads derive from one state, such as memoised comparisons with its filter."""
+    """A slot for the value that reads derive from one state, such as memoised comparisons with its filter."""
 
     __slots__ = ("value",)
 
@@ -46,7 +46,7 @@ class InformerState:
     """One version of all that a read depends on."""
 
     filter: Selector | AnyOf
-    """As declared; once it is planned, with the namespaces that the operator is confined to."""
+    """The declared filter; once planned, restricted to the namespaces of the operator."""
     projection: Projection
     """The part of each object that is stored."""
     indexes: Mapping[str, Indexed]
@@ -56,14 +56,14 @@ class InformerState:
     is_resolving: bool = True
     """True while the cluster is asked what the key means."""
     resource: Resource | None = None
-    """None until the cluster has said what the key means."""
+    """The resolved key; None until the cluster has resolved it."""
     plan: Plan | None = None
-    """The plan of the streams; None before the first."""
+    """The plan of the streams; None before the first one."""
     union: Union = field(default_factory=Union)
     reflectors: tuple[Reflector, ...] = ()
     derived: Derived = field(default_factory=Derived)
     needed: Callable[[Selector], Needed] = field(init=False, repr=False)
-    """Returns what a request needs, where there are several streams. Memoised."""
+    """Returns the streams and the store that a request needs, if there are several streams. Memoised."""
 
     store: Store = field(init=False, repr=False)
     """The stored objects of all streams."""
@@ -96,8 +96,8 @@ class InformerState:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The conditions that the health of the informer depends on: those of the streams, or that of
-        resolving and the reasons for it.
+        """The conditions that the health of the informer depends on: those of the streams; while the key is
+        resolved, that of resolving and those of missing streams.
         """
         streams = self.stream_conditions
         if self.is_resolving or not streams:

@@ -77,7 +77,7 @@ class StreamWriter:
         self.condition = new_condition(self)
         self.state: State = Idle(Known())
         self.awaited = AwaitedVersions()
-        """Those who wait for this stream to reach a version."""
+        """Futures that wait for this stream to reach a version."""
         self.heard: float | None = None
         """The time at which the server last confirmed the substore."""
         self.commits = 0
@@ -94,9 +94,9 @@ class StreamWriter:
         self.has_committed = False
         """True if the last input has completed a list."""
         self.has_moved = False
-        """True if the last input shows that the stream is alive: it has moved the stream forward, confirmed
-        its version, or taken away a stored object. Half lines, blank lines, events and bookmarks of the past
-        can also come from a proxy, or from a server that does not follow the cluster any more."""
+        """True if the last input shows that the stream is alive: it moved the stream forward, confirmed its
+        version, or removed a stored object. Events and bookmarks of the past can also come from a proxy, or
+        from a server that does not follow the cluster any more."""
         self.is_confirmed = False
         """True if the last input is a bookmark of the version of the substore."""
         self.verb = "list"
@@ -126,8 +126,8 @@ class StreamWriter:
         return len(self.branch.view.records()[0])
 
     def take(self, input_: Input) -> Command | None:
-        """Apply an input of the protocol; return the command that the next inputs come from, None if the
-        present one goes on.
+        """Apply an input of the protocol; return the command that the next inputs come from, or None if the
+        present command goes on.
         """
         before = self.state
         stepped = step(before, input_)
@@ -138,7 +138,7 @@ class StreamWriter:
             if isinstance(input_, Bookmark):
                 self.has_moved = self.has_moved or input_.version == after.version
         else:
-            # While an initial state comes, the version of a bookmark means nothing.
+            # During an initial state, the versions of bookmarks have no meaning.
             self.has_moved = not (isinstance(after, Filling) and isinstance(before, Filling)) or isinstance(
                 input_, Event
             )
@@ -223,7 +223,7 @@ class StreamWriter:
 
 
 def failure_of(error: Exception) -> Refusal | Lost:
-    """Return the input of the protocol for a request that raised this."""
+    """Return the input of the protocol for an exception of a request."""
     match error:
         case Refused():
             return error.refusal

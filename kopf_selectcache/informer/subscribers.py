@@ -13,12 +13,12 @@ Listener: TypeAlias = Callable[[Change | None], None]
 
 
 class Subscribers:
-    """The listeners that are called with each change. A listener that fails spoils no other."""
+    """The listeners that are called with each change. A failing listener does not affect the others."""
 
     def __init__(
         self, resource: object, logger: logging.Logger, deliver: Callable[[Listener], Listener]
     ) -> None:
-        self._resource = resource  # Its text is the name of the resource.
+        self._resource = resource  # `str` returns the name of the resource.
         self._logger = logger
         self._deliver = deliver
         self._listeners: list[Listener] = []

@@ -1,1 +1,1 @@
-"""The glue between Kopf and the caches."""
+"""The integration of the caches into Kopf."""

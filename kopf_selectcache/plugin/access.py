@@ -1,7 +1,7 @@
 """`cache_of`: the cache for code that is no handler, such as background tasks, threads and startup code.
 
-Such code may have its cache before the operator has one: in startup handlers, the runtime is yet to be made.
-Until then an object stands for the runtime whose reads raise NotSynced.
+Such code may get its cache before the runtime exists, in startup handlers for example. Until then reads raise
+NotSynced.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from .operator import (
 _T = TypeVar("_T")
 
 _EARLY = (_kopf.Activity.STARTUP, _kopf.Activity.AUTHENTICATION)
-"""The caches wait for the handlers of these, so that those must not wait for the caches."""
+"""The caches wait for the handlers of these activities, which therefore must not wait for the caches."""
 
 _activity_task: ContextVar[asyncio.Task[Any] | None] = ContextVar("selectcache_activity_task", default=None)
-"""The task in which Kopf calls the handlers of such an activity. Tasks that they create have the variable as
-well, and are other tasks."""
+"""The task in which Kopf calls the handlers of such an activity. Tasks that the handlers create inherit the
+variable, so the task is compared."""
 
 
 def cache_of(settings: kopf.OperatorSettings) -> Cache:
@@ -80,30 +80,28 @@ def cache_of(settings: kopf.OperatorSettings) -> Cache:
 
 
 def note_activity(activity: _kopf.Activity) -> None:
-    """Note in which task Kopf is about to call the handlers of an activity."""
+    """Note the current task, in which Kopf is about to call the handlers of an activity."""
     if activity in _EARLY and running_loop() is not None:
         _activity_task.set(asyncio.current_task())
 
 
 def _early_activity() -> _kopf.Activity | None:
-    """Return the activity whose handler, or something that was begun there, is running now, if caches wait
-    for it.
-    """
+    """Return the early activity whose handler, or a task or thread of it, is running now; else None."""
     cause = _kopf.cause_var.get(None)
     return cause.activity if isinstance(cause, _kopf.ActivityCause) and cause.activity in _EARLY else None
 
 
 def _is_of(executor: Executor) -> bool:
-    """Return whether the running thread is one of an executor: Kopf runs sync handlers in its own,
+    """Return True if the running thread belongs to an executor: Kopf runs sync handlers in its own,
     `asyncio.to_thread` in that of the loop.
 
-    In `executor._threads` a thread appears only after it has begun to work.
+    `executor._threads` does not help: a thread appears there only after it has begun to work.
     """
     return threading.current_thread().name.startswith(f"{getattr(executor, '_thread_name_prefix', None)}_")
 
 
 def _refuse_to_wait(activity: _kopf.Activity) -> DeclarationError:
-    # No ReadError: Kopf would call the handler again after a minute, and again.
+    # A ReadError would make Kopf retry the handler every minute.
     return DeclarationError(
         f"wait_synced() was called in a {activity.value} handler, which it would wait for: caches begin when"
         " startup and login are done",
@@ -122,7 +120,9 @@ def _too_early(activity: _kopf.Activity) -> NotSynced:
 
 
 class _LateRuntime:
-    """The runtime of an operator, as far as there is one yet. It has what a cache needs of a runtime."""
+    """Stands for the runtime of an operator, which may not exist yet. Implements the part that a
+    cache needs.
+    """
 
     def __init__(self, settings: kopf.OperatorSettings) -> None:
         self.memo = Memo()
@@ -156,9 +156,7 @@ class _LateRuntime:
         return self._operator
 
     def _is_called_by_its_handler(self) -> bool:
-        """Return whether the running code is the handler itself, and no task or thread that was begun
-        there.
-        """
+        """Return True if the running code is the handler itself, and no task or thread that it started."""
         if running_loop() is None:
             return _is_of(self._settings.execution.executor)
         return asyncio.current_task() is _activity_task.get()
@@ -175,7 +173,7 @@ class _LateRuntime:
         return self._runtime
 
     async def wait_started(self) -> None:
-        """Wait until there is a runtime; raise why there will be none."""
+        """Wait until the runtime exists; raise the error if it cannot be created."""
         activity = _early_activity()
         if activity is not None and asyncio.current_task() is _activity_task.get():
             raise _refuse_to_wait(activity)
@@ -192,7 +190,7 @@ class _LateRuntime:
         if activity is not None and _is_of(self._settings.execution.executor):
             raise _refuse_to_wait(activity)
         timeout = self.settings.sync_timeout if timeout is None else timeout
-        with suppress(TimeoutError):  # It is the read that says what is missing.
+        with suppress(TimeoutError):  # The read then raises its own error.
             while self._operator_if_any() is None:
                 expect_operator(self._settings).result(timeout)
 
@@ -210,9 +208,7 @@ class _LateRuntime:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The operator's loop; before it is known, that of whoever asks. A thread has none, which is not the
-        same as being on it.
-        """
+        """The operator's loop; before it is known, the running loop of the caller, and None in a thread."""
         operator = self._operator_if_any()
         return (
             operator.task.get_loop()

@@ -1,8 +1,7 @@
-"""`with_cache`: what a handler waits for, and the cache that it gets. Must never wait in a callback, nor hold
-a thread.
+"""`with_cache`: makes handlers wait for the caches, and passes `cache` to them.
 
-Kopf calls handlers one way, and callbacks such as `when=` another, which cannot wait and must not raise. Both
-get the cache with their own object laid over it.
+Kopf awaits handlers, but calls callbacks such as `when=` synchronously: those cannot wait and must not raise.
+Both get the cache with their own object laid over it. No wait holds a thread.
 """
 
 from __future__ import annotations
@@ -34,15 +33,14 @@ _R = TypeVar("_R")
 _Function: TypeAlias = Callable[..., Any]
 
 RETRY = 5.0
-"""After how many seconds a handler is called again that read a cache which was not synced, and which it did
-not wait for."""
+"""Seconds until a handler is retried that read an unsynced cache for which it did not wait."""
 
-_WRAPPERS = "__selectcache_wrappers__"  # In the attributes of a function: what with_cache has made of it.
-_ORIGINAL = "__selectcache__"  # In those of such a wrapper: the function.
-_KINDS = "__selectcache_kinds__"  # And the kinds that it waits for.
+_WRAPPERS = "__selectcache_wrappers__"  # The attribute of a function with its wrappers.
+_ORIGINAL = "__selectcache__"  # The attribute of a wrapper with the function.
+_KINDS = "__selectcache_kinds__"  # The attribute of a wrapper with the kinds that it waits for.
 
 _VALUES = ("labels", "annotations", "value", "old", "new")
-"""The arguments in which handlers are given values, or functions of values."""
+"""The arguments of decorators that take values, or functions of values."""
 
 
 class _Waiting(NamedTuple):
@@ -130,13 +128,13 @@ def _above_kopf(handler: str) -> DeclarationError:
 
 
 def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
-    """Return what Kopf takes for an async handler, even of a sync function, since it waits; and what
-    callbacks call.
+    """Return the wrapper of a function. Kopf takes it for an async handler, also for a sync function, because
+    it waits. Kopf calls it for callbacks as well.
     """
 
     async def as_kopf_sees_it(**_: Any) -> None:
-        """Stand for the function where Kopf follows `__wrapped__`, to the id of a handler and to whether it
-        is async.
+        """Stand for the function where Kopf follows `__wrapped__`, for the id of a handler and the check if
+        it is async.
         """
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -149,9 +147,9 @@ def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
             return fn(*args, **kwargs | {"cache": cache})
         except ReadError:
             if "resource" not in kwargs:
-                raise  # No callback of Kopf's, but somebody's own call.
-            # What a `when=` raises costs all handlers the event. The handler itself waits, asks again, and
-            # raises then.
+                raise  # A direct call of the user's code.
+            # An error of `when=` would drop the event for all handlers. The handler itself waits, evaluates
+            # `when=` again, and raises then.
             return True
 
     vars(wrapper)["__wrapped__"] = as_kopf_sees_it
@@ -169,10 +167,10 @@ def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
 
 
 async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the function as Kopf would have called it: when there is something to read."""
+    """Wait for the caches, and call the function as Kopf would have called it."""
     cause, handler = _kopf.cause_var.get(None), _kopf.handler_var.get(None)
     operator = _operator()
-    # Of an object, this is what tells whether it is async.
+    # For a callable object, `__call__` shows if it is async.
     called: Any = getattr(fn, "__call__")  # noqa: B004, B009
     target = partial(called if inspect.iscoroutinefunction(called) else fn, *args)
     if isinstance(cause, _kopf.ActivityCause):
@@ -187,22 +185,22 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
             raise kopf.TemporaryError(str(error), delay=RETRY) from error
         waits = Waits(operator.waits)
         cache = _cache_for(operator, cause, waits)
-        # Before the caches were synced, a `when=` of ours answered True without having been asked.
+        # Before the caches were synced, the wrapper of `when=` returned True without a call.
         when: Any = getattr(handler, "when", None)
         if cause is not None and _is_wrapper(when) and not when(**cause.kwargs | {"cache": cache}):
             if isinstance(cause, _kopf.DaemonCause) and isinstance(handler, _kopf.DaemonHandler):
-                await cause.stopper.async_event.wait()  # A daemon that ends by itself is never started again.
+                await cause.stopper.async_event.wait()  # Kopf never restarts a daemon that has returned.
             return None
         kwargs["cache"] = cache
         if _kopf.is_async_fn(target):
             return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
         stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
         if stopper is not None:
-            kwargs["stopped"] = stopper.sync_waiter  # To Kopf we are async, and so was the waiter.
+            kwargs["stopped"] = stopper.sync_waiter  # Kopf passed the waiter for async handlers.
         return await _in_a_thread(target, operator, kwargs, waits, stopper)
     except NotSynced as error:
         if isinstance(cause, _kopf.WebhookCause):
-            raise kopf.AdmissionError(str(error), code=503) from error  # It is the client who tries again.
+            raise kopf.AdmissionError(str(error), code=503) from error  # The client retries.
         raise kopf.TemporaryError(str(error), delay=RETRY) from error
 
 
@@ -213,11 +211,10 @@ async def _in_a_thread(
     waits: Waits,
     stopper: _kopf.DaemonStopper | None = None,
 ) -> Any:
-    """Call a sync function in one of Kopf's threads. When it is to end, it must not wait for a cache any
-    more.
+    """Call a sync function in one of Kopf's threads. If the handler is cancelled, its waits for caches end.
 
-    Kopf waits for its threads, also where it cancels their handlers: to stop, or because a daemon has not
-    ended in time.
+    Kopf waits for its threads even if it cancels their handlers, at its end or because a daemon has not
+    stopped in time.
     """
     call = asyncio.create_task(_kopf.invoke(target, settings=operator.settings, kwargs=kwargs))
     stop = asyncio.create_task(stopper.async_event.wait()) if stopper is not None else None
@@ -239,14 +236,14 @@ async def _in_a_thread(
     if cancelled is not None:
         raise cancelled
     if stopper is not None and stopper.is_set() and isinstance(error, ReadError):
-        return None  # It was told to stop, and has.
+        return None  # It was stopped.
     return call.result()
 
 
 async def _act(
     target: _Function, operator: Operator, cause: _kopf.ActivityCause, kwargs: dict[str, Any]
 ) -> Any:
-    """Call a handler of the operator's own life, which must never wait for a cache that may wait for it."""
+    """Call a handler of an activity. It never waits for a cache, because the caches may wait for it."""
     if cause.activity in (_kopf.Activity.STARTUP, _kopf.Activity.AUTHENTICATION):
         raise DeclarationError(
             f"a {cause.activity.value} handler cannot read caches: they begin when startup and login are"
@@ -260,7 +257,7 @@ async def _act(
             return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
         return await _in_a_thread(target, operator, kwargs, waits)
     except NotSynced as error:
-        # An error would be tried again after a minute, with the request of the probe hanging as long.
+        # Kopf would retry an error after a minute, and the request of the probe would hang as long.
         if cause.activity is not _kopf.Activity.PROBE:
             cause.logger.warning(
                 "A %(activity)s handler read a cache too early: %(error)s",
@@ -270,9 +267,7 @@ async def _act(
 
 
 def _operator() -> Operator:
-    """Return the operator that the running code belongs to; raise NotSynced where there is no way to start
-    one.
-    """
+    """Return the operator that the running code belongs to; raise NotSynced if it cannot be started here."""
     settings = _kopf.settings_var.get(None)
     if settings is None:
         raise TypeError(
@@ -292,12 +287,12 @@ def _operator() -> Operator:
 
 
 def _cache_for(operator: Operator, cause: object, waits: Waits) -> Cache:
-    """Return the cache for a handler, which was called for this."""
+    """Return the cache for a handler that was called for this cause."""
     if not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
         return Cache(
             operator.runtime, waits=waits
-        )  # What is to be admitted is not stored yet, and may never be.
-    # A daemon lives on with the body of any last event, and a timer is called with it.
+        )  # The object of an admission request is not stored yet, and may never be.
+    # The body of a daemon or timer is that of the last event of any type.
     deleted = (
         None
         if isinstance(cause, _kopf.DaemonCause)
@@ -307,13 +302,15 @@ def _cache_for(operator: Operator, cause: object, waits: Waits) -> Cache:
 
 
 def _cache_for_callback(kwargs: Mapping[str, Any]) -> Cache:
-    """Return the cache for what Kopf calls with the arguments of a cause, before it makes the cause known."""
+    """Return the cache for a callback. Kopf calls it with the arguments of a cause before it sets
+    the cause.
+    """
     operator, body = _operator(), kwargs.get("body")
     admission = "userinfo" in kwargs or isinstance(_kopf.cause_var.get(None), _kopf.WebhookCause)
     if body is None or admission:  # As above; a handler may call it, too, with as little as its body.
         return Cache(operator.runtime)
     deleted = None
-    if "type" in kwargs or "reason" in kwargs:  # Of raw events, and of changes. Daemons are given neither.
+    if "type" in kwargs or "reason" in kwargs:  # Raw events and changes have them, daemons do not.
         deleted = kwargs.get("type") == "DELETED" or kwargs.get("reason") == "gone"
     return _laid_over(operator, body, kwargs.get("resource"), deleted=deleted)
 
@@ -326,12 +323,12 @@ def _laid_over(
     deleted: bool | None,
     waits: Waits | None = None,
 ) -> Cache:
-    """Return the cache with a handler's own object laid over it, as that is in each read: bodies of daemons
-    change.
+    """Return the cache with the handler's own object laid over it. Each read takes the present body, since
+    bodies of daemons change.
 
-    `deleted` is None where Kopf does not tell. What it watches under a selector may then have left, which
-    comes as a deletion, with the labels of before and the version of after. Neither that it is gone nor that
-    it matches is true.
+    `deleted` is None if Kopf does not show it. If Kopf watches under a selector, an object that leaves the
+    selector comes as a deletion, with its previous labels and its new version: it is neither deleted, nor
+    does it match.
     """
     departed = None if deleted is False else (body.get("metadata") or {}).get("uid")
     if deleted is not False and resource is not None and narrowed(operator.settings, resource):
@@ -344,8 +341,8 @@ def _is_wrapper(fn: object) -> bool:
 
 
 def _combined(when: object) -> list[Any]:
-    """Return the functions that one of Kopf's combinations asks, such as `kopf.all_`; none if it is no
-    combination.
+    """Return the functions inside one of Kopf's combinations, such as `kopf.all_`; none for other
+    functions.
     """
     if not str(getattr(when, "__module__", "")).startswith("kopf."):
         return []
@@ -359,9 +356,7 @@ def _is_lambda(fn: object) -> bool:
 
 
 def _id_of(fn: _Function) -> str:
-    """Return the id that Kopf would give a handler; to an object, for which it wants `id=`, that of its
-    class.
-    """
+    """Return the id that Kopf would give a handler; for an object, which needs `id=`, that of its class."""
     try:
         return _kopf.get_callable_id(fn)
     except ValueError:
@@ -369,7 +364,7 @@ def _id_of(fn: _Function) -> str:
 
 
 def _given(handler: _kopf.ResourceHandler, argument: str) -> Collection[object]:
-    """Return what a handler was given to compare values with, by label or key, or at all."""
+    """Return the values or functions that a handler's decorator got in an argument."""
     value = getattr(handler, argument, None)
     return list(value.values()) if isinstance(value, Mapping) else [value]
 
@@ -380,12 +375,12 @@ def _refuse_missing_cache(
     indices: Collection[str],
     remedy: str = "Put @selectcache.with_cache above the function, below the decorators of Kopf; its argument is cache",  # noqa: E501
 ) -> None:
-    """Raise DeclarationError for a handler, or its callback, that Kopf could not call: it takes a cache, and
-    none is passed.
+    """Raise DeclarationError for a handler, or its callback, that takes `cache` without `with_cache`: Kopf
+    could not call it.
     """
     wrapped = _is_wrapper(fn)
     with suppress(TypeError, ValueError):
-        # Another decorator may pass it: what that takes itself is what counts.
+        # Another decorator may pass it: only its own signature counts.
         for name, each in inspect.signature(
             getattr(fn, _ORIGINAL, fn), follow_wrapped=False
         ).parameters.items():
@@ -405,10 +400,10 @@ def _refuse_missing_cache(
 
 
 def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettings) -> None:
-    """Refuse handlers that could only go wrong later, and then for each object."""
+    """Refuse handlers that would fail later, for each object."""
     # In _kopf's contract test.
     for handler in (*watching_handlers(registry), *registry._webhooks.get_all_handlers()):  # noqa: SLF001
-        # In a registry that is not the default one, it could not be seen when the function was decorated.
+        # `with_cache` cannot see handlers of a registry that is not the default one.
         if any(made_of == id(handler.fn) for made_of, _ in getattr(handler.fn, _WRAPPERS, ())):
             raise _above_kopf(str(handler))
         for kind in getattr(handler.fn, _KINDS, None) or ():

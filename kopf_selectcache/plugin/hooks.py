@@ -1,5 +1,4 @@
-"""The hooks of every operator, and `settings.selectcache`. Importing it installs them; it must keep no state
-of its own.
+"""The hooks of every operator, and `settings.selectcache`. The import installs them. The module has no state.
 
 import             settings.selectcache appears; every registry gets three hooks more (`install`)
 startup, last      declarations are checked, and a task begins to wait for Kopf's credentials (`_startup`)
@@ -37,7 +36,7 @@ from .operator import (
     operator_of,
 )
 
-# In the attributes of a registry of activities: the operator's that it is part of.
+# The attribute of a registry of activities with the operator's registry that it is part of.
 _OWNER = "_selectcache_registry"
 
 
@@ -65,14 +64,14 @@ async def _startup(
     registry: _kopf.OperatorRegistry | None,
     **_: Any,
 ) -> None:
-    # The current task lives as long as the operator. Its end is the one thing that comes in all cases: a
-    # startup that fails, an operator that is cancelled, a cleanup that is skipped.
+    # The current task lives as long as the operator. Its end is the only signal that comes in all cases: a
+    # failed startup, a cancelled operator, a skipped cleanup.
     starter = asyncio.current_task()
     assert starter is not None, "a coroutine runs in a task"
     if (running := operator_of(settings)) is not None and running.is_of_another(starter):
         raise DeclarationError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
     if checked(settings, registry) is None and not is_requested(settings):
-        return  # If a handler asks for a cache nevertheless, only to fetch, that starts what it needs.
+        return  # A handler that only uses `fetch` starts the operator at its first read.
     launch(settings, make_runtime=make_runtime, registry=registry).start_with(starter)
 
 
@@ -96,8 +95,8 @@ async def _probe(*, settings: kopf.OperatorSettings, **_: Any) -> object:
 
 
 class _Hook(_kopf.ActivityHandler):
-    """A handler of ours. Kopf logs that it succeeded, also where a startup handler before it has failed, and
-    all ends.
+    """A handler of this package. Kopf logs its success even after a failed startup handler, which ends the
+    operator.
     """
 
     def __str__(self) -> str:
@@ -111,7 +110,7 @@ def hook(
     make_runtime: Callable[..., Runtime] = make_runtime,
     registry: _kopf.OperatorRegistry | None = None,
 ) -> _kopf.ActivityHandler:
-    """Return our handler of this activity. A registry that has one of that id already gets no other."""
+    """Return the hook of this activity. A registry that has a handler with its id gets no other."""
     functions: Mapping[_kopf.Activity, Callable[..., Any]] = {
         _kopf.Activity.STARTUP: partial(_startup, make_runtime=make_runtime, registry=registry),
         _kopf.Activity.CLEANUP: _cleanup,
@@ -144,12 +143,12 @@ def _registry_of(activities: _kopf.ActivityRegistry) -> _kopf.OperatorRegistry |
     owner = vars(activities).get(_OWNER)
     if owner is not None:
         return owner()  # type: ignore[no-any-return]  # A weak reference, put there by `install`.
-    default = kopf.get_default_registry()  # The one that is most likely to be older than we.
+    default = kopf.get_default_registry()  # It may be older than the import of this package.
     return default if default._activities is activities else None  # In _kopf's contract test.  # noqa: SLF001
 
 
 class _Declarations:
-    """The attribute `settings.selectcache`: made when it is first asked for, and kept with the settings."""
+    """The attribute `settings.selectcache`: created at the first access, and stored in the settings."""
 
     def __get__(self, settings: kopf.OperatorSettings | None, _: type) -> object:
         return self if settings is None else vars(settings).setdefault("selectcache", SelectCacheSettings())

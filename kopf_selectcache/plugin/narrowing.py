@@ -1,8 +1,8 @@
-"""Finds and narrows the watches of Kopf itself for the operator's handlers. Never touches the caches.
+"""Narrowing: finds the watches of Kopf itself for the operator's handlers, and gives them the filters.
 
 Kopf holds all objects of the kinds that have handlers, with or without a cache beside it, unless its own
-settings have a selector. An object that leaves that selector is deleted to Kopf, so narrowing is refused
-where something would be left behind.
+settings have a selector. Kopf takes an object that leaves the selector for deleted, so narrowing is refused
+if Kopf could not clean up, such as finalizers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _logger = logging.getLogger("kopf_selectcache")
 
 
 def watching_handlers(registry: _kopf.OperatorRegistry) -> Iterator[_kopf.ResourceHandler]:
-    """Yield all handlers for which Kopf watches objects; those of admission are called by the server."""
+    """Yield all handlers for which Kopf watches objects. Admission handlers are not among them."""
     for handlers in (
         registry._indexing,  # noqa: SLF001
         registry._watching,  # noqa: SLF001
@@ -51,7 +51,7 @@ def narrowed(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> bool:
 
 
 def _narrowed_to(settings: kopf.OperatorSettings, resource: _kopf.Resource, selector: Selector) -> bool:
-    """Return True if Kopf watches the resource under this very selector."""
+    """Return True if Kopf watches the resource under exactly this selector."""
     texts = _selects(selector)
     return all(
         list(getattr(settings.watching, setting).collect(resource))
@@ -69,8 +69,8 @@ def advice_on(
     built_in: bool,
     narrowing: bool,
 ) -> Phrase:
-    """Say whether Kopf watches a resource in full beside the cache of this filter, and the lines that would
-    narrow it.
+    """Return a message if Kopf watches a resource in full beside its cache, with the lines that would narrow
+    it.
     """
     kind = resource.kind
     asked = _resource(kind.group, resource.version, kind.plural, kind.kind, kind.names)
@@ -107,7 +107,7 @@ async def advise(
     declared: SelectCacheSettings,
     runtime: Runtime,
 ) -> None:
-    """Say which kinds Kopf watches in full beside their caches, of each when it is known what it is."""
+    """Log the kinds that Kopf watches in full beside their caches, each once it is resolved."""
 
     async def advise_on(key: Key, informer: Informer) -> None:
         await informer.settled()
@@ -125,7 +125,7 @@ async def advise(
         ):
             _logger.warning(said.template, said.parts, extra=context_of(informer))
 
-    # A kind that never settles must not silence what there is to say about others.
+    # A kind that never settles must not delay the messages about others.
     await asyncio.gather(*(advise_on(key, informer) for key, informer in runtime.informers.items()))
 
 
@@ -147,15 +147,15 @@ def _resource(
 
 
 def _means(selector: _kopf.Selector | None, resource: _kopf.Resource) -> bool:
-    """Return True if handlers with this selector get objects of the resource; of the resource's categories we
-    know nothing.
+    """Return True if handlers with this selector get objects of the resource. The categories of the resource
+    are unknown.
     """
     return selector is not None and (selector.category is not None or selector.check(resource))
 
 
 def _may_mean(selector: _kopf.Selector | None, key: Key, resources: Collection[_kopf.Resource]) -> bool:
-    """Return whether handlers with this selector may get objects of what the key stands for: one of these
-    resources, if that is known.
+    """Return True if handlers with this selector may get objects of the kind of the key, which is one of
+    these resources if that is known.
 
     A custom resource has several names, of which the key has one and the handler may have another.
     """
@@ -166,7 +166,7 @@ def _may_mean(selector: _kopf.Selector | None, key: Key, resources: Collection[_
     group, _, name = parse_key(key)
     if selector.group is not None and group not in (None, selector.group):
         return False
-    # A name of a kind of Kubernetes is no name of a custom resource, unless the key says so.
+    # The name of a built-in kind does not mean a custom resource, unless the key has its group.
     return (
         selector.any_name == name
         or not isinstance(selector.any_name, str)
@@ -175,8 +175,8 @@ def _may_mean(selector: _kopf.Selector | None, key: Key, resources: Collection[_
 
 
 def _loses_track(handler: _kopf.ResourceHandler) -> bool:
-    """Return True if Kopf keeps something for each object, which it would not clear away if the object left
-    its selector.
+    """Return True if Kopf has a state for each object that it would not clean up if the object left its
+    selector.
     """
     return isinstance(handler, _kopf.SpawningHandler) or (
         isinstance(handler, _kopf.ChangingHandler) and bool(handler.requires_finalizer)
@@ -184,16 +184,14 @@ def _loses_track(handler: _kopf.ResourceHandler) -> bool:
 
 
 def _selects(selector: Selector) -> dict[str, str]:
-    """Return a filter that is one watch as Kopf's settings take it: by the name of the setting, the text."""
+    """Return a filter of one watch as values of Kopf's settings, by the name of the setting."""
     (name,), (namespace,) = selector.names or (None,), selector.namespaces or (None,)
     settings = {"labelSelector": "label_selectors", "fieldSelector": "field_selectors"}
     return {settings[key]: text for key, text in query_of(selector, name=name, namespace=namespace).items()}
 
 
 def _certain(selector: Selector, *, built_in: bool) -> Selector:
-    """Return the part of a filter that every cluster accepts: Kopf would end of a field that it cannot select
-    by.
-    """
+    """Return the part of a filter that every cluster accepts: an unsupported field would end Kopf."""
     terms = tuple(
         term for term in selector.terms if built_in or term.label in ("metadata.name", "metadata.namespace")
     )
@@ -203,7 +201,7 @@ def _certain(selector: Selector, *, built_in: bool) -> Selector:
 
 
 def _is_one_watch(filter_: Branches) -> bool:
-    """Return True if one watch under one selector brings all of it, and nothing else."""
+    """Return True if one watch under one selector is equal to the filter."""
     return len(filter_.branches) == 1 and all(
         listed is None or len(listed) == 1
         for listed in (filter_.branches[0].names, filter_.branches[0].namespaces)
@@ -211,7 +209,7 @@ def _is_one_watch(filter_: Branches) -> bool:
 
 
 def _is_kopfs_own(resource: _kopf.Resource) -> bool:
-    """Return True if Kopf needs all objects of the kind for itself: those selectors hold there, too."""
+    """Return True if Kopf needs all objects of the kind for itself: selectors would apply there as well."""
     return resource.plural in ("namespaces", "customresourcedefinitions") or resource.group in (
         "kopf.dev",
         "zalando.org",
@@ -219,16 +217,14 @@ def _is_kopfs_own(resource: _kopf.Resource) -> bool:
 
 
 def _would_narrow(registry: _kopf.OperatorRegistry, resource: _kopf.Resource) -> bool:
-    """Return True if Kopf watches the resource for handlers that would do with a part of it, as far as can be
-    seen.
-    """
+    """Return True if Kopf watches the resource for handlers, and none of them loses track by narrowing."""
     handlers = [handler for handler in watching_handlers(registry) if _means(handler.selector, resource)]
     return bool(handlers) and not _is_kopfs_own(resource) and not any(map(_loses_track, handlers))
 
 
 def _lines(registry: _kopf.OperatorRegistry, resource: _kopf.Resource, selector: Selector) -> str:
-    """Return the lines that would narrow what Kopf watches to this filter; nothing if there is no need, or it
-    would harm.
+    """Return the lines that would narrow Kopf's watch to this filter; empty if that is needless or
+    harmful.
     """
     if not _would_narrow(registry, resource):
         return ""
@@ -244,8 +240,8 @@ def narrow(
     registry: _kopf.OperatorRegistry | None,
     declared: SelectCacheSettings,
 ) -> None:
-    """Narrow what Kopf watches to the filters, before it begins to; so what a key means must be known without
-    asking.
+    """Narrow Kopf's watches to the filters, before they begin; so the cluster cannot be asked what a key
+    means.
     """
     for key, filter_ in declared.selectors.items():
         kind = find(key)
@@ -305,7 +301,7 @@ def _harm(
     *,
     built_in: bool,
 ) -> str:
-    """Say what would go wrong if these resources were narrowed; nothing if all is well."""
+    """Return the problem of narrowing these resources; empty if there is none."""
     if registry is None:
         return (
             "the operator's registry was made before kopf_selectcache was imported, and its handlers are not"
@@ -315,14 +311,13 @@ def _harm(
         return "its key leaves the group or version open: write it like 'example.com/v1/webapps'"
     if any(map(_is_kopfs_own, resources)):
         return "Kopf needs all of them for itself"
-    # An operator that is started again with the same settings finds its own.
+    # An operator that is started again with the same settings finds its own selectors.
     if any(
         narrowed(settings, each) and not any(_narrowed_to(settings, each, own) for own in ours)
         for each in resources
     ):
         return "settings.watching has a selector for them already, and that is kept"
-    # Of a custom resource it is not known whether its key has the plural: all handlers of its group may be
-    # meant.
+    # The key of a custom resource may not be its plural: all handlers of its group may be for it.
     groups = set() if built_in else {None, *(resource.group for resource in resources)}
     harmed = {
         str(handler.id)

@@ -1,9 +1,8 @@
-"""One operator's caches: the task that keeps them, and who finds it by which settings. Must keep nothing
-outside of them.
+"""Operator: the task that runs the caches of one operator, and its lookup by the operator's settings.
 
-An `Operator` hangs in a slot of its settings, beside the declarations, which are an attribute that users see.
-Running code has the settings in a context variable of Kopf's, which reaches handlers, threads and callbacks
-alike, also with several operators in one process.
+An `Operator` is stored in a private attribute of the settings. Running code has the settings in a context
+variable of Kopf, in handlers, threads and callbacks alike, also with several operators in one process. The
+module has no other state.
 """
 
 from __future__ import annotations
@@ -41,10 +40,8 @@ from .narrowing import advise
 Kinds: TypeAlias = tuple[Key, ...] | None
 """The kinds that are waited for; None for all that are declared."""
 
-_SLOT = "_selectcache_operator"  # In the attributes of an operator's settings.
-_AWAITED = (  # There as well: futures of those that wait for the operator to be launched.
-    "_selectcache_awaited"
-)
+_SLOT = "_selectcache_operator"  # The attribute of settings with their operator.
+_AWAITED = "_selectcache_awaited"  # The attribute of settings with futures that wait for the launch.
 
 SHARED_SETTINGS = (
     "these settings belong to another operator that is running",
@@ -56,7 +53,7 @@ _logger = logging.getLogger("kopf_selectcache")
 
 
 def make_runtime(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
-    """Make the runtime of the operator whose code is running, over Kopf's own credentials."""
+    """Create the runtime of the operator whose code is running, with Kopf's credentials."""
     declared = settings_of(settings)
     networking, watching = settings.networking, settings.watching
     declared = declared.with_defaults(
@@ -74,7 +71,7 @@ def make_runtime(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...]
 
 
 class Operator:
-    """The caches of one running operator, and the task that keeps them."""
+    """The caches of one running operator, and the task that runs them."""
 
     def __init__(
         self,
@@ -90,7 +87,7 @@ class Operator:
         self._abandoned = False
         self._starter: asyncio.Task[Any] | None = None
         self.vault = _kopf.vault_var.get()
-        """Kopf's credentials: an operator has its own, which tell it from another one with the same
+        """Kopf's credentials. Each operator has its own vault, which distinguishes operators with the same
         settings."""
         self.waits = Waits()
         """The waits of threads of this operator."""
@@ -116,7 +113,7 @@ class Operator:
         error = self._runtime.exception()
         if error is None:
             return self._runtime.result()
-        # In a handler of an object it must not count as permanent: the object would never be handled again.
+        # Kopf must not take it for a permanent error, after which it would not handle the event again.
         if isinstance(error, DeclarationError):
             raise NotSynced(error.what, remedy=error.remedy) from error
         raise NotSynced(
@@ -124,7 +121,7 @@ class Operator:
         ) from error
 
     async def _keep(self) -> None:
-        """Keep the caches until cancelled. What goes wrong here, readers are told."""
+        """Run the caches until cancelled. Reads raise the errors of this task."""
         # An empty vault is filled after all startup handlers, retried ones too, have succeeded: declarations
         # are final.
         await self.vault.wait_for_readiness()
@@ -135,7 +132,7 @@ class Operator:
         except Exception as error:
             _logger.exception("The caches cannot be started.")
             self._runtime.set_exception(error)
-            self._runtime.exception()  # Seen: asyncio need not warn that nobody has asked for it.
+            self._runtime.exception()  # Retrieved, so that asyncio does not warn.
             await (
                 asyncio.Event().wait()
             )  # Handlers find this operator, and what is wrong, rather than start another each.
@@ -157,19 +154,17 @@ class Operator:
                     await self.vault.close()
 
     def _end_reads(self, _: asyncio.Task[None]) -> None:
-        """End the reads that wait, however the task has ended; the runtime, if there was one, answers none
-        any more.
-        """
+        """End the reads that wait, and refuse new ones, for any end of the task."""
         if not self._runtime.done():
             self._runtime.set_exception(ended())
-        if self._runtime.exception() is None:  # Seen, as above.
+        if self._runtime.exception() is None:  # Retrieved, as above.
             self._runtime.result().end()
 
     def is_of_another(self, starter: asyncio.Task[Any] | None = None) -> bool:
-        """Return whether the running code belongs to another operator with the same settings.
+        """Return True if the running code belongs to another operator with the same settings.
 
-        Kopf gives each operator credentials of its own. Where the user gives several the same, the task tells
-        them apart that calls their startup handlers; it is known once our own startup handler has run.
+        Kopf gives each operator its own credentials. If the user gives several operators the same ones, the
+        task that calls the startup handlers distinguishes them; it is known once the startup hook has run.
         """
         vault = _kopf.vault_var.get(None)
         return (vault is not None and vault is not self.vault) or (
@@ -187,8 +182,8 @@ class Operator:
         self.task.cancel()
 
     async def gate(self, kinds: Kinds, cause: object, *, fresh: bool = True, since: float = 0.0) -> bool:
-        """Wait until these kinds, or all, can be read or have said why not; return whether to stop instead of
-        running.
+        """Wait until these kinds, or all, are synced or have failed; return True if the handler must not run,
+        because it was stopped.
 
         With `fresh`, wait as well until the kind of the handled object is as new as its body; raise Stale for
         a handler that Kopf calls again after an error, if that takes too long. The time limit of admission is
@@ -220,7 +215,7 @@ class Operator:
                 await asyncio.gather(*waits, return_exceptions=True)
 
     async def logged_in(self) -> None:
-        """Wait until there is a runtime, or `runtime` raises why there will be none."""
+        """Wait until the runtime exists, or cannot be created: then `runtime` raises the error."""
         with suppress(Exception):
             await asyncio.shield(self._runtime)
 
@@ -234,7 +229,7 @@ class Operator:
         for informer in informers:
             await informer.settled()
         if not fresh or not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
-            return  # What is to be admitted is not stored yet.
+            return  # The object of an admission request is not stored yet.
         handled = [
             informer for informer in informers if informer.is_of(cause.resource.group, cause.resource.plural)
         ]
@@ -247,21 +242,21 @@ class Operator:
         try:
             return self.runtime.informer(kind)
         except (NotDeclared, NotSynced):
-            # A name of a custom resource may mean one that the cluster has not been asked about yet.
+            # The name of a custom resource may mean a declared key that is not resolved yet.
             for informer in self.runtime.informers.values():
                 if informer.resource is None:
                     await informer.settled()
             return self.runtime.informer(kind)
 
     def report(self) -> Mapping[str, Any]:
-        """Say how each cache is doing, for people: nothing that an object contains."""
+        """Return the health of each cache, for people. It has no contents of objects."""
         try:
             return {informer.key: _feed_report(informer) for informer in self.runtime.informers.values()}
         except ReadError as error:
             return {"trouble": error.what, "remedy": error.remedy}
 
     def restartable(self) -> str:
-        """Say which caches are in a state that is to fail the liveness probe; nothing, if none is."""
+        """Return a text about caches whose state must fail the liveness probe; empty if there are none."""
         try:
             return failing(self.runtime.informers.values(), self._declared.probe_limits())
         except ReadError:
@@ -269,7 +264,7 @@ class Operator:
 
 
 def failing(informers: Iterable[Informer], limits: Mapping[str, float]) -> str:
-    """Say which caches have been in one of these states for as many seconds as it says."""
+    """Return a text about caches that have been in one of these states for at least its number of seconds."""
     return " ".join(
         f"The cache of {informer} is {informer.health.value}{f', for {limit:g} s or more' if limit else ''}:"
         f" {informer.trouble}. {informer.remedy}."
@@ -307,21 +302,21 @@ def _is_retried(cause: _kopf.ResourceCause) -> bool:
 
 
 def operator_of(settings: kopf.OperatorSettings) -> Operator | None:
-    """Return the running operator of these very settings: a copy of them shares the declarations, but is
-    another one.
+    """Return the running operator of exactly these settings. A copy of them shares the declarations, but not
+    the operator.
     """
     found = last_operator_of(settings)
     return found if found is not None and not found.task.done() else None
 
 
 def last_operator_of(settings: kopf.OperatorSettings) -> Operator | None:
-    """Return the operator of these very settings, which may have ended."""
+    """Return the operator of exactly these settings. It may have ended."""
     found = vars(settings).get(_SLOT)
     return found if isinstance(found, Operator) and found.settings is settings else None
 
 
 def expect_operator(settings: kopf.OperatorSettings) -> Future[None]:
-    """Return a future that is done when an operator is launched with these settings, in whichever thread."""
+    """Return a future that is done when an operator is launched with these settings, in any thread."""
     launched: Future[None] = Future()
     request_launch(settings).append(launched)
     if operator_of(settings) is not None:  # It may have been launched before it could see the future.
@@ -330,15 +325,15 @@ def expect_operator(settings: kopf.OperatorSettings) -> Future[None]:
 
 
 def request_launch(settings: kopf.OperatorSettings) -> list[Future[None]]:
-    """Have our startup handler launch the operator, even if it declares nothing; return the futures that are
-    done then.
+    """Make the startup hook launch the operator, even without declarations; return the futures that are done
+    then.
     """
     awaited: list[Future[None]] = vars(settings).setdefault(_AWAITED, [])
     return awaited
 
 
 def is_requested(settings: kopf.OperatorSettings) -> bool:
-    """Return whether a launch was requested, and has not come yet."""
+    """Return True if a launch was requested, and has not happened yet."""
     return _AWAITED in vars(settings)
 
 
@@ -348,7 +343,7 @@ def _resolve(launched: Future[None]) -> None:
 
 
 def collector(settings: kopf.OperatorSettings) -> Collector:
-    """Return what shows the numbers of an operator's caches to Prometheus.
+    """Return the Prometheus collector of an operator's caches.
 
     @kopf.on.startup()
     def configure(settings, **_):
@@ -359,7 +354,7 @@ def collector(settings: kopf.OperatorSettings) -> Collector:
         operator = operator_of(settings)
         with suppress(
             ReadError
-        ):  # Before the operator has logged in, and when it has ended, there is nothing to show.
+        ):  # There are no metrics before the operator has logged in, and after its end.
             return operator.runtime if operator is not None else None
         return None
 
@@ -391,8 +386,8 @@ def launch(
 
 
 def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings) -> tuple[str, ...] | None:
-    """Return the namespaces that the operator watches, or None for all; raise DeclarationError if it cannot
-    be known.
+    """Return the namespaces that the operator watches, or None for all; raise DeclarationError if they are
+    unknown.
     """
     undecided = [
         key
@@ -427,7 +422,7 @@ def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings
 
 
 def _with_namespaces(cached: Cached) -> str:
-    """Return what to write instead of a declaration that names no namespaces."""
+    """Return the remedy for a declaration that names no namespaces."""
     branches = [
         (
             f"Selector({f'{branch}, ' if branch != Selector() else ''}namespaces=['...'])"

@@ -156,7 +156,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{FRESH}_what_the_list_shows_is_awaited_from_the_watch",)),
     Mutant("a comparison answers those who came after its list", COMPARISON, "                self._release(self._as_of)\n", "                self._release('99999999')\n", 9,
            (f"{ENDS}_who_joins_a_comparison_with_a_newer_body_waits_for_another",)),
-    Mutant("a comparison outlives its watch", COMPARISON, "            return  # Another watch will be open.\n", "            pass\n", 9,
+    Mutant("a comparison outlives its watch", COMPARISON, "            return  # The watch has ended.\n", "            pass\n", 9,
            (f"{ENDS}_a_watch_that_is_opened_anew_meanwhile_is_compared_anew",)),
     Mutant("a version that is no number is as new as any other", COMPARISON, "(held.version == listed.version or is_older(listed.version, held.version))", "not is_older(held.version, listed.version)", 9,
            (f"{COMPARED}_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers",)),

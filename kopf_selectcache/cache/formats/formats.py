@@ -1,6 +1,4 @@
-"""In which form reads return objects: `as_=`, and kinds named by classes. Decides no read, and keeps no
-object.
-"""
+"""Forms of the objects that reads return: `as_=`, and kinds named by classes."""
 
 from __future__ import annotations
 
@@ -27,11 +25,11 @@ if TYPE_CHECKING:  # Defaults of type variables are newer than the Python that w
     Named = TypeVar("Named")
     """The class that names a kind."""
     Made = TypeVar("Made")
-    """What `as_=` makes."""
+    """The type of the objects with `as_=`."""
     Default = TypeVar("Default", default=Never)
-    """What `default=` is; without it, nothing."""
+    """The type of `default=`; Never without it."""
     As: TypeAlias = type[Made] | Callable[[Obj], Made]
-    """What `as_=` can be, but for `'view'`."""
+    """The values of `as_=`, except `'view'`."""
 
 _WANTED = (
     "'view', bytes, a msgspec.Struct, a class of kubernetes or pykube, or a function of an object; for dicts"
@@ -40,16 +38,16 @@ _WANTED = (
 
 
 class Form(NamedTuple):
-    """What is made of each object, where that is not a dict."""
+    """The form of requested objects, if it is not a dict."""
 
     given: object
-    """What it was asked for by; None where that is the class that names the kind."""
+    """The value of `as_=`; None if a class names the kind."""
     make: Callable[[Record, Obj | None], Any]
-    """Given the object itself as well, if it has been decoded already."""
+    """Converts a record. Receives the object as well if it is decoded already."""
     of_client: type | None = None
-    """The class of another client, whose objects are written back as wholes."""
+    """The class of another client, whose objects are written back as a whole."""
     paths: tuple[Keys, ...] = ()
-    """What it is made of, where that is known."""
+    """The paths that it needs; empty if they are unknown."""
 
 
 def _data(record: Record, _: Obj | None = None) -> bytes:
@@ -63,9 +61,9 @@ def _view(record: Record, _: Obj | None) -> BodyView:
 def _as_client(wanted: type, record: Record, obj: Obj | None) -> Any:
     try:
         return made(wanted, _decoded(record, obj))
-    except Exception as error:  # It is the client's, and may show a Secret.  # noqa: BLE001
+    except Exception as error:  # The client raised it, and its text may show a Secret.  # noqa: BLE001
         why = f"{type(error).__name__}{_where(error)}"
-    # Out here it does not carry the error along.
+    # Raised outside of the handler, so that the client's exception is not its context.
     raise ReadError(
         f"{'/'.join(filter(None, record.key))} cannot be made a {wanted.__name__}: the client raised {why}",
         remedy="Read it as a dict, without as_=; or use a version of the client that fits the cluster",
@@ -74,9 +72,7 @@ def _as_client(wanted: type, record: Record, obj: Obj | None) -> Any:
 
 def _as_function(call: str, function: Callable[[Obj], Any], record: Record, obj: Obj | None) -> Any:
     answer = function(_decoded(record, obj))
-    if isinstance(
-        answer, Coroutine
-    ):  # No other awaitable: objects of kr8s can be awaited, and are objects all the same.
+    if isinstance(answer, Coroutine):  # Other awaitables are valid: objects of kr8s can be awaited.
         answer.close()
         raise _async_function(call)
     return answer
@@ -88,7 +84,8 @@ def _as_struct(name: str, read: Callable[[Record], Any], record: Record, _: Obj 
     except msgspec.ValidationError as error:
         where, lacks = wrong(error)
     place = clipped(where.removeprefix("$").removeprefix("."), 200) or "the object"
-    raise ReadError(  # Out here, as above. A value may be that of a Secret.
+    # Raised outside of the handler, as above: the exception may show a value of a Secret.
+    raise ReadError(
         f"{'/'.join(filter(None, record.key))} is no {name}:"
         + (f" there is no {lacks!r} in {place}" if lacks else f" {place} is of another type"),
         remedy="Give the field a default, or the name that objects have: rename='camel'"
@@ -106,7 +103,7 @@ def _unusable(call: str, as_: object) -> ReadError:
 
 
 def _where(error: Any) -> str:
-    """Say where pydantic found something wrong, and never what is there."""
+    """Return the places of pydantic's errors, without values: they may be those of a Secret."""
     if not callable(getattr(error, "errors", None)):
         return ""
     return (
@@ -120,20 +117,17 @@ def _decoded(record: Record, obj: Obj | None) -> Obj:
 
 
 def form_of(call: str, as_: Any) -> Form:
-    """Return the form that is asked for. Raise ReadError for what can be none."""
+    """Return the form for a value of `as_=`; raise ReadError if it is invalid."""
     if as_ == "view" or as_ is BodyView:
         return Form("view", _view)
-    if as_ is Any or as_ is msgspec.Struct:  # They are classes, of which nobody has objects.
+    if as_ is Any or as_ is msgspec.Struct:  # Both are classes without a form.
         raise _unusable(call, as_)
     if as_ is bytes:
         return Form(as_, _data)
     if is_struct(as_):
         try:
             return Form(as_, partial(_as_struct, as_.__name__, reader(as_)), paths=paths(as_))
-        except (
-            NameError,
-            TypeError,
-        ) as error:  # Its types are names that are not to be found, or are nothing that JSON has.
+        except (NameError, TypeError) as error:  # A type is undefined, or has no form in JSON.
             raise ReadError(
                 f"{call}: as_ is {as_.__name__}, whose fields make no sense to msgspec: {error}",
                 remedy=(
@@ -156,7 +150,7 @@ def form_of(call: str, as_: Any) -> Form:
 
 
 def quick(as_: object) -> Callable[[Record], Any] | None:
-    """Return a function that makes this form of a whole object; None if the form has to be checked first."""
+    """Return a function that converts a whole object to this form; None if the form must be checked first."""
     if as_ == "view":
         return BodyView
     if as_ is bytes:
@@ -170,7 +164,7 @@ def _quick_struct(as_: type[msgspec.Struct]) -> Callable[[Record], Any] | None:
         form = form_of("", as_)
     except ReadError:
         return None
-    # That is never kept unless it is said, by a part of each object.
+    # `managedFields` is stored only if a projection keeps it.
     return (
         (lambda record: form.make(record, None))
         if not any(path[:2] == MANAGED for path in form.paths)

@@ -1,9 +1,7 @@
-"""What reads of several objects return: a sequence of them, of which each is made when it is reached. Knows
-no cache.
+"""Objects: the lazy sequence that reads of several objects return. It decodes each object on access.
 
-To make an object is quick; to have many at once is what takes memory, and time of the garbage collector. So
-whoever looks at one after the other has one at a time, and who asks only how many there are, or which, has
-none made.
+Many decoded objects at once take memory, and time of the garbage collector. A loop has one object at a time;
+the length and the names need no object.
 """
 
 from __future__ import annotations
@@ -27,13 +25,14 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 
 
 class Objects(Sequence[_T_co]):
-    """What `cache.list` and its like return. Each object is made anew whenever it is reached, and belongs to
-    who reaches it.
+    """The result of `cache.list` and similar reads. Each access decodes a new object, which the caller may
+    change.
 
-    pods = cache.list('pods', label='app=web') len(pods), pods.keys()               # nothing is made
-    pods.unreadable                      # those of `held` and `owned` that are left out, as they cannot be
-    read for pod in pods: ...                 # one at a time mine = list(pods)                    # all of
-    them, to be changed or kept
+    pods = cache.list('pods', label='app=web')
+    len(pods), pods.keys()      # decodes nothing
+    pods.unreadable             # objects that `held` and `owned` leave out, as they cannot be decoded
+    for pod in pods: ...        # one object at a time
+    mine = list(pods)           # all objects, to change or store them
     """
 
     __slots__ = ("_make", "_records", "_unreadable")
@@ -86,7 +85,7 @@ class Objects(Sequence[_T_co]):
         return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
 
     def __repr__(self) -> str:
-        """Say which objects they are, and nothing that is in them: they may be Secrets."""
+        """Return the number and names of the objects, without their contents: they may be Secrets."""
         which = [f"{namespace}/{name}" if namespace else name for namespace, name in islice(self.keys(), 5)]
         more = f" and {len(self) - len(which):,} more" if len(self) > len(which) else ""
         return (
@@ -95,10 +94,10 @@ class Objects(Sequence[_T_co]):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies are lists: they have the objects, and no more to do with the cache."""
+        """Copies and pickles are lists of the objects."""
         return list, (list(self),)
 
-    if not TYPE_CHECKING:  # Checkers know better what is not there.
+    if not TYPE_CHECKING:  # Type checkers report calls of missing methods.
         __setitem__ = __delitem__ = __iadd__ = append = clear = copy = extend = insert = pop = remove = (
             reverse
         ) = sort = _refuse

@@ -1,6 +1,4 @@
-"""Objects as `msgspec.Struct`s of the fields that are wanted: what is not wanted is never made. Knows no
-cache.
-"""
+"""Objects as `msgspec.Struct`s: only the fields of the struct are decoded."""
 
 from __future__ import annotations
 
@@ -20,13 +18,13 @@ _LACKS = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 
 
 def is_struct(given: object) -> TypeGuard[type[msgspec.Struct]]:
-    """Whether this is a class of msgspec's, which says itself how it is decoded."""
+    """Return True if this is a subclass of `msgspec.Struct`."""
     return isinstance(given, type) and issubclass(given, msgspec.Struct)
 
 
 @lru_cache(256)
 def reader(wanted: type[msgspec.Struct]) -> Callable[[Record], Any]:
-    """Return what makes such a struct of an object. It raises what msgspec raises."""
+    """Return the function that decodes a record as such a struct. It raises what msgspec raises."""
     decode = msgspec.json.Decoder(wanted).decode
 
     def read(record: Record) -> Any:
@@ -40,7 +38,7 @@ def reader(wanted: type[msgspec.Struct]) -> Callable[[Record], Any]:
 
 @lru_cache(256)
 def paths(wanted: type[msgspec.Struct]) -> tuple[Keys, ...]:
-    """Return the path of each field that is wanted, through structs in structs, and in lists of them.
+    """Return the path of each field of a struct, including those of nested structs and lists of them.
 
     >>> Spec = msgspec.defstruct('Spec', [('node_name', str)], rename='camel')
     >>> paths(msgspec.defstruct('Pod', [('metadata', dict), ('spec', Spec | None)]))
@@ -53,7 +51,7 @@ def _paths(wanted: type[msgspec.Struct], within: Keys, seen: tuple[type, ...]) -
     for field in msgspec.structs.fields(wanted):
         path = (*within, field.encode_name)
         inner = [each for each in _classes(field.type) if is_struct(each)]
-        if not inner or any(each in seen for each in inner):  # One that contains itself would have no end.
+        if not inner or any(each in seen for each in inner):  # A recursive struct would have no end.
             yield path
         else:
             for each in inner:
@@ -61,21 +59,21 @@ def _paths(wanted: type[msgspec.Struct], within: Keys, seen: tuple[type, ...]) -
 
 
 def _classes(of: Any) -> Iterator[Any]:
-    """Yield the type, and those that it is made of: of `list[Port] | None`, Port as well."""
+    """Yield the type and its type arguments, recursively: for `list[Port] | None`, Port as well."""
     yield of
     for each in get_args(of):
         yield from _classes(each)
 
 
 def wrong(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Say where in an object something is wrong, and which field is missing there, if one is; never what is
-    there: it may be a Secret's.
+    """Return the place of an error in an object, and the missing field or an empty text. Values are not
+    returned: they may be those of a Secret.
 
     >>> try: msgspec.convert({'spec': {}}, msgspec.defstruct('Pod', [('spec', msgspec.defstruct('Spec', [('node', str)]))]))
     ... except msgspec.ValidationError as error: wrong(error)
     ('$.spec', 'node')
     """  # noqa: E501
     if error.__cause__ is not None:
-        return "$", ""  # It is the class's own, whose words may be anything.
+        return "$", ""  # The struct itself raised it, with any text.
     path, lacks = _WHERE.search(str(error)), _LACKS.match(str(error))
     return path["path"] if path is not None else "$", lacks["field"] if lacks is not None else ""

@@ -1,7 +1,6 @@
-"""Objects as they are, for those who only look: what Kopf calls a body, read-only all the way down. Holds no
-state of a cache.
+"""BodyView: a read-only view of an object, usable as Kopf's body.
 
-A part of the object, such as its metadata, is decoded when it is looked at, and never before.
+A part of the object, such as its metadata, is decoded at its first access.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Dict(dict[str, Any]):
         copied: dict[str, Any] = _thawed(self)
         return copied
 
-    if not TYPE_CHECKING:  # To checkers it is any dict.
+    if not TYPE_CHECKING:  # For type checkers it is a plain dict.
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
 
@@ -63,8 +62,8 @@ class List(list[Any]):
 
 
 def _frozen(value: Any) -> Any:
-    """Return what was just decoded, as what cannot be changed. It is done in place: to make all of it anew
-    takes half as long again.
+    """Return a read-only version of a decoded value. It is converted in place: a copy takes 1.5 times as
+    long.
     """
     if isinstance(value, dict):
         for key, each in value.items():
@@ -81,24 +80,24 @@ def _thawed(value: Any) -> Any:
 
 
 def _converted(value: Any, mapping: type, sequence: type, to_mapping: type, to_sequence: type) -> Any:
-    """Return a copy with all of these dicts and lists as those. It may be nested more deeply than Python
-    calls may be.
+    """Return a copy with other types of dicts and lists. It does not recurse, since objects may be nested
+    more deeply than Python's stack.
     """
     top = [value]
     todo: list[Any] = [top]
-    for each in todo:  # It grows meanwhile.
+    for each in todo:  # The list grows during the loop.
         pairs = dict.items(each) if isinstance(each, dict) else enumerate(each)
         put = dict.__setitem__ if isinstance(each, dict) else list.__setitem__
         for key, inner in pairs:
             if (kind := type(inner)) is mapping or kind is sequence:
                 copy = to_mapping(inner) if kind is mapping else to_sequence(inner)
-                put(each, key, copy)  # No key is new.
+                put(each, key, copy)  # The key exists, so the iteration stays valid.
                 todo.append(copy)
     return top[0]
 
 
 class BodyView(Body):
-    """What `as_='view'` returns: read-only, and usable wherever Kopf takes a body.
+    """The result of `as_='view'`: read-only, and usable wherever Kopf takes a body.
 
     pod = cache.get('pods', 'web-1', namespace, as_='view')
     kopf.info(pod, reason='Seen', message=f'on {pod.spec["nodeName"]}')
@@ -108,8 +107,7 @@ class BodyView(Body):
     _made: dict[str, Any] | None = None
 
     def __init__(self, held: Record | bytes) -> None:
-        # Of what Kopf's own body is made, nothing is made until it is asked for: a view costs next to
-        # nothing.
+        # Kopf's own constructor is not called: it would create all parts, which are only created on access.
         self._held = held
 
     def __getitem__(self, key: str) -> Any:
@@ -147,7 +145,7 @@ class BodyView(Body):
         return Status(self)
 
     def _members(self) -> dict[str, msgspec.Raw]:
-        """Return the members of the object, each to be decoded when it is asked for."""
+        """Return the members of the object, not decoded."""
         if self._split is None:
             data = self._data()
             try:
@@ -160,7 +158,7 @@ class BodyView(Body):
         return self._held if isinstance(self._held, bytes) else self._held.data
 
     def __repr__(self) -> str:
-        """Say which object it is, and nothing that is in it: Kopf's own would show a Secret to any log."""
+        """Return the name of the object without its contents: Kopf's own `repr` would show a Secret."""
         metadata = self.get("metadata") or {}
         known = {
             "apiVersion": self.get("apiVersion"),
@@ -172,5 +170,5 @@ class BodyView(Body):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._data(),)
 
-    if not TYPE_CHECKING:  # Checkers know better what is not there.
+    if not TYPE_CHECKING:  # Type checkers report calls of missing methods.
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
