@@ -40,7 +40,7 @@ class Indexed:
     path: Keys | None = None
     function: Function | None = None
     late: bool = False
-    """True if the index was added later: it is built from the stored part of all objects, new ones included."""
+    """True if it was added later. It is built from the stored part of all objects, new ones included."""
     failing: Failing | None = field(default=None, repr=False, compare=False)
     """Called for each object without a value because the function of an added index fails."""
 

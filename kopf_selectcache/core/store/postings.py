@@ -87,14 +87,14 @@ class Index:
             self._add(after)
 
     def forget(self) -> None:
-        """Be built anew."""
+        """Empty the index, to be built again."""
         self._postings, self._steps, self.ready, self.count = {}, None, False, 0
 
     def build(self, all_: Callable[[], list[Record]], is_held: Callable[[Record], bool], most: int) -> bool:
-        """Take in so many more of the records that were there at the first call; return whether that was all
-        of them.
+        """Add `most` entries of the records that existed at the first call; return True if that was the
+        last of them.
 
-        What came since is here already, and what left since is held no more.
+        Later additions are made by `change`; records that have left since are skipped.
         """
         if self._steps is None:
             self._steps = self._built(all_(), is_held)

@@ -120,8 +120,8 @@ class Unreadable(Record):
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may have been damaged on its way: API servers send UTF-8 and valid JSON, of any depth
-        and with any numbers.
+        """True if the object may have been damaged in transit: API servers send UTF-8 and valid JSON, but of
+        any depth and with any numbers.
         """
         return self.why not in (TOO_DEEP, OUT_OF_RANGE)
 
