@@ -17,7 +17,7 @@ from .pages import DOCS, PAGES, ROOT, section
 
 PAGE = DOCS / "glossary.md"
 PACKAGE = ROOT / "kopf_selectcache"
-CEILINGS = {"names": 36, "docstrings": 62, "comments": 9, "messages": 5, "first words": 143}
+CEILINGS = {"names": 27, "docstrings": 29, "comments": 2, "messages": 4, "first words": 41}
 """How many uses are left in the package. Lower a ceiling when you have removed some; never raise one."""
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 FIRST_WORDS = re.compile(r"(What|Whether)\b")
