@@ -61,7 +61,7 @@ class Cached:
     that are named are kept. With a watch for each name, a Role with `resourceNames` is enough. """
 
     storage: Storage | None
-    """The storage of objects, `"packed"`, `"raw"` or `"auto"`, where that is to be other than `storage` of
+    """The storage of objects, `"packed"`, `"raw"` or `"auto"`, if it differs from `storage` of
     the settings."""
 
     max_bytes: Size | None

@@ -241,8 +241,8 @@ MUTANTS: tuple[Mutant, ...] = (
            3, (IN_READER,), THREADS),
     Mutant("show the changes of branches one by one", BRANCHES, "        with self._lock:\n            self.versions, self._version = tuple(versions), of_all\n",
            "        if True:\n            self.versions, self._version = tuple(versions), of_all\n", 3, (IN_WRITER,), THREADS),
-    Mutant("show a staged generation", STORE, '        """Start a new generation beside the one that is read."""\n        self.abandon()\n        self._staged = {}',
-           '        """Start a new generation beside the one that is read."""\n        self.abandon()\n        self._staged = {}\n        self._held = self._staged', 3, (IN_WRITER,), THREADS),
+    Mutant("show a staged generation", STORE, '        """Stage a new generation. Readers see the current one until `commit`."""\n        self.abandon()\n        self._staged = {}',
+           '        """Stage a new generation. Readers see the current one until `commit`."""\n        self.abandon()\n        self._staged = {}\n        self._held = self._staged', 3, (IN_WRITER,), THREADS),
     # ---- What is asked about an object that no branch holds.
     Mutant("write a name into the query that asks about it", CONFIRMING, 'str(FieldSelector.from_dict({"metadata.name": doubt.name}))', 'f"metadata.name={doubt.name}"',
            12, ("tests/informer/test_confirmer.py::test_a_name_that_looks_like_a_selector_is_asked_about_as_a_name",)),

@@ -35,88 +35,21 @@ def configure(settings, **_):
 """
 
 READS = {
-    # What is read, and of what it must tell beside the remedy. NS stands for the namespace.
-    "NotDeclared": (
-        "cache.list('pods', label='a=b')",
-        [
-            "cache.list('pods', label='a=b'): ",
-            "settings.selectcache.selectors['pods'] = 'a=b'",
-            "fetch_list('pods', label='a=b')",
-        ],
-    ),
-    "OutsideFilter": (
-        "cache.get('configmaps', 'other', 'NS')",
-        ["configmaps other in NS", "app=web", "await cache.fetch('configmaps', 'other', 'NS')"],
-    ),
-    "NotFound": (
-        "cache.get('configmaps', 'settings', 'NS')",
-        ["configmaps settings in NS", "names=['settings']", "default=None"],
-    ),
-    "NotKept": (
-        "cache.held('secrets', where={'data.tls': 'x'})",
-        ["data", "secrets", "drop=", "selectors['v1/secrets']", "whole=True"],
-    ),
-    "Stale": (
-        "cache.held('configmaps', max_age=0)",
-        [
-            "cache.held('configmaps', max_age=0): ",
-            "configmaps",
-            "0 s are allowed",
-            "the filter is (label='app=web', namespaces=['NS']) or (names=['settings']",
-            "fetch_list('configmaps', max_age=0)",
-        ],
-    ),
-    "Forbidden": (
-        "cache.held('services')",
-        [
-            "cache.held('services'): ",
-            "services",
-            "list",
-            "NS",
-            "resources: ['services']",
-            "selectors['v1/services'], label=''",
-            "check operator.py",
-        ],
-    ),
-    "Missing": (
-        "cache.held('example.com/v1/gadgets')",
-        [
-            "cache.held('example.com/v1/gadgets'): ",
-            "gadgets",
-            "the filter is label=''",
-            "Install its definition",
-            "selectors['example.com/v1/gadgets']",
-        ],
-    ),
-    "Rejected": (
-        "cache.held('example.com/v1/widgets')",
-        ["cache.held('example.com/v1/widgets'): ", "widgets", "the filter is field='spec.color=red'"],
-    ),
-    "Oversized": (
-        "cache.held('serviceaccounts')",
-        [
-            "cache.held('serviceaccounts'): ",
-            "serviceaccounts",
-            "max_bytes='64Ki'",
-            "label='app=large'",
-            "selectors['v1/serviceaccounts']",
-            "allow more: max_bytes='147",
-        ],
-    ),
-    "NotSynced": (
-        "cache.held('endpoints')",
-        ["cache.held('endpoints'): ", "endpoints", "not synced", "the filter is label=''", "wait_synced"],
-    ),
-    "NoSuchRead": (
-        "cache.exist('configmaps', 'other', 'NS')",
-        ["cache.exist is no read", "Did you mean cache.exists?"],
-    ),
-    "ReadOnly": (
-        "kopf_selectcache.BodyView(b'{}').update(a=1)",
-        ["read-only", "as_='view'", "copy.deepcopy(dict(view))"],
-    ),
-    "ReadError": ("cache.get('configmaps', 'other')", ["configmaps", "namespace"]),
+    "NotDeclared": "cache.list('pods', label='a=b')",
+    "OutsideFilter": "cache.get('configmaps', 'other', 'NS')",
+    "NotFound": "cache.get('configmaps', 'settings', 'NS')",
+    "NotKept": "cache.held('secrets', where={'data.tls': 'x'})",
+    "Stale": "cache.held('configmaps', max_age=0)",
+    "Forbidden": "cache.held('services')",
+    "Missing": "cache.held('example.com/v1/gadgets')",
+    "Rejected": "cache.held('example.com/v1/widgets')",
+    "Oversized": "cache.held('serviceaccounts')",
+    "NotSynced": "cache.held('endpoints')",
+    "NoSuchRead": "cache.exist('configmaps', 'other', 'NS')",
+    "ReadOnly": "kopf_selectcache.BodyView(b'{}').update(a=1)",
+    "ReadError": "cache.get('configmaps', 'other')",
 }
+"""An expression that raises each error. NS stands for the namespace. tests/messages has the wording."""
 ELSEWHERE = {
     "Unauthorized": "it takes credentials that the server refuses, which are in test_states.py",
     "Stalled": "it takes an operator of its own, below",
@@ -239,27 +172,19 @@ def namespace_of(operator: Operator) -> str:
 
 @pytest.mark.parametrize("name", READS)
 def test_a_read(operator: Operator, name: str) -> None:
-    expression, told = READS[name]
-    namespace = namespace_of(operator)
-    expression, told = expression.replace("NS", namespace), [text.replace("NS", namespace) for text in told]
+    expression = READS[name].replace("NS", namespace_of(operator))
     if name != "NotSynced":
         operator.until(expression, name)  # Whatever else is in the way while caches begin.
     answer = operator.ask(expression)
     assert answer.error == name, answer
-    assert [text for text in told if text not in answer.text] == [], answer.text
+    if name not in ("NoSuchRead", "ReadOnly", "ReadError", "NotDeclared", "NotKept"):
+        assert answer.text.startswith(expression), answer.text
 
 
 def test_a_cache_that_has_no_list_for_too_long(start: Start) -> None:
     operator = start(1)
     operator.until("cache.held('endpoints')", "Stalled")
-    text = operator.ask("cache.held('endpoints')").text
-    told = [
-        "cache.held('endpoints'): ",
-        "selectors['v1/endpoints'], label=''",
-        "await cache.fetch(...)",
-        "check operator.py",
-    ]
-    assert [each for each in told if each not in text] == [], text
+    assert operator.ask("cache.held('endpoints')").text.startswith("cache.held('endpoints'): ")
 
 
 @pytest.mark.parametrize("name", DECLARATIONS)

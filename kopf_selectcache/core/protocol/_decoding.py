@@ -21,7 +21,7 @@ MOST_SAID = 1000
 _Shape = TypeVar("_Shape")
 
 FAILURES = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""What the decoder raises, and the encoder for keys that are no text."""
+"""The errors of the decoder, and those of the encoder for keys that are not texts."""
 
 
 def decode_as(data: bytes | msgspec.Raw, shape: type[_Shape], what: str) -> _Shape:

@@ -50,9 +50,9 @@ class Parts(NamedTuple):
     """A list, as its items and what is around them."""
 
     envelope: bytes
-    """The list without its items: whoever decodes it must find that there are none."""
+    """The list without its items. The caller must check that its list of items is empty."""
     items: Iterator[bytes]
-    """What the items are if each of them can be decoded; made one by one."""
+    """The items, provided that each can be decoded. They are produced one by one."""
 
 
 def parted(data: bytes, starts: Sequence[bytes]) -> Parts | None:

@@ -105,31 +105,29 @@ _EVENTS: tuple[tuple[Literal["ADDED", "MODIFIED", "DELETED"], bytes], ...] = (
 )
 
 SLICE = 64 * 1024
-"""After so many bytes of a long answer, or of a busy watch, somebody else is let in, who would have to wait
-for the whole."""
+"""The number of bytes of an answer or a busy watch after which the decoder yields to other tasks."""
 
 APIECE = 4 * 1024
-"""So many bytes does each object count as besides its own: to take it in takes its time, however small it
-is."""
+"""The number of bytes that each object counts in addition to its own, because each has a fixed cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads what a server sends about one kind, in the version in which it is asked for."""
+    """Decoder of the lists and watch events of one kind in one API version."""
 
     api_version: str
     kind: str
     projection: Projection = ALL
     fields: Mapping[str, Extractor] = field(default_factory=dict)
-    """The field labels whose values the projection would lose: they are read off the object as it came."""
+    """Extractors of the field labels that the projection drops, applied before it."""
     wanted: Callable[[tuple[str, str]], bool] | None = None
-    """Which objects will be taken in, by namespace and name: of others, nothing is kept. None means all."""
+    """A predicate of namespace and name: nothing is stored of other objects. None means all."""
     packing: Packing | None = None
-    """How they are packed, if they may be."""
+    """The compression of the records; None if they are never packed."""
     indexes: tuple[Indexed, ...] = ()
-    """The declared indexes whose values are read off each object."""
+    """The declared indexes whose values are extracted from each object."""
     sent: Sent = EVERYTHING
-    """What was sent to select the objects: one that it does not select is no part of an answer."""
+    """The selectors of the request. An object that they do not select makes the answer invalid."""
     _labels: Sharing[dict[str, str] | LabelRequirement] = field(init=False, repr=False, compare=False)
     _owners: Sharing[tuple[str, ...]] = field(
         default_factory=lambda: Sharing(tuple), init=False, repr=False, compare=False
@@ -219,12 +217,11 @@ class Reader:
         yield from self._scanned(data, undecodable, first)
 
     def end_of(self, head: bytes) -> bytes:
-        """Return what ends a list that begins with `head` after some of its items, so that they can be read
-        as a page.
+        """Return the bytes that complete a list that begins with `head`, so that its first items can be
+        decoded as a page.
 
-        Of what the head does not say, the usual is assumed: whoever reads the items of a list before its end
-        must read the end as well. A custom resource may name its list otherwise, so its items must name their
-        kind if the list has yet to.
+        Defaults stand for the missing parts, so the caller must decode the end of the list as well. The list
+        of a custom resource may have another kind, so its items must have their kind if the list has none.
         """
         answer = decode_as(head + b"]}", Answer, "a list")
         end: dict[str, Any] = {}
@@ -295,7 +292,7 @@ class Reader:
         usual: Record | _Failed | None = None
         if data.endswith(b"}"):
             for type_, start in _EVENTS:
-                # If what stands between is an object, this is how the line is to be read.
+                # If the bytes between are an object, this decodes the line without a full parse.
                 if data.startswith(start):
                     usual = self._usual(data[len(start) : -1], kindless=False, leaves=type_ == "DELETED")
                     if isinstance(usual, Record):

@@ -26,7 +26,7 @@ class Lines:
 
     @property
     def rest(self) -> bytes:
-        """What has come since the last newline."""
+        """The bytes since the last newline."""
         return b"".join(self._parts)
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:

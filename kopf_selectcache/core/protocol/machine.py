@@ -1,5 +1,5 @@
-"""The list/watch protocol as a state machine: `step(state, input)` gives the next state and what is to be
-done. No I/O.
+"""The list/watch protocol as a state machine: `step(state, input)` returns the next state and the effects.
+No I/O.
 
 Theory of operation ------------------- A cache must come to equal what the server has, and stay so. It lists
 all objects, page by page, and then watches for what changed since the version of that list. While the watch
@@ -51,11 +51,11 @@ from .messages import Bookmark, Event, Page, Piece, Refusal
 from .pager import FEW, NO_PAGES, Pager
 
 PATIENCE = 3
-"""So many failures in a row, and the next way to a complete state is tried."""
+"""The number of failures in a row after which another way to a complete state is tried."""
 
 EXPIRIES = 2
-"""So many lists in a row that took longer than the server remembers their state, and one in a single piece is
-asked for."""
+"""The number of lists in a row that expired between pages (410) after which a list without pages is
+requested."""
 
 
 # ---- Inputs, besides pages, events, bookmarks and refusals.
@@ -77,31 +77,30 @@ class Lost:
 
     why: str
     lived: bool = False
-    """Whether the stream had been open for as long as a good one is. Not every good one has something to
-    say."""
+    """True if the stream was open as long as a healthy one is, even without events."""
     lasted: bool = False
-    """Whether the stream had been open for some seconds, so that the next one may follow at once."""
+    """True if the stream was open for some seconds, so that the next one may follow immediately."""
     clean: bool = False
-    """Whether the server ended the stream, and not in the middle of a line."""
+    """True if the server ended the stream at the end of a line."""
     garbled: bool = False
-    """Whether something came that made no sense, so that asking again may bring the same."""
+    """True if the answer was invalid, so that a retry may return the same."""
     unauthorized: bool = False
-    """Whether nothing was asked, because no login gave credentials."""
+    """True if no request was sent because no login returned credentials."""
     transform: bool = False
-    """Whether that is the operator's own doing, whose function failed."""
+    """True if a function of the operator failed."""
     argument: str = "transform="
     """Where that function was declared."""
     besides: str = ""
-    """What to write after what is to be corrected."""
+    """Text that follows the remedy in messages."""
     too_large: bool = False
-    """Whether the answer has more bytes than are read of one, and no smaller page can be asked for."""
+    """True if the answer exceeds the limit of bytes and no smaller page can be requested."""
     outside: bool = False
-    """Whether an object came that the selector does not select: nothing of the list or the event may be
+    """True if an object came that the selector does not select. Nothing of the list or the event may be
     shown."""
     at_least: float = 0.0
     """The seconds to wait before the next request, besides those that double with each failure in a row."""
     paced: bool = False
-    """Whether no request has failed: the next page follows after a wait."""
+    """True if no request failed and the next page follows after a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,7 @@ class List:
     not_older_than: str = ""
     token: str = ""
     whole: bool = False
-    """Whether all is to come in one page."""
+    """True to request all objects in one page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +203,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is in the way, or None: all is well."""
+    """A report for the condition: the cause of a failure, or None if the stream is healthy."""
 
     trouble: Refusal | Lost | Silent | None
 
@@ -217,24 +216,23 @@ Effect: TypeAlias = List | Watch | Wait | Begin | Put | Leave | Commit | Abandon
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What outlives every state."""
+    """Knowledge that all states carry on."""
 
     streaming: bool = False
-    """Whether to ask for initial streams instead of pages; given up for good where they do not work."""
+    """True to request initial streams instead of pages. Stays False after they have failed."""
     marked: bool = False
-    """Whether this server sends bookmarks: then a long silence is no good sign."""
+    """True if this server sends bookmarks, so that a long silence indicates a failure."""
     floor: str = ""
     """The highest version seen."""
     beyond: bool = False
-    """Whether something newer was seen as well that did not say its version: only a consistent read is sure
-    to know it."""
+    """True if a change newer than `floor` came without its version. Only a consistent read surely includes
+    it."""
     failures: int = 0
     """How many requests in a row have brought nothing good."""
     expired: int = 0
     """How many lists in a row have lost their later pages because the server had forgotten the state."""
     may_reopen: bool = True
-    """Whether a watch that ends too soon to earn it may be followed by the next at once: this happens a
-    single time."""
+    """True if a watch that ends within seconds may be followed immediately by the next. This happens once."""
 
     def failed(self) -> Known:
         return replace(self, failures=self.failures + 1)
@@ -249,12 +247,12 @@ class Idle:
 class Listing:
     known: Known
     exact: bool
-    """Whether this is a consistent read, not one that a lagging server may answer."""
+    """True for a consistent read, which a lagging server cannot answer."""
     pager: Pager = NO_PAGES
     tries: int = 0
     """How many times in a row this page has failed."""
     is_partial: bool = False
-    """Whether pieces of this page have come: then it cannot be asked for again, since its other pieces may
+    """True if pieces of this page have come. It cannot be requested again then, because its other pieces may
     come from another state."""
     unordered: str = ""
     """The version of an object of these pieces, if it is no number; empty if all are numbers."""
@@ -269,9 +267,9 @@ class Listing:
 class Filling:
     known: Known
     opened: bool = False
-    """Whether the server has accepted the watch. It may be busy, or a login may take long, until it does."""
+    """True if the server has accepted the watch, which may take long if it is busy or a login is needed."""
     numeric: bool | None = None
-    """Whether the first version that came is a number, as all others must be then; None before it."""
+    """True if the first version is a number; all others must be alike. None before the first."""
     marks: int = 0
     """How many bookmarks have come that were not the end of the initial state."""
 
@@ -281,7 +279,7 @@ class Watching:
     known: Known
     version: str
     heard: bool = False
-    """Whether this stream has shown that the server knows the version."""
+    """True if this stream has proved that the server knows the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +443,7 @@ def _ask_for_all(known: Known) -> Step:
 
 
 def _piece(state: Listing, piece: Piece) -> Step:
-    """Stage a part of a page that has yet to end. The rest of the page follows without a command."""
+    """Stage a part of a page. The rest of the page follows without a command."""
     try:
         pager = state.pager.take(piece)
     except Garbled as garbled:
@@ -552,12 +550,11 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
         if lived or (isinstance(why, Silent) and state.opened):
             known = replace(known, streaming=False)  # There was time enough for the end of the initial state.
         elif isinstance(why, Silent):
-            known = replace(
-                known, failures=max(known.failures, PATIENCE)
-            )  # Pages, this once: whatever it was, it has taken long.
+            # The next attempt uses pages, because this one has already taken long.
+            known = replace(known, failures=max(known.failures, PATIENCE))
         return _wait(known, (Abandon(),), why, at_least=at_least)
-    # A server that was restored from a backup answers a version that it has yet to reach with silence; so is
-    # everything answered by a proxy that holds events back.
+    # A server that was restored from a backup is silent on a version that it has not reached. So is a proxy
+    # that holds events back.
     mute = not state.heard and (isinstance(why, Silent) or (lived and known.marked))
     if (
         isinstance(why, Lost)

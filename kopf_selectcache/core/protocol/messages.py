@@ -23,8 +23,8 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some objects of a page that has yet to end (`core.protocol.splitter`). Its version is not known before
-    the rest of the page has come.
+    """Some objects of an incomplete page (`core.protocol.splitter`). The version is known when the
+    page is complete.
     """
 
     records: tuple[Record, ...]

@@ -1,6 +1,4 @@
-"""What a cache asks a server for, as the queries of its requests: the command of the protocol. Asks
-nothing.
-"""
+"""URL queries of the requests that the commands of the protocol machine stand for. Sends nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +8,8 @@ from .machine import Effect, List, Watch
 from .messages import Refusal
 
 _BEYOND = ("Too large resource version", "required revision is a future revision")
-"""What servers answer to a list at a version that they have yet to reach. Up to Kubernetes 1.33, a list at an
-exact version gets the second, which is etcd's, with the code 500. Watches of such a version are accepted, and
+"""Messages of servers that have not reached the version of a list. Up to Kubernetes 1.33, a list at an exact
+version gets the second, which is etcd's, with the code 500. Watches of such a version are accepted and
 silent."""
 
 

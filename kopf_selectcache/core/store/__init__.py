@@ -1,1 +1,1 @@
-"""What is stored, and how it is found. Pure."""
+"""The stores of one kind and their indexes. Pure."""

@@ -1,7 +1,6 @@
-"""How much the objects take that some stores hold. Each is counted once, whoever holds it; nothing is counted
-twice or anew.
+"""Memory accounting across stores. Reference-counted: a record that several stores hold is charged once.
 
-It knows no limit, and decides nothing.
+Limits are not enforced here.
 """
 
 from __future__ import annotations
@@ -11,37 +10,37 @@ from collections.abc import Iterable
 from .record import Record
 
 OVERHEAD = 530
-""" Bytes that each object takes besides its own: its name, uid and version, and its place in the store,
-measured with tracemalloc.
+"""Bytes per record besides the object itself: name, uid, version and the place in the store, measured with
+tracemalloc.
 
-Labels and owners are not among them: what many objects have in common is kept once.
+Labels and owners are not included, because records share equal ones (`core.store.interning`).
 """
 
 
 def weight(record: Record) -> int:
-    """Return about how many bytes a held object takes."""
+    """Return the approximate size of a record in bytes."""
     return len(record.stored) + len(record.fields) + OVERHEAD
 
 
 class Tally:
-    """What some stores hold, as numbers. The writer of the stores alone changes it; readers may be in any
-    thread.
+    """The number and size of the records of some stores. Only the writer of the stores changes it; any
+    thread may read it.
     """
 
     def __init__(self) -> None:
         self.objects = 0
-        """Those of a generation that is being listed anew as well, unless they are unchanged."""
+        """The number of records. A relist in progress adds its own, except those that are unchanged."""
         self.bytes = 0
 
     def take(self, record: Record) -> None:
-        """A store has it now."""
+        """Count one more store that holds the record."""
         if not record.holders:
             self.objects += 1
             self.bytes += weight(record)
         record.holders += 1
 
     def drop(self, record: Record | None) -> None:
-        """A store has it no more."""
+        """Count one store less that holds the record."""
         if record is None:
             return
         record.holders -= 1
@@ -54,6 +53,6 @@ class Tally:
             self.drop(record)
 
     def reweigh(self, record: Record, before: int) -> None:
-        """It is stored in other bytes now: this was its weight before."""
+        """Charge the new size of a record that was packed again; `before` is its former weight."""
         if record.holders:
             self.bytes += weight(record) - before

@@ -1,9 +1,8 @@
-"""Objects as fewer bytes: packed, with a dictionary of what the objects of one kind have in common. Knows no
-object and no kind.
+"""Compression of stored objects with zstd and one dictionary per kind.
 
-Each object is packed alone, so that each is read alone. What makes that worthwhile is the dictionary, which
-is learned from objects of the kind; learned from others than those that come, it does little, and a new one
-is due.
+Each object is compressed separately, so that a read decompresses only the objects that it returns. Small
+inputs compress well only with a dictionary of what the objects of the kind have in common. When the objects
+no longer resemble the samples of the dictionary, a new one is trained.
 """
 
 from __future__ import annotations
@@ -15,52 +14,54 @@ from typing import Literal, NamedTuple, TypeAlias
 import zstandard
 
 FEWEST = 100
-"""For fewer objects, a dictionary would cost more than it saves."""
+"""The least number of objects. For fewer, a dictionary costs more than it saves."""
 
 SAMPLES = 250
-"""A dictionary is learned from so many objects: from more it becomes no better, and takes longer."""
+"""The number of objects to train a dictionary from. More take longer and make it no better."""
 
 DICTIONARY = 32 * 1024
-"""Its size, in bytes."""
+"""The size of a dictionary, in bytes."""
 
 WORTHWHILE = 2 / 3
-"""Packing that leaves more than this of the bytes is not worth the time that each read then takes longer."""
+"""The greatest ratio of packed to raw bytes at which the space saved outweighs the slower reads."""
 
 OUTGROWN = 1.5
-"""A dictionary that leaves so many times as much as it did of its samples fits no more."""
+"""A dictionary no longer fits if the ratio of packed to raw bytes is this many times the ratio of its
+samples."""
 
 LEVEL = 1
-"""Of compression. Level 3 saves 2 % more, and takes twice as long."""
+"""The level of compression. Level 3 saves 2 % more and takes twice as long."""
 
-_SHORTEST = 64  # No object in JSON is shorter; of samples that are, zstd may read what is behind them.
-_SAMPLE = (
-    8 * 1024
-)  # Bytes of an object that count as a sample: what objects have in common is not in the rest of the largest.
-_USUAL = 8 * 1024  # Bytes of an object that the compressor makes room for. It takes larger ones as well.
-_RAW = ord(
-    "{"
-)  # How an object begins that is not packed. What is packed begins with the number of its dictionary.
+# Bytes. No object in JSON is shorter, and zstd may read beyond the end of shorter samples.
+_SHORTEST = 64
+# Bytes of an object that are used as a sample. Beyond them, large objects have little in common.
+_SAMPLE = 8 * 1024
+# Bytes of an object that the compressor is tuned for. It accepts larger ones.
+_USUAL = 8 * 1024
+# The first byte of an object that is not packed. A packed one begins with the number of its dictionary.
+_RAW = ord("{")
 
 
 class Learned(NamedTuple):
-    """A dictionary, and what packs with it."""
+    """A trained dictionary and its compressor."""
 
     dictionary: zstandard.ZstdCompressionDict
     compressor: zstandard.ZstdCompressor
     leaves: float
-    """How much of the bytes of such objects is left."""
+    """The ratio of packed to raw bytes."""
 
 
 def learned(objects: Sequence[bytes]) -> Learned | None:
-    """Return what is learned from such objects, None if they have too little in common. Takes a while, and
-    may be done in any thread.
+    """Train a dictionary from objects; return None if they have too little in common. Slow; safe in any
+    thread.
     """
     objects = [each for each in objects if len(each) >= _SHORTEST]
     samples = objects[:: max(1, len(objects) // SAMPLES)][:SAMPLES]
     looked_at: list[bytes | bytearray | memoryview] = [
         each[:_SAMPLE] for number, each in enumerate(samples) if number % 5
     ]
-    tried = samples[::5]  # On others than these, it is seen what it does.
+    # Every fifth sample is left out of the training and measures the result.
+    tried = samples[::5]
     try:
         dictionary = zstandard.train_dictionary(DICTIONARY, looked_at, k=200, d=8, level=LEVEL)
     except zstandard.ZstdError:
@@ -72,7 +73,7 @@ def learned(objects: Sequence[bytes]) -> Learned | None:
 
 
 class Packing:
-    """How the objects of one kind are stored. One thread packs; readers may be in any.
+    """Compression of the objects of one kind. One thread packs; any thread may unpack.
 
     >>> packing = Packing(always=True)
     >>> packing.unpack(packing.pack(b'{"kind": "Pod"}' * 10)) == b'{"kind": "Pod"}' * 10
@@ -80,33 +81,33 @@ class Packing:
     """
 
     def __init__(self, *, always: bool = False) -> None:
-        self._always = always  # Whether or not it is worthwhile.
-        self._dictionaries: list[zstandard.ZstdCompressionDict | None] = [
-            None
-        ]  # All that something may be packed with.
+        self._always = always
+        # Stored objects may be packed with any of these. The first stands for no dictionary.
+        self._dictionaries: list[zstandard.ZstdCompressionDict | None] = [None]
         self._compressor = _compressor(None) if always else None
         self._leaves = 1.0
-        self._packed = self._given = self._left = (
-            0  # Objects, and their bytes, since it was last looked whether the dictionary fits.
-        )
-        self._window = SAMPLES  # After so many objects, it is looked.
+        # The number of objects, their raw bytes and their packed bytes since the dictionary was last checked.
+        self._packed = self._given = self._left = 0
+        # The number of objects between two checks.
+        self._window = SAMPLES
         self.fits = False
-        """Whether there is no need to learn: what was learned fits. At first, nothing was."""
-        self._local = local()  # Threads cannot share what unpacks.
+        """True if no training is due. False at first, when there is no dictionary."""
+        # Threads cannot share a decompressor.
+        self._local = local()
 
     @property
     def packs(self) -> bool:
-        """Whether objects are packed: not where there are too few, or where it is not worthwhile."""
+        """True if new objects are packed; False if there are too few, or if packing saves too little."""
         return self._compressor is not None
 
     @property
     def learned(self) -> bool:
-        """Whether there is a dictionary."""
+        """True if there is a dictionary."""
         return len(self._dictionaries) > 1
 
     def pack(self, data: bytes) -> bytes:
-        """Return an object, in JSON, as it is to be stored: as it is, if packing it would save next to
-        nothing.
+        """Return the bytes to store for an object in JSON; the object itself if packing saves less than
+        10 %.
         """
         data = data if data[0] == _RAW else data.lstrip()
         self._packed += 1
@@ -122,7 +123,7 @@ class Packing:
         return stored
 
     def unpack(self, stored: bytes) -> bytes:
-        """Return an object as it was before it was packed."""
+        """Return the object in JSON that was packed."""
         number = stored[0]
         if number == _RAW:
             return stored
@@ -134,27 +135,26 @@ class Packing:
         return unpacked
 
     def begin(self) -> None:
-        """Take note that somebody learns: nothing is due for twice as long as the last time, whatever comes
-        of it.
+        """Note that training has begun. The next one is due after twice as many objects as the last,
+        whatever the result.
         """
         self.fits, self._window = True, 2 * self._window
         self._packed = self._given = self._left = 0
 
     def forget_begun(self) -> None:
-        """Take note that who learned was interrupted: it is due as it was."""
+        """Undo `begin`, because the training was interrupted."""
         self.fits, self._window = False, self._window // 2
 
     def adopt(self, found: Learned | None) -> None:
-        """Pack with what was learned from now on, if it is worthwhile."""
+        """Pack with this dictionary from now on, if it saves enough."""
         self._packed = self._given = self._left = 0
         if found is not None and (self._always or found.leaves <= WORTHWHILE):
-            self._dictionaries.append(
-                found.dictionary
-            )  # So there are few: their number never comes near that of `_RAW`.
+            # `begin` doubles the window, so the number of dictionaries never comes near `_RAW`.
+            self._dictionaries.append(found.dictionary)
             self._compressor, self._leaves = found.compressor, found.leaves
 
     def _decompressor(self, number: int) -> zstandard.ZstdDecompressor:
-        """Return what unpacks what was packed with this dictionary, for this thread alone."""
+        """Return a decompressor for the dictionary of this number, for the current thread only."""
         if not hasattr(self._local, "decompressors"):
             self._local.decompressors = {}
         made = zstandard.ZstdDecompressor(
@@ -178,9 +178,9 @@ def _compressor(dictionary: zstandard.ZstdCompressionDict | None) -> zstandard.Z
 
 
 Storage: TypeAlias = Literal["auto", "packed", "raw"]
-"""How objects are stored: packed where it is worthwhile, always, or never."""
+"""The mode of storage: packed if it saves enough, always packed, or never."""
 
 
 def packing_of(storage: Storage) -> Packing | None:
-    """Return how the objects of one kind are packed; None if they never are."""
+    """Return the compression of one kind; None if its objects are never packed."""
     return None if storage == "raw" else Packing(always=storage == "packed")

@@ -1,6 +1,4 @@
-"""How one generation of objects differs from another. Knows nothing of who reads them, and changes
-nothing.
-"""
+"""Difference of two generations of records. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +8,17 @@ from typing import TypeAlias
 from .record import Record
 
 Held: TypeAlias = Mapping[str, Mapping[str, Record]]
-"""By namespace and name."""
+"""Records by namespace and name."""
 
 
 def all_of(held: Held) -> Iterator[Record]:
-    """Yield all that is held."""
+    """Yield all records."""
     return (record for named in held.values() for record in named.values())
 
 
 def differing(before: Held, after: Held) -> Iterator[tuple[Record | None, Record | None]]:
-    """Yield what was held, and what is instead. An object that was replaced by another of its name leaves,
-    and comes.
+    """Yield each changed record before and after, None for absence. An object that was replaced by another
+    with the same name yields two pairs: a removal and an addition.
     """
     for old in all_of(before):
         new = after.get(old.namespace, {}).get(old.name)

@@ -1,8 +1,7 @@
-"""What a declared index is by: a path, or the operator's own function. Reads values off objects; finds no
-object by them.
+"""Declared index: its path or function, and the extraction of its values from objects.
 
-The values are read off an object as it comes, before anything of it is dropped, and are kept beside it. An
-index that is added later reads them off what is kept.
+The values are extracted from an object when it arrives, before the projection drops anything, and are stored
+in its record. An index that is added later extracts them from the stored part of the object.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ Value: TypeAlias = str | bool | int | float
 Function: TypeAlias = Callable[[dict[str, Any]], str | Collection[str] | None]
 
 ODD: Final = None
-"""Among the values at a path: there is more, or something else, than one value."""
+"""Marks, among the values at a path, that the object has anything there but exactly one value."""
 
 Values: TypeAlias = tuple[Value | None, ...]
 
 Failing: TypeAlias = Callable[[tuple[str, str], str], object]
-"""Told the namespace and name of an object, and why an index has no value of it. It may be called in any
-thread."""
+"""A callback with the namespace and name of an object, and the reason why an index has no value for it. It
+may be called in any thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """One declared index: its name, and what it is by."""
+    """A declared index: its name, and its path or function."""
 
     name: str
     path: Keys | None = None
     function: Function | None = None
     late: bool = False
-    """Whether it was added to what is kept: then it is by that, of objects that come later as well."""
+    """True if it was added later. It is built from the stored part of all objects, new ones included."""
     failing: Failing | None = field(default=None, repr=False, compare=False)
-    """Told of what comes later, and of which an added one has no value since its function fails."""
+    """Called for each object without a value because the function of an added index fails."""
 
     def __str__(self) -> str:
         """Write it as it is declared."""
@@ -55,17 +54,17 @@ class Indexed:
         return f"{self.name!r}: {by}"
 
     def is_like(self, other: Indexed) -> bool:
-        """Whether both are by the same path or function, declared or added."""
+        """Return True if both have the same path or function, declared or added."""
         return (self.path, self.function) == (other.path, other.function)
 
     def known(self, record: Record) -> Values | None:
-        """Return the values that were read when a record came, or noted since; None if none were."""
+        """Return the values that are stored in a record; None if there are none."""
         known = record.indexed().get(self.name)
         return None if known is None else tuple(known)
 
     def of(self, record: Record) -> Values:
-        """Return the values of a record: those that are known, or else what is read off what is kept. None if
-        its function fails, or the object is unreadable.
+        """Return the values that are stored in a record, or else extract them from its object. There are none
+        if the function fails or the object is unreadable.
         """
         if (known := self.known(record)) is not None:
             return known
@@ -75,10 +74,11 @@ class Indexed:
             return ()
 
     def come(self, key: tuple[str, str], obj: dict[str, Any]) -> Values:
-        """Return the values of an object that has come; raise what `values` raises, if it was declared.
+        """Return the values of an object that has arrived; raise what `values` raises if the index was
+        declared.
 
-        One that was added is left without a value of that object: nobody who declared the cache has reckoned
-        with it.
+        The failure of an index that was added is only reported: it must not make objects unreadable that the
+        declaration accepts.
         """
         try:
             return self.values(obj)
@@ -90,10 +90,10 @@ class Indexed:
             return ()
 
     def values(self, obj: dict[str, Any]) -> Values:
-        """Return the values of an object; raise BadIndex if its function fails, or returns what can be none,
+        """Return the values of an object; raise BadIndex if its function fails or returns anything but texts,
         and Undecodable if it recurses too deeply.
 
-        What the function does is told without its words, which may be a Secret's.
+        The errors do not quote the function's error, which may contain a Secret.
         """
         return _at(obj, self.path) if self.path is not None else self._made(obj)
 
@@ -101,7 +101,7 @@ class Indexed:
         assert self.function is not None, "an index is by a path or a function"
         call = partial(self.function, obj)
         try:
-            # The second call gets the same object. The function is to read it, and not to change it.
+            # The second call gets the same object, because the function must not change it.
             made = repeated(call, call, f"index function {self.name!r}")
             if made is None or isinstance(made, str):
                 return () if made is None else (str.__str__(made),)
@@ -118,16 +118,15 @@ class Indexed:
                 "returned"
                 f" {'a list with something else than texts in it' if isinstance(made, (list, tuple, set, frozenset)) else f'something of the type {type(made).__name__}'}"  # noqa: E501
             )
-        raise BadIndex(
-            self.name, why
-        )  # Out here it does not carry the error along, which may hold the object.
+        # Raised outside of the handler, so that its context is not the error, which may hold the object.
+        raise BadIndex(self.name, why)
 
 
 def note(record: Record, indexes: Collection[Indexed]) -> None:
-    """Keep beside a record those values of these indexes that are not known yet. The writer's, and under no
-    lock: functions are called.
+    """Store in a record the missing values of these indexes. Call it from the writer without the store's
+    lock, because it calls the operator's functions.
 
-    They are its values from now on, whatever a function would make of it later.
+    The values stay, even if a function would later return others.
     """
     known = record.indexed()
     if missing := {each.name: each.of(record) for each in indexes if each.name not in known}:
@@ -135,7 +134,7 @@ def note(record: Record, indexes: Collection[Indexed]) -> None:
 
 
 def with_values(fields: bytes, values: Mapping[str, Collection[Any]]) -> bytes:
-    """Return what is kept beside an object, with these values of declared indexes."""
+    """Return `Record.fields` with these values of declared indexes."""
     return kept_json({**(msgspec.json.decode(fields) if fields else {}), INDEXED: values})
 
 
@@ -150,7 +149,7 @@ def _at(obj: dict[str, Any], path: Keys) -> Values:
 
 
 def ends(value: object, path: Keys) -> Iterator[Any]:
-    """Yield what is at the path, through lists to each item."""
+    """Yield the values at a path. The path leads through lists to each item."""
     if isinstance(value, list):
         for each in value:
             yield from ends(each, path)

@@ -1,9 +1,8 @@
-"""How records are looked up: by the index that leaves the fewest to look at, cut by others, the rest left to
-who asks.
+"""Query planner of the store. Starts from the smallest candidate set, intersects it with further indexes, and
+returns the residual predicate for the caller to evaluate.
 
-The answer is that of a scan: what is chosen holds all that is looked for, and says what of it has not been
-looked at. An index that a read could use and that is not there is wanted from then on; the writer builds it
-(`Indexes.build`).
+The candidates include all matches, so the result is that of a scan. An index that would help a read and does
+not exist is requested; the writer builds it (`Store.build`).
 """
 
 from __future__ import annotations
@@ -21,27 +20,26 @@ from .postings import OWNER, Dimension, Index
 from .record import Record, Unreadable
 
 WORTH = 200
-"""A read that looks at no more records than this wants no index: it would save some 20 µs."""
+"""The number of candidates up to which a read requests no index, which would save about 20 µs."""
 
 MOST = 16
-"""So many indexes of labels are made on demand. One that so many reads (`IDLE`) have not used makes room for
-another."""
+"""The greatest number of label indexes on demand. One that the last `IDLE` reads did not use is replaced."""
 
 IDLE = 1000
 
 AT_ONCE = 2000
-"""Where more records than this change at once, indexes are built anew, slice by slice."""
+"""The number of changes in one step beyond which indexes are rebuilt in slices."""
 
 CUTTING = ("=", "==", "!=", "notin")
-"""The requirements of which an index says by one set after another whether a record meets them."""
+"""Operators that an index evaluates by set membership."""
 
 
 NEGATIVE = ("!=", "notin", "!")
-"""The requirements that most records meet: an index would leave nearly all of them."""
+"""Operators that most records meet, so that an index would exclude few of them."""
 
 
 class Lookup(NamedTuple):
-    """Which records are looked for: those that meet all of this."""
+    """The predicate of a read: a record must meet all conditions."""
 
     names: frozenset[str] | None = None
     namespaces: frozenset[str] | None = None
@@ -49,13 +47,13 @@ class Lookup(NamedTuple):
     owner: str | None = None
     """The uid of an owner."""
     values: tuple[tuple[Indexed, object], ...] = ()
-    """By declared indexes: a value that the record must have."""
+    """A required value for each of these declared indexes."""
     where: tuple[tuple[Indexed, object], ...] = ()
-    """By declared indexes of a path: the value that must be there, and no list with it. Only an index can
-    tell."""
+    """A required value at the path of each of these declared indexes, which must not be in a list. Only the
+    index can evaluate it."""
 
     def admits(self, record: Record) -> bool:
-        """Whether a record meets all of this but `where`."""
+        """Return True if a record meets all conditions except `where`."""
         return (
             (self.names is None or record.name in self.names)
             and (self.namespaces is None or record.namespace in self.namespaces)
@@ -66,28 +64,28 @@ class Lookup(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What of the held records must be looked at, and what for."""
+    """The candidates of a read, and the residual predicate."""
 
     records: list[Record]
     rest: Lookup
-    """What each has still to be looked at for. All else they meet."""
+    """The residual predicate. The candidates meet all other conditions."""
     version: str = ""
-    """The version as of which that is so."""
+    """The version of the contents."""
     beside: Record | None = None
-    """What is held under the key that was asked for as well."""
+    """The record of the key that was requested in addition."""
     by: tuple[str, ...] = ()
-    """How they were found: the fewest candidates first, then what those were cut by. Empty if all were
-    taken."""
+    """The names of the indexes used: the one with the fewest candidates, then those that it was intersected
+    with. Empty after a scan."""
     size: int = 0
-    """How many candidates there were."""
+    """The number of candidates before the intersection."""
     wanted: Dimension | None = None
-    """The index that such a read has made."""
+    """The missing index that would help such a read."""
     unreadable: tuple[Unreadable, ...] = ()
-    """All that are held and unreadable, whatever is looked for. They are not among the others."""
+    """All unreadable records, regardless of the predicate. `records` has none of them."""
 
 
 class _Candidates(NamedTuple):
-    """One way to find them."""
+    """One way to find candidates."""
 
     size: int
     by: str
@@ -96,8 +94,8 @@ class _Candidates(NamedTuple):
 
 
 class Indexes:
-    """The indexes of one store. The store's lock is held around each call: whose values are not known has
-    none to a declared index.
+    """The indexes of one store. Each call needs the store's lock, so no function of the operator is called:
+    a record without stored values has none in a declared index.
     """
 
     def __init__(self) -> None:
@@ -107,18 +105,18 @@ class Indexes:
         self._reads = 0
 
     def change(self, before: Record | None, after: Record | None) -> None:
-        """Take in that one record is held instead of another."""
+        """Replace one record by another in all indexes."""
         for index in self.made.values():
             index.change(before, after)
 
     def forget(self) -> bool:
-        """Have all of them built anew; return whether there are any."""
+        """Empty all indexes, to be rebuilt; return True if there are any."""
         for index in self.made.values():
             index.forget()
         return bool(self.made)
 
     def want(self, dimension: Dimension) -> bool:
-        """Have an index made; return whether there was none, and is room for one."""
+        """Create an index to be built; return True if it is new and there is room for it."""
         if dimension in self.made:
             return False
         on_demand = [each for each in self.made if each.by not in ("index", "owner")]
@@ -132,26 +130,24 @@ class Indexes:
         return True
 
     def declare(self, indexed: Indexed) -> None:
-        """Have a declared index made, unless it is."""
+        """Create a declared index to be built, unless it exists."""
         dimension = Dimension("index", indexed.name)
         if dimension not in self.made:
             self.made[dimension] = Index(lambda record: indexed.known(record) or ())
             self.declared = (*self.declared, indexed)
 
     def unready(self) -> Index | None:
-        """Return an index that has to be built."""
+        """Return an index that is not ready, or None."""
         return next((each for each in self.made.values() if not each.ready), None)
 
     def containers(self) -> dict[str, list[object]]:
-        """Return the containers of each index, to be weighed when the lock is held no more."""
+        """Return the containers of each ready index, to measure their memory without the lock."""
         return {str(dimension): index.containers() for dimension, index in self.made.items() if index.ready}
 
     # ---- Choosing.
 
     def chosen(self, held: Held, lookup: Lookup, *, asking: bool) -> Chosen:
-        """Choose the fewest records that hold all that is looked for; `asking` wants an index where that
-        would help.
-        """
+        """Return the smallest set of candidates; `asking` requests a missing index that would help."""
         self._reads += asking
         best = min(self._ways(held, lookup), key=lambda way: way.size, default=None)
         if best is None:
@@ -164,11 +160,10 @@ class Indexes:
         )
 
     def _missing(self, lookup: Lookup, size: int, *, asking: bool) -> Dimension | None:
-        """Return an index that there is not, and that would help; `asking` has it made."""
+        """Return a missing index that would help, or None; `asking` creates it."""
         for indexed, _ in (*lookup.values, *lookup.where):
-            if (
-                dimension := Dimension("index", indexed.name)
-            ) not in self.made:  # Of a branch: the whole has them all.
+            # Only the view of a branch may lack a declared index. The union has all of them.
+            if (dimension := Dimension("index", indexed.name)) not in self.made:
                 if asking:
                     self.declare(indexed)
                 return dimension
@@ -178,7 +173,7 @@ class Indexes:
         return missing
 
     def _ways(self, held: Held, lookup: Lookup) -> Iterator[_Candidates]:
-        """Yield the ways to find candidates without taking all."""
+        """Yield the ways to find candidates without a scan."""
         names, spaces = lookup.names, lookup.namespaces
         if names is not None:
             within = held if spaces is None else spaces
@@ -210,14 +205,13 @@ class Indexes:
                 yield _of([index.posting(each[1])], Dimension("index", each[0].name), rest)
         for each in lookup.where:
             index = self._ready(Dimension("index", each[0].name))
-            if index is not None and not index.posting(
-                ODD
-            ):  # Elsewhere, objects have to be decoded to see what is there.
+            # If some object has a list or an object at the path, objects must be decoded to see it.
+            if index is not None and not index.posting(ODD):
                 rest = lookup._replace(where=tuple(other for other in lookup.where if other is not each))
                 yield _of([index.posting(each[1])], Dimension("index", each[0].name), rest)
 
     def _by_label(self, requirement: LabelRequirement, rest: Lookup, whole: Lookup) -> _Candidates | None:
-        """Return the candidates by a label, if there is an index of it: `rest` is looked for beside it."""
+        """Return the candidates by an index of a label, or None. `rest` is the predicate without it."""
         if requirement.operator in NEGATIVE:
             return None
         dimension = Dimension("label", requirement.key)
@@ -227,14 +221,14 @@ class Indexes:
                 return None
             case "=" | "==" | "in":
                 return _of([index.posting(value) for value in requirement.values], dimension, rest)
-            case operator:  # Which numbers are greater, or less, whoever asks has to see.
+            case operator:  # The index does not compare numbers; the caller does.
                 records = partial(chain.from_iterable, index.postings())
                 return _Candidates(
                     index.count, str(dimension), records, rest if operator == "exists" else whole
                 )
 
     def _cut(self, way: _Candidates) -> tuple[Iterable[Record], Lookup, list[str]]:
-        """Cut the candidates by the sets of other labels. What has no index is looked at by whoever asks."""
+        """Intersect the candidates with postings of other labels. The caller checks the rest."""
         records, cuts, left = way.records(), [], []
         for requirement in way.rest.labels:
             index = (
@@ -244,7 +238,8 @@ class Indexes:
                 requirement.operator in ("=", "==")
                 and not isinstance(index.posting(requirement.values[0]), set)
             ):
-                left.append(requirement)  # Of few that are equal there would be no more candidates.
+                # A small posting would already be the set of candidates.
+                left.append(requirement)
                 continue
             cut = filter if requirement.operator in ("=", "==") else filterfalse
             for value in requirement.values:
@@ -256,7 +251,7 @@ class Indexes:
         return records, way.rest._replace(labels=tuple(left)) if cuts else way.rest, cuts
 
     def _wanted(self, lookup: Lookup) -> Dimension | None:
-        """Return the index that would leave fewer candidates: one at a time, since the first may do."""
+        """Return the index that would reduce the candidates. One at a time, because the first may suffice."""
         if lookup.owner is not None:
             return None if self._is_ready(OWNER) else OWNER
         for requirement in lookup.labels:
@@ -291,7 +286,7 @@ def _by_name(held: Held, spaces: Iterable[str], names: Collection[str]) -> Itera
 
 
 def _reading(dimension: Dimension) -> Callable[[Record], Collection[str]]:
-    """Return what reads the values of a record."""
+    """Return the function that extracts the values of a record."""
     key = dimension.key
     match dimension.by:
         case "owner":

@@ -1,4 +1,4 @@
-"""Values that many objects have in common: made and kept once. Knows no object."""
+"""Interning of values that many objects share, such as labels: each is made and stored once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any, Generic, TypeVar
 _T = TypeVar("_T")
 
 MOST = 4096
-"""So many values are remembered, while most come again."""
+"""The number of values that are remembered while most of them recur."""
 
 FEW = 512
-"""So many are, while they do not. What is alike comes close together: servers list objects by their names."""
+"""The number of values that are remembered while few recur. A small number is enough because servers list
+objects by name, so that objects with equal values are close together."""
 
 
 class Sharing(Generic[_T]):
-    """Gives for what is equal the same value, which nobody must change.
+    """Returns the identical value for equal input. Callers must not change the value.
 
     >>> sharing = Sharing(lambda text: text.decode().split(','))
     >>> sharing.of(b'a,b') is sharing.of(b'a,b')
@@ -25,15 +26,16 @@ class Sharing(Generic[_T]):
     def __init__(self, make: Callable[[Any], _T]) -> None:
         self._make = make
         self._known: dict[Hashable, _T] = {}
-        self._found = 0  # How often one of these has come again.
+        # The number of hits since the last reset.
+        self._found = 0
 
     def of(self, given: Hashable) -> _T:
-        """Return what is made of this; raise what making it does."""
+        """Return the value of this input. Exceptions of the function that makes it pass through."""
         try:
             value = self._known[given]
         except KeyError:
             value = self._make(given)
-            # What is forgotten is still shared by those who have it.
+            # Records that share a forgotten value still share it.
             if len(self._known) >= (MOST if self._found > len(self._known) else FEW):
                 self._known, self._found = {}, 0
             self._known[given] = value

@@ -1,13 +1,9 @@
-"""Where the records with a label, an owner or a value of a declared index are found without looking at all of
-them.
+"""Index: finds the records with a label, an owner or a value of a declared index without a scan.
 
-An index maps values to *postings*: of one record that record itself, of a few a tuple, of many a set. What
-has values that are nearly all distinct costs one entry of a dict an object, what has few values some 40 bytes
-an object. An index is made only when a read asks for it, slice by slice (`build`), and is kept true from then
-on. Until it is ready, reads scan.
-
-It never decides what is held, and never decodes an object whose index was declared when it came. The store
-has the lock.
+An index maps values to *postings*: a single record, a tuple of a few records, or a set of many. An index of
+nearly distinct values costs one dict entry per object, one of few values about 40 bytes per object. An index
+of labels or owners is created when a read needs it. It is built in slices (`build`) and updated with each
+change. Reads scan until it is ready. The store holds the lock.
 """
 
 from __future__ import annotations
@@ -21,14 +17,15 @@ from .record import Record
 Posting: TypeAlias = Record | tuple[Record, ...] | set[Record]
 
 FEW = 32
-"""Up to so many records are a tuple, which takes a quarter of the room of a set, or less."""
+"""The largest tuple of records. A tuple takes at most a quarter of the memory of a set."""
 
 LARGE = 50_000
-"""Sets beyond this grow by doubling. Smaller ones grow fourfold, and are worth copying into half the room."""
+"""The size from which sets grow by doubling. Smaller ones grow fourfold; a copy of them takes half the
+memory."""
 
 
 class Dimension(NamedTuple):
-    """What an index is by."""
+    """The property that an index is built from."""
 
     by: Literal["label", "owner", "index"]
     """The value of a label; the uid of an owner; a declared index."""
@@ -56,8 +53,8 @@ OWNER = Dimension("owner")
 
 
 class Index:
-    """Values and their postings. The writer's alone until it is `ready`; then the store's lock is held around
-    each call.
+    """Postings by value. Only the writer uses it until it is `ready`; then each call needs the store's
+    lock.
     """
 
     __slots__ = ("_of", "_postings", "_steps", "count", "ready", "used")
@@ -70,34 +67,34 @@ class Index:
         self.used = 0
         """The number of the last read that used it."""
         self.count = 0
-        """How many records are in a posting, once for each."""
+        """The number of entries in all postings."""
 
     def posting(self, value: object) -> Collection[Record]:
-        """Return the records with this value: not a copy."""
+        """Return the records with this value. The result is not a copy."""
         found = self._postings.get(value, ())
         return (found,) if isinstance(found, Record) else found
 
     def postings(self) -> Iterator[Collection[Record]]:
-        """Return the records by their values."""
+        """Yield the posting of each value."""
         for found in self._postings.values():
             yield (found,) if isinstance(found, Record) else found
 
     def change(self, before: Record | None, after: Record | None) -> None:
-        """Have one record instead of another."""
+        """Replace one record by another; None stands for absence."""
         if before is not None:
             self._discard(before)
         if after is not None:
             self._add(after)
 
     def forget(self) -> None:
-        """Be built anew."""
+        """Empty the index, to be built again."""
         self._postings, self._steps, self.ready, self.count = {}, None, False, 0
 
     def build(self, all_: Callable[[], list[Record]], is_held: Callable[[Record], bool], most: int) -> bool:
-        """Take in so many more of the records that were there at the first call; return whether that was all
-        of them.
+        """Add `most` entries of the records that existed at the first call; return True if that was the
+        last of them.
 
-        What came since is here already, and what left since is held no more.
+        Later additions are made by `change`; records that have left since are skipped.
         """
         if self._steps is None:
             self._steps = self._built(all_(), is_held)
@@ -109,7 +106,7 @@ class Index:
         return True
 
     def _built(self, records: list[Record], is_held: Callable[[Record], bool]) -> Iterator[int]:
-        """Yield after each step how many entries it wrote."""
+        """Build the index; yield the number of entries written after each step."""
         for record in records:
             if is_held(record):
                 self._add(record)
@@ -132,7 +129,8 @@ class Index:
             else:
                 few = (found,) if isinstance(found, Record) else found
                 if any(each is record for each in few):
-                    continue  # It came while the index was being built.
+                    # A change during the build has already added the record.
+                    continue
                 self._postings[value] = (*few, record) if len(few) < FEW else {*few, record}
             self.count += 1
 
@@ -151,14 +149,15 @@ class Index:
                 rest = tuple(each for each in found if each is not record)
                 self._postings[value] = rest if len(rest) > 1 else rest[0]
             else:
-                continue  # It has not been taken in yet.
+                # The build has not reached the record yet.
+                continue
             self.count -= 1
 
     def containers(self) -> list[object]:
-        """Return its containers, to be weighed. Records among them, and values, are those of the store."""
+        """Return the containers, to measure their memory. The records in them belong to the store."""
         return [self._postings, *self._postings.values()]
 
 
 def room(containers: Iterable[object]) -> int:
-    """Return how many bytes containers take, without the records."""
+    """Return the size of containers in bytes, without the records."""
     return sum(getsizeof(each) for each in containers if not isinstance(each, Record))

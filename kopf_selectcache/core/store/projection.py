@@ -1,9 +1,8 @@
-"""What is kept of each object of a kind: some paths of it, then what the user's own function makes of that.
-Decides no read.
+"""Projection: the part of each object of a kind that is stored. `keep` and `drop` select paths, then the
+operator's function (`transform`) may change the result.
 
-Paths are keys: they lead through objects, and where there is a list, to each of its items. What identifies an
-object, and what reads select it by in its metadata, is always kept (`IDENTITY`): a projected object is still
-that object in that version.
+A path is a sequence of keys through objects; it leads through a list to each of its items. The metadata that
+identifies an object, and by which reads select it, is always stored (`IDENTITY`).
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ IDENTITY: tuple[Keys, ...] = (
         )
     ),
 )
-"""What nothing can drop or change."""
+"""The paths that a projection cannot drop or change."""
 
 MOST_LISTS = 8
 """The number of lists in lists through which a path leads before the rest of them is decoded as a whole."""
 
 MANAGED: Keys = ("metadata", "managedFields")
-"""Dropped unless it is kept by name: often a third of the object, and of no use to those who read it."""
+"""Dropped unless `keep` names it: often a third of the object, and rarely of use to readers."""
 
 
 def keys_of(path: Path) -> Keys:
@@ -71,7 +70,7 @@ def as_written(keys: Keys) -> Path:
 
 
 def at(obj: object, path: Keys) -> Any:
-    """Return what is at the path, None if nothing is. It leads through no list."""
+    """Return the value at a path, or None. The path does not lead through lists."""
     for key in path:
         obj = obj.get(key) if isinstance(obj, Mapping) else None
     return obj
@@ -79,7 +78,7 @@ def at(obj: object, path: Keys) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """What is kept of one value: which of its keys are special, and whether all others are kept."""
+    """The stored part of one value: the keys with rules of their own, and `rest` for all others."""
 
     rest: bool
     parts: Mapping[str, _Tree] = field(default_factory=dict)
@@ -96,12 +95,12 @@ _WHOLE, _NOTHING = _Tree(rest=True), _Tree(rest=False)
 
 
 def _tree(rules: Collection[tuple[Keys, bool]], *, rest: bool) -> _Tree:
-    """Make the tree of the rules, which say of a path whether it is kept; `rest` says so of what no rule
-    names.
+    """Build the tree of rules. Each rule says of a path if it is stored; `rest` is for paths without a
+    rule.
     """
     decided = [kept for path, kept in rules if not path]
     if False in decided:
-        return _NOTHING  # Whatever is said of the paths below.
+        return _NOTHING  # Rules of the paths below have no effect.
     rest = rest or True in decided
     parts = {
         key: _tree([(path[1:], kept) for path, kept in rules if path[:1] == (key,)], rest=rest)
@@ -112,18 +111,18 @@ def _tree(rules: Collection[tuple[Keys, bool]], *, rest: bool) -> _Tree:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What is kept of each object: all but `managedFields`, unless something else is said.
+    """The stored part of each object; by default all but `managedFields`.
 
     >>> Projection.of(drop=['spec.containers.env', ('metadata', 'annotations', 'kubectl.kubernetes.io/last-applied-configuration')])
     Projection(drop=(('metadata', 'annotations', 'kubectl.kubernetes.io/last-applied-configuration'), ('spec', 'containers', 'env')))
     """  # noqa: E501
 
     keep: tuple[Keys, ...] | None = None
-    """These paths and the identity alone; None is everything."""
+    """Only these paths and the identity are stored; None means all."""
     drop: tuple[Keys, ...] = ()
-    """Of that, without these."""
+    """Paths that are dropped from those of `keep`."""
     transform: Transform | None = None
-    """Called with an object of its own, of what is kept; what it returns is stored."""
+    """A function that gets the remaining object as a new dict; its result is stored."""
     _kept: _Tree = field(init=False, repr=False, compare=False)
 
     @classmethod
@@ -134,8 +133,8 @@ class Projection:
         drop: Collection[Path] = (),
         transform: Transform | None = None,
     ) -> Projection:
-        """Make one of paths as users write them; raise BadPath for one that says nothing, or contradicts
-        another.
+        """Return the projection of paths as users write them; raise BadPath for an empty or contradictory
+        one.
         """
         return cls(None if keep is None else _in_order(keep), _in_order(drop), transform)
 
@@ -177,8 +176,8 @@ class Projection:
 
     @property
     def partial(self) -> bool:
-        """Whether objects lack what only the user knows of: written back, they would wipe it. `managedFields`
-        are no such thing.
+        """True if stored objects lack content, so that writing them back would delete it. `managedFields` do
+        not count.
         """
         return (
             self.keep is not None
@@ -187,53 +186,54 @@ class Projection:
         )
 
     def kept(self, path: Keys) -> bool:
-        """Whether nothing of what is at this path is dropped."""
+        """Return True if everything at this path is stored."""
         tree = self._kept
         for key in path:
             tree = tree.part(key)
         return tree.whole
 
     def lost(self, path: Keys) -> bool:
-        """Whether nothing of what is at this path is kept."""
+        """Return True if nothing at this path is stored."""
         tree = self._kept
         for key in path:
             tree = tree.part(key)
         return not tree.rest and not tree.parts
 
     def dropping(self, path: Keys) -> Keys | None:
-        """Return what was said to be dropped at, in or around this path, if that is why it is not kept."""
+        """Return the dropped path that is equal to, inside or around this path; None if there is none."""
         return next((each for each in (*self.drop, MANAGED) if _related(path, each)), None)
 
     def exact(self, path: Keys) -> bool:
-        """Whether what is at this path is what the server has: a transform may change all but the
-        identity.
+        """Return True if the stored value at this path equals the server's: a transform may change all but
+        the identity.
         """
         return self.kept(path) and (
             self.transform is None or any(path[: len(each)] == each for each in IDENTITY)
         )
 
     def cut(self, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is kept of an object, whose members are bytes still, to be encoded. What is kept whole
-        stays bytes.
+        """Return the stored part of an object with undecoded members, ready to be encoded. Members that are
+        stored as a whole stay undecoded.
 
-        Raises what the decoder raises.
+        Raises the errors of the decoder.
         """
         return _members(members, self._kept)
 
     def transformed(self, data: bytes) -> bytes:
-        """Return what the user's function makes of an object that is kept so far; raise BadTransform if that
-        is not this object.
+        """Return the result of the operator's function for an object; raise BadTransform if it is not this
+        object.
 
-        Raises what the decoder raises, RecursionError for what is nested too deeply, and Undecodable if the
-        function recurses too deeply. Problems do not quote the function's error: it may contain a Secret.
+        Raises the errors of the decoder, RecursionError if the object is nested too deeply, and Undecodable
+        if the function recurses too deeply. Errors do not quote the function's error, which may contain a
+        Secret.
         """
         assert self.transform is not None, "there is nothing to call"
         obj = decoded(data)
-        # The function may change the object in place: what it was is remembered apart.
+        # The function may change the object in place, so its identity is copied before.
         before = msgspec.json.decode(msgspec.json.encode(_identity(obj)))
         transform = self.transform
         try:
-            # The second call gets an object of its own: the first one may have changed a part of it.
+            # The second call gets a new object, because the first one may have changed its own.
             made = repeated(lambda: transform(obj), lambda: transform(decoded(data)), "transform=")
         except Undecodable:
             raise
@@ -248,17 +248,18 @@ class Projection:
                 if was != became:
                     raise BadTransform(f"changed {'.'.join(path)}, which must stay as it is")
             try:
-                # Other than msgspec, it takes nothing but JSON, and numbers of any length.
+                # Unlike msgspec, `json` accepts nothing but JSON types, and integers of any length.
                 return with_room(
                     partial(json.dumps, made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
                 ).encode()
             except (TypeError, ValueError):
                 why = "returned a dict with something in it that is no JSON"
-        raise BadTransform(why)  # Out here it does not carry the error along, which may hold the object.
+        # Raised outside of the handler, so that its context is not the error, which may hold the object.
+        raise BadTransform(why)
 
 
 ALL = Projection()
-"""What is kept where nothing else is said."""
+"""The default projection."""
 
 
 def _in_order(paths: Collection[Path]) -> tuple[Keys, ...]:
@@ -266,16 +267,15 @@ def _in_order(paths: Collection[Path]) -> tuple[Keys, ...]:
 
 
 def _related(one: Keys, two: Keys) -> bool:
-    """Whether one of the paths leads to, or through, the other."""
+    """Return True if one of the paths is a prefix of the other."""
     return all(key == other for key, other in zip(one, two, strict=False))
 
 
 def repeated(call: Callable[[], _T], again: Callable[[], _T], what: str) -> _T:
     """Return the result of the operator's function; raise Undecodable if it recurses too deeply for an empty
-    stack, or what it raises.
+    stack. Its other exceptions pass through.
 
-    `again` makes the second call, on an empty stack: what the function makes of an object must not depend on
-    who reads it.
+    `again` makes a second call on an empty stack, because the result must not depend on the caller's stack.
     """
     try:
         return call()
@@ -289,7 +289,7 @@ def repeated(call: Callable[[], _T], again: Callable[[], _T], what: str) -> _T:
 
 
 def where_of(error: Exception) -> str:
-    """Say in which line of the operator's function it was raised, if it was in one."""
+    """Return the file and line of the operator's code where the error was raised, or an empty text."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         trace = trace.tb_next
@@ -307,8 +307,8 @@ _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def parts_of(data: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    """Return the members of an object, undecoded, whatever is in them. Raise what the decoder raises, if it
-    is no object.
+    """Return the members of an object undecoded, even if the decoder refuses their contents. Raise the error
+    of the decoder if the data is not an object.
     """
     try:
         return _OBJECT.decode(data)
@@ -331,7 +331,7 @@ def items_of(data: msgspec.Raw) -> list[msgspec.Raw]:
 
 
 def _members(members: Mapping[str, Any], tree: _Tree) -> dict[str, Any]:
-    """Return what is kept of the members, in their order."""
+    """Return the stored part of the members, in their order."""
     kept = dict(members) if tree.rest else {key: value for key, value in members.items() if key in tree.parts}
     for key, part in tree.parts.items():
         if key in kept and not part.whole:
@@ -344,7 +344,7 @@ def _members(members: Mapping[str, Any], tree: _Tree) -> dict[str, Any]:
 
 
 def _cut(value: msgspec.Raw, tree: _Tree, lists: int = 0) -> Any:
-    """Return what is kept of a value; None if nothing is, not even its braces: JSON's null would be bytes.
+    """Return the stored part of a value; None if the value is dropped. JSON's null would be bytes.
 
     `lists` is the number of lists that are directly around it. Each list is scanned to its end, so a value
     of thousands of nested lists is decoded first, which refuses it at once.
@@ -354,8 +354,9 @@ def _cut(value: msgspec.Raw, tree: _Tree, lists: int = 0) -> Any:
             return _members(parts_of(value), tree)
         case b"[":
             if lists == MOST_LISTS:
-                with suppress(msgspec.DecodeError, UnicodeDecodeError):  # It may be dropped.
+                # An invalid value is no error here, because it may be dropped.
+                with suppress(msgspec.DecodeError, UnicodeDecodeError):
                     msgspec.json.decode(value)
             return [cut for each in items_of(value) if (cut := _cut(each, tree, lists + 1)) is not None]
-        case _:  # Paths lead nowhere from here: it is a part of the rest.
+        case _:  # A scalar: paths lead no further.
             return value if tree.rest else None

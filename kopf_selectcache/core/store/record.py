@@ -1,8 +1,7 @@
-"""One object as the cache holds it: what reads select by, and the object itself as bytes, decoded anew for
-each reader.
+"""Record: a stored object. It has the metadata that reads select by, and the object as bytes.
 
-So whatever a reader does to what it gets stays with the reader, and nothing is a dict until somebody asks for
-one.
+Each read decodes the bytes into a new dict, so that readers may change their result, and objects that nobody
+reads cost no dict.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from .compression import Packing
 _decoded = msgspec.json.Decoder().decode
 
 INDEXED = ""
-"""What is no field label: under it, the values of declared indexes stand beside those of field labels."""
+"""The key of the values of declared indexes in `Record.fields`. It cannot be a field label."""
 
 
 class Record(msgspec.Struct, eq=False, gc=False):
-    """A held object. The garbage collector need not look at it: it can be a part of no cycle."""
+    """A stored object. The garbage collector skips it (`gc=False`), because it cannot be part of a cycle."""
 
     namespace: str
     """Empty for a cluster-scoped kind."""
@@ -34,23 +33,22 @@ class Record(msgspec.Struct, eq=False, gc=False):
     version: str
     """Its resourceVersion."""
     labels: dict[str, str]
-    """Other records may have the very same dict. Nobody changes it: readers get their own as a part of what
-    `decode` makes."""
+    """Other records may share this dict, so it must not be changed. Readers get their own from `decode`."""
     owners: tuple[str, ...]
-    """The uids of the objects that own it."""
+    """The uids of the owners."""
     stored: bytes
-    """The object in JSON, packed or not. It alone may be replaced, by the same object (`pack`). Empty if it
-    is unreadable."""
+    """The object in JSON, packed or not. `pack` may replace it by other bytes of the same object. Empty if
+    the object is unreadable."""
     fields: bytes = b""
-    """What cannot be read off what is kept: the values of field labels whose paths were dropped, and of
-    declared indexes; empty if there is none."""
+    """Values in JSON that the stored object lacks: those of field labels whose paths the projection drops,
+    and of declared indexes. Empty if there is none."""
     packing: Packing | None = None
-    """How it is packed, if it may be."""
+    """The compression of its kind; None if objects are never packed."""
     holders: int = 0
-    """How many stores hold it, where that is counted (`core.store.accounting`)."""
+    """The number of stores that hold it, if they have a tally (`core.store.accounting`)."""
 
     def __repr__(self) -> str:
-        """Show which object it is, and nothing of it: it may be a Secret."""
+        """Show the identity of the object and none of its contents, because it may be a Secret."""
         return (
             f"Record(namespace={self.namespace!r}, name={self.name!r}, uid={self.uid!r},"
             f" version={self.version!r})"
@@ -66,7 +64,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
         return self.stored if self.packing is None else self.packing.unpack(self.stored)
 
     def decode(self) -> dict[str, Any]:
-        """Return the object, made anew for this call."""
+        """Return the object as a new dict."""
         decoded: dict[str, Any]
         try:
             decoded = _decoded(self.stored if self.packing is None else self.packing.unpack(self.stored))
@@ -75,28 +73,28 @@ class Record(msgspec.Struct, eq=False, gc=False):
         return decoded
 
     def pack(self) -> None:
-        """Store the object as its kind is packed now. Readers in other threads see it as it was, or as it is
-        then, which is the same.
+        """Pack the object again with the current dictionary of its kind. Safe while other threads read: the
+        old and the new bytes decode to the same object.
         """
         if self.packing is not None:
             self.stored = self.packing.pack(self.data)
 
     def is_same(self, other: Record) -> bool:
-        """Whether this is the same object in the same version. A server that was restored gives versions out
-        again, for other contents.
+        """Return True if this is the same object in the same version with the same contents. Contents are
+        compared because a restored server uses versions again.
         """
         return (self.uid, self.version, self.fields) == (other.uid, other.version, other.fields) and (
             self.stored == other.stored or (self.stored != b"" != other.stored and self.data == other.data)
         )
 
     def lost(self) -> dict[str, str]:
-        """Return the values of those field labels that can not be read off what is kept."""
+        """Return the values of the field labels whose paths the projection drops."""
         values: dict[str, str] = msgspec.json.decode(self.fields) if self.fields else {}
         values.pop(INDEXED, None)
         return values
 
     def indexed(self) -> dict[str, list[Any]]:
-        """Return the values of declared indexes that were read when it came, by their names."""
+        """Return the known values of declared indexes by name."""
         values: dict[str, list[Any]] = (
             msgspec.json.decode(self.fields).get(INDEXED, {}) if self.fields else {}
         )
@@ -108,7 +106,7 @@ OUT_OF_RANGE = "it has a number that is out of range"
 
 
 class Unreadable(Record):
-    """A held object that cannot be decoded: its metadata alone is known."""
+    """A stored object that cannot be decoded. Only its metadata is known."""
 
     why: str = ""
     """A clause, such as `it is nested too deeply`."""
@@ -122,13 +120,13 @@ class Unreadable(Record):
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may have been damaged on its way: API servers send UTF-8 and valid JSON, of any depth
-        and with any numbers.
+        """True if the object may have been damaged in transit: API servers send UTF-8 and valid JSON, but of
+        any depth and with any numbers.
         """
         return self.why not in (TOO_DEEP, OUT_OF_RANGE)
 
     def is_same(self, other: Record) -> bool:
-        """Return True if this is the same object in the same version, and the same is known of it."""
+        """Return True if the object, its version, its metadata and the reason are the same."""
         return (
             isinstance(other, Unreadable)
             and super().is_same(other)
@@ -137,25 +135,25 @@ class Unreadable(Record):
 
 
 def kept_json(value: object) -> bytes:
-    """Return a value as JSON that is to be kept: in as many bytes as it has, where the encoder leaves room
-    behind what it writes.
+    """Return a value as JSON without spare capacity. The encoder's own result has unused bytes at its end,
+    which would be stored with each record.
     """
     return bytes(memoryview(msgspec.json.encode(value)))
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Whether one resourceVersion comes after another, or may: of those that are no numbers, only that they
-    differ is known.
+    """Return True if one resourceVersion is or may be newer than another. Versions that are not numbers may
+    be newer if they differ.
     """
     if not (version.isascii() and version.isdecimal() and than.isascii() and than.isdecimal()):
         return version != than
-    # Of as many digits, the greater comes later as a text as well.
+    # Texts of equal length compare as the numbers do.
     return version > than if len(version) == len(than) else rank_of(version) > rank_of(than)
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether one resourceVersion is known to come before another. That is never known of those that are no
-    numbers.
+    """Return True if one resourceVersion is known to be older than another. Versions that are not numbers
+    never are.
     """
     if not (version.isascii() and version.isdecimal() and than.isascii() and than.isdecimal()):
         return False
@@ -163,21 +161,21 @@ def is_older(version: str, than: str) -> bool:
 
 
 def is_number(version: str) -> bool:
-    """Return True if the resourceVersion can be compared with others. Those of some aggregated servers
-    cannot.
+    """Return True if the resourceVersion is a number and can be compared. Those of some aggregated servers
+    are not.
     """
     return version.isascii() and version.isdecimal()
 
 
 def are_numbers(versions: Iterable[str]) -> bool:
-    """Whether all of these versions are numbers, so that it is known which comes before which."""
+    """Return True if all of these versions are numbers and can be compared."""
     digits = "".join(versions)
     return digits.isascii() and digits.isdecimal()
 
 
 def rank_of(version: str) -> tuple[int, str]:
-    """Return what sorts versions that are numbers."""
-    # As Kubernetes compares them: by length, then digit by digit. Python refuses to make integers of endless
-    # texts.
+    """Return a key that sorts versions that are numbers."""
+    # Kubernetes compares versions by length, then by digits. `int` is not used because Python limits its
+    # digits.
     digits = version.lstrip("0")
     return len(digits), digits

@@ -1,8 +1,9 @@
-"""The objects of one kind: one writer, many readers, in generations. A relist is seen as a whole or not at
-all.
+"""Store: the records of one kind, with one writer and many readers, in generations. Readers see all of a
+relist or nothing of it.
 
-The writer's methods return what they changed. It is the protocol (`core.protocol.machine`) that says when to
-call them; what is guarded here is that an object never goes back: servers replay, duplicate and reorder.
+The writer's methods return their changes; the protocol machine (`core.protocol.machine`) decides when they
+are called. The store ensures that an object never goes back to an older version, because servers replay,
+duplicate and reorder events.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .postings import room
 from .record import Record, Unreadable, is_newer, is_older
 
 Records = dict[str, dict[str, Record]]
-"""By namespace and name."""
+"""Records by namespace and name."""
 
 
 class Cause(StrEnum):
@@ -51,7 +52,7 @@ class Change:
 
 
 class Readable(Protocol):
-    """What answers readers, in any thread."""
+    """A store, or a part of one, that readers use in any thread."""
 
     @property
     def version(self) -> str: ...
@@ -64,10 +65,10 @@ class Readable(Protocol):
 
 
 class Store:
-    """What is held of one kind. Readers may be in any thread; the writer is one task.
+    """The records of one kind. Readers may be in any thread; the writer is one task.
 
-    `wanted` is called, in a reader's thread perhaps, when there is an index to `build`. A `tally` is told of
-    what is held. `departure` is the cause of departures that have no other.
+    `wanted` is called when there is an index to `build`, in any thread. `tally` accounts for the records.
+    `departure` is the default cause of departures.
     """
 
     def __init__(
@@ -85,40 +86,39 @@ class Store:
         self._held: Records = {}
         self._staged: Records | None = None
         self._gone: dict[tuple[str, str], Record] = {}
-        """What was staged and has left, so that a late replay does not bring it back."""
+        """Deletions in the staged generation. They prevent a late replay from adding the object again."""
         self._version = ""
         self.unreadable: Mapping[tuple[str, str], Unreadable] = {}
-        """Those held objects that are unreadable, by namespace and name. It is replaced as a whole."""
+        """The unreadable records by key. The mapping is replaced as a whole, so readers need no lock."""
 
-    # ---- Reading: a lock is held while references are picked, never while they are decoded.
+    # ---- Reading: the lock is held while references are collected, never while records are decoded.
 
     @property
     def version(self) -> str:
-        """The resourceVersion as of which reads answer; empty until there was a first complete list."""
+        """The resourceVersion of the contents; empty until the first list is complete."""
         return self._version
 
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
-        """Return the object, if it is held, and the version as of which that is so."""
+        """Return the record, or None, and the version of the contents."""
         with self._lock:
             return self._held.get(namespace, {}).get(name), self._version
 
     def peek(self, namespace: str, name: str) -> Record | None:
-        """Return the object, if it is held, for those who need no version: what is found is true, whatever is
-        written meanwhile.
+        """Return the record without taking the lock, or None. Safe because each step is one dict lookup; it
+        returns no version, so it must not be combined with another read.
         """
         named = self._held.get(namespace)
         return named.get(name) if named is not None else None
 
     def records(self) -> tuple[list[Record], str]:
-        """Return all objects of one generation, and the version as of which there are no more."""
+        """Return all records of one generation and its version."""
         with self._lock:
             return list(all_of(self._held)), self._version
 
     def chosen(self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True) -> Chosen:
-        """Return what must be looked at to find this, of one generation, and what is held under the key as
-        well.
+        """Return the candidates of a lookup in one generation, and the record of the key.
 
-        With `asking`, an index that would help is wanted from now on.
+        With `asking`, an index that would help this lookup is requested.
         """
         with self._lock:
             chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)
@@ -136,8 +136,8 @@ class Store:
         return chosen._replace(beside=self._held.get(key[0], {}).get(key[1])) if key is not None else chosen
 
     def weights(self) -> dict[str, int]:
-        """Return about how many bytes each index takes, and the tables of what is held: their containers
-        alone.
+        """Return the approximate size in bytes of each index, and of the tables of records under the empty
+        name. The records are not included.
         """
         with self._lock:
             containers = {"": [self._held, *self._held.values()], **self._indexes.containers()}
@@ -146,7 +146,7 @@ class Store:
     # ---- Writing.
 
     def declare(self, indexed: Indexed) -> None:
-        """Have a declared index made."""
+        """Request a declared index."""
         with self._lock:
             self._indexes.declare(indexed)
         self._wanted()
@@ -157,10 +157,10 @@ class Store:
         return self._indexes.declared
 
     def build(self, most: int) -> bool:
-        """Take so many records into an index that is wanted; return whether there is more to do."""
+        """Add `most` entries to a requested index; return True if more may be left."""
         with self._lock:
             index = self._indexes.unready()
-        # Until it is ready, no reader looks into it.
+        # Readers do not use the index before it is ready, so it is built without the lock.
         if index is not None and index.build(lambda: list(all_of(self._held)), self._is_to_index, most):
             with self._lock:
                 index.ready = True
@@ -172,37 +172,38 @@ class Store:
         return self._held.get(record.namespace, {}).get(record.name) is record
 
     def writing(self) -> list[Record]:
-        """Return all objects of the generation that is written: the one that was begun, or else the one that
-        is read.
+        """Return all records of the generation that is written: the staged one, or else the one that readers
+        see.
         """
         return list(all_of(self._held if self._staged is None else self._staged))
 
     def begin(self) -> None:
-        """Start a new generation beside the one that is read."""
+        """Stage a new generation. Readers see the current one until `commit`."""
         self.abandon()
         self._staged = {}
 
     def abandon(self) -> None:
-        """Forget the generation that was begun."""
+        """Discard the staged generation."""
         if self._tally is not None and self._staged is not None:
             self._tally.drop_all(all_of(self._staged))
         self._staged, self._gone = None, {}
 
     def release(self) -> None:
-        """Count the objects no more: nothing is written any more, and the last reader frees them."""
+        """Remove the records from the tally, after the last write."""
         self.abandon()
         if self._tally is not None:
             self._tally.drop_all(all_of(self._held))
             self._tally = None
 
     def put(self, record: Record) -> list[Change]:
-        """Take an object in: into the generation that was begun, or else for readers to see at once."""
+        """Add or update a record: in the staged generation, or else where readers see it immediately."""
         if self._indexes.declared:
             self._note(record)
         if self._staged is not None:
             same = self._held.get(record.namespace, {}).get(record.name)
             if same is not None and same.is_same(record):
-                record = same  # Unchanged objects are held once, not once a generation.
+                # Both generations share the records of unchanged objects.
+                record = same
             staged = self._staged.setdefault(record.namespace, {})
             earlier = staged.get(record.name)
             if _supersedes(record, earlier) and _supersedes(record, self._gone.get(record.key)):
@@ -230,7 +231,7 @@ class Store:
         return changes
 
     def leave(self, record: Record) -> list[Change]:
-        """Let an object go, unless what is held under its name is another one, or newer."""
+        """Remove an object, unless the record of its name is newer or has another uid."""
         if self._staged is not None:
             staged = self._staged.get(record.namespace, {})
             if _departs(record, staged.get(record.name)):
@@ -253,9 +254,7 @@ class Store:
         return changes
 
     def commit(self, version: str) -> list[Change]:
-        """Show the generation that was begun to readers, at once and whole, and return how it differs from
-        the last.
-        """
+        """Replace the current generation by the staged one in one step; return the difference."""
         staged = self._staged
         assert staged is not None, "nothing was begun"
         self._staged, self._gone = None, {}
@@ -272,7 +271,7 @@ class Store:
         return changes
 
     def _changes_to(self, staged: Records) -> list[Change]:
-        """Return how a generation differs from the one that is read."""
+        """Return the changes from the current generation to another."""
         changes: list[Change] = []
         for before, after in differing(self._held, staged):
             if before is None:
@@ -287,15 +286,15 @@ class Store:
         return changes
 
     def _count(self, before: Record | None, after: Record | None) -> None:
-        """Take note that this is held instead of that."""
+        """Account for the replacement of a record; None stands for absence."""
         if self._tally is not None:
             if after is not None:
                 self._tally.take(after)
             self._tally.drop(before)
 
     def _note(self, record: Record) -> None:
-        """Have the values of declared indexes beside a record before it is indexed, which happens under the
-        lock. Most have come with them.
+        """Store the missing values of declared indexes in a record. Indexing holds the lock, under which
+        the operator's functions must not be called.
         """
         before = weight(record)
         note(record, self._indexes.declared)
@@ -303,14 +302,14 @@ class Store:
             self._tally.reweigh(record, before)
 
     def _note_all(self, changes: list[Change]) -> None:
-        """Do so for what is indexed at once: where there is more of it, indexes are built anew."""
+        """Call `_note` for up to `AT_ONCE` changes. More lead to a rebuild, which does it."""
         for change in changes if self._indexes.declared and len(changes) <= AT_ONCE else ():
             if change.after is not None:
                 self._note(change.after)
 
     def _index(self, changes: list[Change]) -> bool:
-        """Keep the indexes true, and the unreadable objects apart; return whether so much changed that
-        indexes have to be built anew.
+        """Update the indexes and the unreadable records; return True if indexes must be rebuilt because more
+        than `AT_ONCE` records changed.
         """
         self._separate(changes)
         if len(changes) > AT_ONCE:
@@ -320,7 +319,7 @@ class Store:
         return False
 
     def _separate(self, changes: list[Change]) -> None:
-        """Take note of which objects are unreadable now."""
+        """Update the mapping of unreadable records."""
         found: dict[tuple[str, str], Unreadable] | None = None
         for change in changes:
             before, after = change.before, change.after
@@ -334,7 +333,7 @@ class Store:
             self.unreadable = found
 
     def progress(self, version: str) -> None:
-        """Everything up to this version has been taken in."""
+        """Advance to a version up to which all events have been applied."""
         if is_newer(version, self._version):
             self._version = version
 

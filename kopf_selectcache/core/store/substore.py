@@ -1,7 +1,5 @@
-"""One of several streams: which objects it could hold, what it holds, and how far it is. What is shown,
-`core.store.union` says.
-
-It never answers readers of the whole, and decides nothing.
+"""Substore: the state of one stream (the keys that it could hold, its records, its version), and the views
+that readers use. `core.store.union` decides what the union of several streams shows.
 """
 
 from __future__ import annotations
@@ -18,27 +16,27 @@ from .record import Record, are_numbers, is_newer, is_older
 from .store import Cause, Change, Store
 
 Key: TypeAlias = tuple[str, str]
-"""Namespace and name."""
+"""The namespace and name of an object."""
 
 SPARE = 1000
-"""How many answers of the server's are remembered for a branch that is behind, until it is to be listed
-anew."""
+"""The number of confirming reads that are remembered for branches that are behind. Beyond it, the branches
+are relisted. Also the slack of heaps before they are compacted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Which objects a branch could hold, whatever is in them; None means any."""
+    """The namespace and names that a branch selects; None means any."""
 
     namespace: str | None = None
     names: frozenset[str] | None = None
     complete: bool = False
-    """True if the stream selects by nothing else. An object that departs from such a branch is gone."""
+    """True if the stream has no other selector. An object that departs from such a branch is gone."""
 
     def have(self, key: Key) -> bool:
         return self.namespace in (None, key[0]) and (self.names is None or key[1] in self.names)
 
     def meet(self, other: Keys) -> bool:
-        """Whether there is a key that both could hold."""
+        """Return True if both could hold the same key."""
         near = self.namespace is None or other.namespace in (None, self.namespace)
         return near and (self.names is None or other.names is None or not self.names.isdisjoint(other.names))
 
@@ -49,24 +47,23 @@ class Left(NamedTuple):
     epoch: int
     version: str
     lost: bool = False
-    """Whether what is shown is of an epoch before this one: whatever a branch says now is newer."""
+    """True if the visible record predates the current epoch (the server was restored). Any report from a
+    stream supersedes it."""
 
 
 class Read(NamedTuple):
-    """The answer of a read that not all branches have reached yet: what they say of the key up to then is
-    old.
+    """The answer of a confirming read that some branches have not reached. Until then, their records of the
+    key are outdated.
     """
 
     epoch: int
     version: str
     there: str
-    """The uid of the object that the read found under this name, if there was another one."""
+    """The uid of the object that the read found inside of the filter; empty if there is none."""
 
 
 class _Wait:
-    """What is to be looked at again when a branch has reached a version; in a heap, the oldest version comes
-    first.
-    """
+    """The keys to evaluate again when a branch reaches a version. A heap has the oldest version first."""
 
     __slots__ = ("keys", "version")
 
@@ -79,7 +76,7 @@ class _Wait:
 
 
 class View(Store):
-    """A store whose writer looks into it as well."""
+    """A store with unlocked reads for its writer."""
 
     @property
     def holds_any(self) -> bool:
@@ -94,8 +91,8 @@ class View(Store):
 
 
 class UnionView(View):
-    """What several branches show: each group of them, which no key has in common with others, as of a version
-    of its own.
+    """The visible union of several branches. Groups of branches have no key in common, so each group has its
+    own version.
     """
 
     def __init__(
@@ -105,16 +102,14 @@ class UnionView(View):
         self.versions = ("",) * groups
 
     def copy(self, store: Store, versions: Sequence[str]) -> None:
-        """Show the objects of a store, each group as of its version, with the same declared indexes."""
+        """Copy the records and the declared indexes of a store, with a version for each group."""
         records, _ = store.records()
         for indexed in store.indexed:
             self.declare(indexed)
         self.show([Change(None, record, Cause.ENTERED) for record in records], dict(enumerate(versions)))
 
     def version_of(self, groups: Iterable[int]) -> str:
-        """Return the version as of which everything is shown that these groups hold; empty until all are
-        listed.
-        """
+        """Return the oldest version of these groups; empty until all of them are listed."""
         versions = self.versions
         return least(versions[each] for each in groups)
 
@@ -134,15 +129,15 @@ class UnionView(View):
         return chosen
 
     def show(self, changes: list[Change], moved: Mapping[int, str]) -> None:
-        """Show all of these changes at once, and the versions as of which these groups are all shown. The
-        other groups keep theirs.
+        """Apply changes and the new versions of some groups in one step. Other groups retain their
+        versions.
         """
         self._note_all(changes)
         versions, of_all = list(self.versions), self._version
         moved = {group: version for group, version in moved.items() if version != versions[group]}
         for group, version in moved.items():
             versions[group] = version
-        # There may be a hundred groups: they are all looked at only if the oldest one has moved.
+        # There may be a hundred groups, so the minimum is computed only if the oldest one has advanced.
         if any(
             self.versions[group] == of_all or is_older(version, of_all) for group, version in moved.items()
         ):
@@ -165,9 +160,7 @@ class UnionView(View):
 
 
 class Section:
-    """Some groups of what several branches show, read as a store is: the version is theirs. The rest is not
-    hidden.
-    """
+    """A view of the union with the version of some groups. Records of other groups are included."""
 
     def __init__(self, union: UnionView, groups: Iterable[int]) -> None:
         self._union = union
@@ -191,9 +184,7 @@ class Section:
 
 
 class Branch:
-    """What one stream holds, and how far it is. The union writes to it (`core.store.union`), and it knows no
-    union.
-    """
+    """The records and the version of one stream. Only the union (`core.store.union`) writes to it."""
 
     def __init__(
         self,
@@ -208,22 +199,22 @@ class Branch:
         self.view = View(wanted=wanted, tally=tally, departure=Cause.GONE if keys.complete else Cause.LEFT)
         self.epoch = 0
         self.listed = ""
-        """The version of the last list: what came and left before it, this branch has not heard of."""
+        """The version of the last list. The branch has no events from before it."""
         self.vague: set[Key] = set()
-        """What has left at a version not told: after the last one that was told, and not after the next
-        one."""
+        """Keys of objects that left at an unknown version, between the last known version and the next."""
         self._waits: list[_Wait] = []
         self._versions: dict[str, _Wait] = {}
         self._waiting: dict[Key, _Wait] = {}
-        """Each key waits once, so that one that comes and goes does not fill the heap."""
+        """The wait of each key. There is one per key, so that an object that comes and goes does not fill the
+        heap."""
 
     @property
     def version(self) -> str:
-        """The version up to which everything was taken in; empty until there was a first complete list."""
+        """The version up to which all events were applied; empty until the first list is complete."""
         return self.view.version
 
     def has_reached(self, mark: Left) -> bool:
-        """Whether everything up to there has been taken in: never of versions that cannot be compared, unless
+        """Return True if all events up to this leave were applied. Versions that cannot be compared must be
         equal.
         """
         return self.epoch > mark.epoch or (
@@ -231,9 +222,11 @@ class Branch:
         )
 
     def lags(self, read: Read) -> bool:
-        """Whether it may still say what is older than the read: never of versions that cannot be compared."""
+        """Return True if the branch may still report states older than the read. Versions that cannot be
+        compared never lag.
+        """
         if not self.version and self.view.stages_nothing:
-            return False  # The list that it has yet to begin will be the newest there is.
+            return False  # Its first list has not begun, and will be newer than the read.
         return self.epoch < read.epoch or is_older(self.version or "0", read.version)
 
     def wait_for(self, version: str, key: Key) -> None:
@@ -247,7 +240,7 @@ class Branch:
         self._waiting[key] = wait
 
     def reach(self, version: str) -> list[Key]:
-        """Move on, and return the keys that waited for that."""
+        """Advance to a version; return the keys that waited for it."""
         self.view.progress(version)
         keys: list[Key] = []
         while self._waits and not is_newer(self._waits[0].version, self.version):
@@ -274,12 +267,13 @@ class Branch:
 
 
 def least(versions: Iterable[str]) -> str:
-    """Return the oldest of some versions; one that is empty is older than all."""
+    """Return the oldest version. An empty one is older than all others."""
     found, *others = all_ = tuple(versions)
     if not all(all_):
         return ""
     if len(set(map(len, all_))) == 1 and are_numbers(all_):
-        return min(all_)  # The same, and many times as fast: there may be a hundred of them, for each event.
+        # Much faster than comparisons in pairs: there may be a hundred versions at each event.
+        return min(all_)
     for version in others:
         if is_older(version, found):
             found = version
@@ -293,7 +287,7 @@ def key_of(change: Change) -> Key:
 
 
 def groups_of(branches: Iterable[Branch]) -> tuple[frozenset[Branch], ...]:
-    """Return the branches in groups that have no key in common."""
+    """Return groups of branches. Branches of different groups have no key in common."""
     groups: list[frozenset[Branch]] = []
     for branch in branches:
         near = [group for group in groups if any(branch.keys.meet(other.keys) for other in group)]
@@ -306,13 +300,13 @@ def first_behind(left: Left, branches: Iterable[Branch]) -> Branch | None:
 
 
 def supersedes(record: Record, other: Record, *, said: bool) -> bool:
-    """Whether a record is newer: known to be, or maybe, where it is what was `said` last."""
+    """Return True if a record is known to be newer, or may be newer and was reported last (`said`)."""
     return is_newer(record.version, other.version) if said else is_older(other.version, record.version)
 
 
 def is_denied(record: Record, branch: Branch, read: Read) -> bool:
-    """Whether a read says that a record is no more which a branch holds: from before the read, and not listed
-    since.
+    """Return True if a read disproves a record of a branch: the record is older than the read, and the branch
+    was not listed since.
     """
     return branch.epoch < read.epoch or (
         record.uid != read.there

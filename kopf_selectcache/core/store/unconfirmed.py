@@ -1,11 +1,11 @@
-"""Unconfirmed leaves: objects that are shown, and that no branch holds, or none as new; and the lists that
-settle many of them.
+"""Unconfirmed leaves, and the metadata lists that settle many of them.
 
-A joined list proves a leave only if it says, together with all other branches, that no branch holds the
-object at one and the same version: between two versions, the object may have moved from one branch to
-another. So the lists are exactly as of the newest version that a branch has reached, and each branch that is
-behind this version is listed. An older version would be enough for the leaves. But a server that was restored
-unnoticed may already be past it, with other objects.
+An unconfirmed leave is an object that is shown although no branch holds it, or only an older version of it.
+
+A joined list proves a leave only if no branch holds the object at one common version: between two versions,
+the object may have moved from one branch to another. So the lists are exactly as of the newest version that
+a branch has reached, and each branch behind this version is listed. An older version would be enough for the
+leaves, but a server that was restored unnoticed may already be past it, with other objects.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from .substore import SPARE, Branch, Key, Left
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """An object that is shown, and that no branch holds, or none as new: does it still exist, inside of some
-    branch?
+    """An unconfirmed leave: a shown object that no branch holds, or only in an older version.
 
-    Ask the server for this name and uid, for the metadata only, as a list (`metadata.name=`), whose version
-    is known.
+    To settle it, list the metadata of this name (`metadata.name=`) and compare the uid. A list is used
+    because it has a version.
     """
 
     namespace: str
     name: str
     uid: str
     version: str
-    """The answer counts if it is as new as this. If empty, only a consistent read will do that begins after
-    now."""
+    """The least version of an answer that settles it. If empty, only a consistent read that begins later
+    does."""
     epoch: int
 
     @property
@@ -42,9 +41,7 @@ class Doubt:
 
 
 class Doubts(dict[Key, Doubt]):
-    """The unconfirmed leaves, by key. The oldest is found without looking at all; those at a version not told
-    come first.
-    """
+    """Unconfirmed leaves by key, with a heap for the oldest. Leaves at an unknown version come first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,12 +68,12 @@ class Doubts(dict[Key, Doubt]):
 
 @dataclass(frozen=True, slots=True)
 class JoinedLists:
-    """Lists of metadata that settle many leaves at once: one for each branch that has not told yet, with its
-    own selector.
+    """Lists of metadata that settle many leaves at once: one for each branch that is behind, with its
+    selector.
     """
 
     version: str
-    """All of the lists must be exactly as of this version."""
+    """The exact version of all lists."""
     branches: tuple[int, ...]
     """The numbers of the branches to list."""
     doubts: tuple[Doubt, ...]
@@ -89,16 +86,15 @@ def lists_of(
     could_hold: Mapping[Doubt, Collection[Branch]],
     epoch: int,
 ) -> JoinedLists | None:
-    """Return the lists that settle what they can of these leaves, each with the branches that could hold the
-    object; None if they settle none.
+    """Return the lists that settle some of these leaves; None if lists settle none. `could_hold` has the
+    branches that could hold the object of each leave.
     """
     version = ""
     for branch in branches:
         if branch in group and branch.epoch == epoch and (not version or is_older(version, branch.version)):
             version = branch.version
     behind = frozenset(branch for branch in group if not branch.has_reached(Left(epoch, version)))
-    # A branch that is not behind, and holds the object, was not told that it left: it has to be asked for by
-    # its name.
+    # A branch that is not behind and holds the object has missed the leave. Only a read by name settles it.
     doubts = tuple(
         doubt
         for doubt, near in could_hold.items()

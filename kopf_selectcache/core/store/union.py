@@ -1,25 +1,26 @@
-"""Several streams feed one store: an object is held while any stream holds it, and never absent while it
-moves between them.
+"""Union: several streams feed one store. An object is visible while any stream holds it, and stays visible
+while it moves between streams.
 
-Theory of operation ------------------- An OR is kept by several lists and watches, its *branches*. Each has a
-*view*: what it alone would hold, by the rules of `core.store.store`. Readers see the *union* of the views: of
-each object the newest record. Branches are not equally fast, so three rules keep the union true:
+Theory of operation
+-------------------
+The filter of a kind is the OR of several streams, its *branches*. Each branch has a *view*: the records of
+this stream, by the rules of `core.store.store`. Readers see the *union* of the views: the newest record of
+each object. Branches are not equally fast, so three rules keep the union correct:
 
-1. A leave at version r says only that the branch does not hold the object any more. It is shown until no
-   branch can still have it: until every branch that could hold its key has *reached* r, which is when its
-   version is r or newer. What a branch does not hold then, it did not hold at r.
-2. A branch that is slow, or refused for ever, would keep the object for ever. So an object that nobody holds
-   and that is still shown is in *doubt*, and one read of the server's ends the doubt: `confirmed`. What the
-   branches that are behind that read still say of the object is older than the answer, and is not shown.
-3. What is shown of a key never gets older, whichever branch speaks of it; except when the server was
-   restored, which starts a new *epoch*. A branch is in the epoch of its last complete list, and what an older
-   epoch says gives way. A branch that is past a change, and holds what was before, has *missed* it: it has to
-   be listed anew.
+1. A leave at version r proves only that the branch does not hold the object any more. The object is shown
+   until every branch that could hold its key has *reached* r: its version is r or newer. A branch that does
+   not hold the object then did not hold it at r.
+2. A branch that is slow, or always refused, would keep the object visible for ever. So an object that is
+   shown although no branch holds it is an *unconfirmed leave*, and one read from the server settles it:
+   `confirmed`. Records of branches that are behind this read are older than its answer and are not shown.
+3. The visible record of a key never gets older, whichever branch reports it, unless the server was restored,
+   which starts a new *epoch*. A branch is in the epoch of its last complete list, and records of the current
+   epoch supersede those of older ones. A branch that is past a change and holds the state before it has
+   *missed* the change, and must be relisted.
 
-Everything that happens ends in the same question, asked for each key that it concerns: what is to be shown
-now? It is answered from the views alone, the leave that is waited for, and the read that was made. So the
-order in which branches speak cannot matter. With one branch the view is what readers see, and nothing of this
-costs anything.
+Every event ends in a call of `_settled` for the keys that it concerns. The visible record of a key follows
+from the views, its pending leave and its confirming read alone, so it does not depend on the order in which
+branches report. With one branch, readers use its view directly, and none of this has a cost.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ from .substore import (
 from .unconfirmed import Doubt, Doubts, JoinedLists, lists_of
 
 Outdated: TypeAlias = Literal["restored", "behind", "missed"]
-"""Why a branch must be listed anew: the server was restored, or the branch is too far behind others, or was
-not told of a change."""
+"""The reason to relist a branch: the server was restored, or the branch is too far behind, or it missed a
+change."""
 
 
 class Union:
@@ -65,7 +66,7 @@ class Union:
         tally: Tally | None = None,
     ) -> None:
         self.tally = tally
-        """Told of what all stores hold, if there is one."""
+        """The memory accounting of all stores, if there is any."""
         self._wanted = wanted
         self._arrange(tuple(Branch(keys, wanted=wanted, tally=tally) for keys in branches))
         self._alone = len(self.branches) == 1
@@ -73,22 +74,22 @@ class Union:
         self._shown: View = self.branches[0].view if self._alone else self._union
         self._epoch = 0
         self._listed: set[Branch] = set()
-        """Those whose last list another branch that could hold the same keys has not reached."""
+        """Branches whose last list is not reached yet by another branch that could hold the same keys."""
         self._outdated: dict[Branch, Outdated] = {}
         self._left: dict[Key, Left] = {}
         self._reads: dict[Key, Read] = {}
         self._most_reads = SPARE
         self._doubts = Doubts()
         self._unclear: set[Key] = set()
-        """What is shown, and has left at a version not told."""
+        """Keys of visible objects that left at an unknown version."""
 
-    # ---- Streams that come and go.
+    # ---- Addition and removal of streams.
 
     def admit(self, keys: Keys) -> Branch:
-        """Add a stream; return its substore. What it could hold cannot be read before its first list is
-        complete.
+        """Add a stream; return its substore. The keys that it could hold cannot be read before its first
+        list is complete.
 
-        The store is another one afterwards. The former one stays as it is for those who still read it.
+        `store` is a new one afterwards. The former one is not changed, for the reads that still use it.
         """
         branch = Branch(keys, wanted=self._wanted, tally=self.tally)
         branch.epoch = self._epoch
@@ -96,10 +97,10 @@ class Union:
         return branch
 
     def retire(self, branch: Branch) -> list[Change]:
-        """Remove a stream, and return what that changes. Its objects have left at its version: those that
-        others could hold are shown until the others have reached it.
+        """Remove a stream and return the changes. Its objects leave at its version: those that other streams
+        could hold are shown until these have reached it.
 
-        The store is another one afterwards, as with `admit`. The last stream cannot be removed.
+        `store` is a new one afterwards, as with `admit`. The last stream cannot be removed.
         """
         others = tuple(each for each in self.branches if each is not branch)
         assert others, "the last stream of a union cannot be removed"
@@ -116,7 +117,7 @@ class Union:
         return self._settled([*left, *waiting, *self._unclear], groups=range(len(self._groups)))
 
     def _rearrange(self, branches: tuple[Branch, ...]) -> None:
-        """Keep other branches from now on, and show the same objects in a new store."""
+        """Replace the branches, and copy the visible records into a new store."""
         before, versions = self._shown, dict[Branch, str]()
         for branch in self.branches:
             group = self._group_of[branch]
@@ -129,7 +130,7 @@ class Union:
         self._alone, self._shown = False, self._union
 
     def _arrange(self, branches: tuple[Branch, ...]) -> None:
-        """Find which of the branches could hold the same keys."""
+        """Compute the groups of branches that could hold the same keys."""
         self.branches: tuple[Branch, ...] = branches
         spaces = {branch.keys.namespace for branch in branches}
         self._near = {
@@ -138,21 +139,21 @@ class Union:
         }
         self._by_name = any(branch.keys.names is not None for branch in branches)
         self._groups = groups_of(branches)
-        """Branches of several groups never hold the same keys: each group has a version of its own."""
+        """Branches of different groups never hold the same keys, so each group has its own version."""
         self._group_of = {branch: index for index, group in enumerate(self._groups) for branch in group}
 
     @property
     def store(self) -> Store:
-        """What readers read. Its version is the least of all branches', and empty until each has had a
-        complete list.
+        """The store that readers see. Its version is the oldest of all branches, and empty until each has
+        had a complete list.
         """
         return self._shown
 
     def needed(self, branches: Collection[Branch]) -> Readable:
-        """Return what to read where none but these branches could hold something of the answer.
+        """Return the part of the store for a read whose answer only these branches could hold.
 
-        What one branch alone can hold is read as that one knows it: whatever moves away from it is no answer
-        any more. What several can hold is known only when all of their groups have told.
+        For one branch this is its view: an object that leaves the branch does not belong to the answer. For
+        several, it has the oldest version of all of their groups.
         """
         if len(branches) == 1:
             (branch,) = branches
@@ -161,21 +162,21 @@ class Union:
         return self._shown if len(groups) == len(self._groups) else Section(self._union, groups)
 
     def near(self, branches: Iterable[Branch]) -> Collection[Branch]:
-        """Return all branches of the groups of these: the answers of several wait for all of them."""
+        """Return all branches of the groups of these branches. Answers from several branches wait for all."""
         return frozenset().union(*(group for group in self._groups if not group.isdisjoint(branches)))
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        """All that readers may read: the whole, and what each branch alone can hold."""
+        """All stores that readers may use: the union and the view of each branch."""
         return (self._shown,) if self._alone else (self._union, *(branch.view for branch in self.branches))
 
     def build(self, most: int) -> bool:
-        """Take so many records into an index that is wanted; return whether there is more to do."""
+        """Add `most` entries to a requested index; return True if there may be more to do."""
         return any(store.build(most) for store in self.stores)
 
     def newest(self) -> list[Record]:
-        """Return what is held, each once, of each branch from the larger of the generations that is read and
-        the one that is written.
+        """Return the records of all branches without duplicates; of each branch the larger one of the current
+        and the staged generation.
         """
         return list(
             dict.fromkeys(
@@ -186,24 +187,22 @@ class Union:
         )
 
     def writing(self) -> list[Record]:
-        """Return what all branches hold, or are about to: what several do, several times."""
+        """Return the records that all branches write. A record of several branches is repeated."""
         return [record for branch in self.branches for record in branch.view.writing()]
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """What one read of the server's each would settle, sooner than the branches or at all. Empty with one
-        branch.
-        """
+        """The unconfirmed leaves, each of which one read from the server settles. Empty with one branch."""
         return tuple(self._doubts.values())
 
     @property
     def oldest_doubt(self) -> Doubt | None:
-        """The unconfirmed leave with the oldest version, or with none."""
+        """The unconfirmed leave with the oldest version. An unknown version comes first."""
         return self._doubts.oldest()
 
     def has_doubts_before(self, version: str, *, besides: Key) -> bool:
-        """Return True if another object than this one has left a branch before the version, and that is
-        unconfirmed.
+        """Return True if another object than `besides` has an unconfirmed leave that is not newer than the
+        version.
         """
         oldest = self._doubts.oldest()
         if oldest is None or is_newer(oldest.version or version, version):
@@ -214,13 +213,13 @@ class Union:
         )
 
     def is_in_doubt(self, doubt: Doubt) -> bool:
-        """Whether it has not been settled yet."""
+        """Return True if the leave is still unconfirmed."""
         found = self._doubts.get((doubt.namespace, doubt.name))
-        # What left at a version not told, and then did so again, has to be asked for again.
+        # A second leave at an unknown version needs a read of its own.
         return found == doubt and (found is doubt or doubt.version != "")
 
     def is_unconfirmed(self, key: Key) -> bool:
-        """Return whether the object is shown although a stream has told that it left, and nothing newer is
+        """Return True if the object is shown although a stream reported its leave, and nothing newer is
         known.
         """
         left, shown = self._left.get(key), self._shown.held(key)
@@ -231,28 +230,26 @@ class Union:
         )
 
     def confirmed(self, doubt: Doubt, *, version: str, uid: str = "", outside: bool = False) -> list[Change]:
-        """Take in what the server answered, as of a version: the uid of the object of that name, or none if
-        there is none.
+        """Apply the server's answer as of a version: the uid of the object of that name, empty if there is
+        none.
 
-        `outside` says that its metadata alone excludes it from every branch. Where it does not, and the uid
-        is the same, nothing is known: ask again after a while, as long as there is the doubt.
+        `outside` says that its metadata excludes it from every branch. If it does not, and the uid is the
+        same, the answer settles nothing: read again later, while the leave is unconfirmed.
         """
         return self._settled(
             [doubt.key] if self._confirm(doubt, version, uid, outside=outside) else [], gone=uid != doubt.uid
         )
 
     def joined_lists(self) -> list[JoinedLists]:
-        """Return the lists of metadata that settle many unconfirmed leaves at once, for each group of
-        branches that has some.
+        """Return the lists of metadata that settle many unconfirmed leaves at once, for each group that has
+        unconfirmed leaves.
         """
         branches = {doubt: self._could_hold(doubt.key) for doubt in self._doubts.values()}
         found = [lists_of(group, self.branches, branches, self._epoch) for group in self._groups]
         return [lists for lists in found if lists is not None]
 
     def confirmed_by_lists(self, lists: JoinedLists, uids: Mapping[Key, str]) -> list[Change]:
-        """Take in joined lists, all of them whole: the uids of the objects that they have. Leaves that came
-        since stay unconfirmed.
-        """
+        """Apply complete joined lists: the uids of their objects. Later leaves stay unconfirmed."""
         return self._settled(
             [
                 doubt.key
@@ -262,15 +259,15 @@ class Union:
         )
 
     def _confirm(self, doubt: Doubt, version: str, uid: str, *, outside: bool) -> bool:
-        """Remember what the server answered; return False if it settles nothing."""
+        """Store the server's answer; return False if it settles nothing."""
         key = doubt.key
         undecided = uid == doubt.uid and not outside
         left = self._left.get(key)
         if uid and not outside and left is not None and left.lost:
-            # Another object of the name, in the world after a restore: in neither world is there none.
+            # The server was restored, and there is another object of the name: its absence is not proved.
             undecided = True
         if undecided or not self.is_in_doubt(doubt) or is_older(version, doubt.version):
-            return False  # Or it was settled meanwhile, or a server that lags has answered.
+            return False  # It was settled meanwhile, or a lagging server has answered.
         self._forget(key)
         for branch in self.branches:
             branch.wait_no_more([key])
@@ -278,33 +275,33 @@ class Union:
         if len(self._reads) > self._most_reads and all(
             branch.view.stages_nothing for branch in self.branches
         ):
-            self._catch_up()  # A list that is under way may be older than they are.
+            self._catch_up()  # Not while a list is in progress, which may be older than the reads.
         return True
 
     def take_outdated(self) -> dict[Branch, Outdated]:
-        """Return the branches that must be listed anew, once, and why."""
+        """Return and clear the branches to relist, with the reason of each."""
         outdated, self._outdated = self._outdated, {}
         return outdated
 
-    # ---- What branches say. Each method returns what that changes for readers.
+    # ---- Reports of branches. Each method returns the changes that readers see.
 
     def begin(self, branch: Branch) -> None:
-        """Start a new generation of a branch beside the one that is read."""
+        """Start to stage a new generation of a branch."""
         branch.view.begin()
 
     def abandon(self, branch: Branch) -> None:
-        """Forget the generation that was begun."""
+        """Discard the staged generation of a branch."""
         branch.view.abandon()
 
     def put(self, branch: Branch, record: Record) -> list[Change]:
-        # A watch that is wider than the filter brings others as well.
+        # The selector of a watch may be wider than the branch.
         if not branch.holds_all and not branch.keys.have(record.key):
             return []
         if self._alone:
             return branch.view.put(record)
         shown = self._shown.held(record.key)
         if shown is not None and shown.is_same(record):
-            record = shown  # An object that is in several branches is held once.
+            record = shown  # Branches share the record of an object.
         return self._settled([record.key], said=branch) if branch.view.put(record) else []
 
     def leave(self, branch: Branch, record: Record) -> list[Change]:
@@ -315,20 +312,18 @@ class Union:
         if self._alone or not changes:
             return changes
         if is_newer(record.version, branch.version):
-            # A message at a version says that all before it have come.
+            # An event at a version implies that all earlier events have arrived.
             self._leaves(key, record.version)
             return self._settled([key, *self._reach(branch, record.version)], said=branch)
-        # Some servers delete with the version that was deleted. Only the next message says what cannot be
-        # later.
+        # Some servers send a deletion with the version of the deleted object. The next event gives an upper
+        # bound of the version of the deletion.
         if any(other is not branch for other in self._could_hold(key)):
             branch.vague.add(key)
             self._unclear.add(key)
         return self._settled([key], said=branch)
 
     def commit(self, branch: Branch, version: str, *, restored: bool = False) -> list[Change]:
-        """Show the generation that was begun, whole; `restored` says that the server's versions have gone
-        back.
-        """
+        """Show the staged generation; `restored` says that the server's versions have gone back."""
         first = not (
             self._left
             or self._reads
@@ -340,14 +335,14 @@ class Union:
             return changes
         self._listed.add(branch)
         if first and not restored and not branch.epoch < self._epoch:
-            return self._show(changes, [self._group_of[branch]])  # There is nothing to compare it with.
+            return self._show(changes, [self._group_of[branch]])  # There is nothing to compare with.
         keys = dict.fromkeys(map(key_of, changes))
-        # A server may be restored under higher versions, too: then its objects alone show it.
+        # A server may be restored with higher versions. Then only its objects prove it.
         anew = self._disproved(branch) if not restored else set()
         if (restored or anew) and branch.epoch == self._epoch:
             reads = tuple(self._reads)
             anew |= self._begin_epoch(branch, higher=not restored)
-            # What they kept out is there, where a branch of the new epoch holds it.
+            # An object that a read of the old epoch excluded exists if a branch of the new epoch holds it.
             keys |= dict.fromkeys(
                 key
                 for key in reads
@@ -359,12 +354,11 @@ class Union:
         if restored or branch.epoch < self._epoch:
             branch.epoch = self._epoch
             anew |= keys.keys()
-            keys |= dict.fromkeys(
-                record.key for record in branch.view.records()[0]
-            )  # What a read kept out may be as it was.
+            # Records that a read excluded may be valid again, without a change of the view.
+            keys |= dict.fromkeys(record.key for record in branch.view.records()[0])
         left = [key_of(change) for change in changes if change.after is None]
-        # A list does not tell what came and left before it, as something that is on its way back may have
-        # done.
+        # A list does not show objects that entered and left before it. An object with a pending leave may
+        # have done so.
         passing = set(self._left).union(*(other.vague for other in self.branches))
         left += [key for key in passing if branch.keys.have(key) and branch.view.held(key) is None]
         for key in left:
@@ -383,8 +377,8 @@ class Union:
         return self._settled(self._reach(branch, version), said=branch)
 
     def _disproved(self, branch: Branch) -> set[Key]:
-        """Return the keys of which something is shown that the list denies, though it is past that: newer, or
-        of another uid.
+        """Return the keys whose visible record contradicts the list of the branch: the list is past it, and
+        has an older version or another uid.
         """
         listed = ((record, self._shown.held(record.key)) for record in branch.view.records()[0])
         return {
@@ -400,8 +394,8 @@ class Union:
         }
 
     def _begin_epoch(self, first: Branch, *, higher: bool) -> set[Key]:
-        """Take note that the server was restored, as the first branch has found; return what is shown
-        although nobody holds it.
+        """Start a new epoch, because the list of the first branch shows that the server was restored; return
+        the keys of visible objects with a pending leave.
         """
         self._epoch += 1
         self._outdated = {
@@ -414,7 +408,8 @@ class Union:
             orphans |= branch.vague
             branch.wait_for_nothing()
             if not higher and not is_newer(branch.version, first.version):
-                branch.epoch = self._epoch  # What it has taken in, the restored server has as well.
+                # The restored state includes everything that the branch has applied.
+                branch.epoch = self._epoch
         for key in orphans:
             self._left[key] = Left(self._epoch, first.version, lost=True)
         return orphans
@@ -430,7 +425,7 @@ class Union:
         self._left[key] = Left(self._epoch, version, lost)
 
     def _reach(self, branch: Branch, version: str) -> list[Key]:
-        """Move the branch on, and return the keys that waited for that."""
+        """Advance a branch; return the keys that waited for it."""
         vague = list(branch.vague)
         for key in vague:
             self._leaves(key, version)
@@ -438,9 +433,7 @@ class Union:
         return [*vague, *branch.reach(version)]
 
     def _catch_up(self) -> None:
-        """Have the branches that are behind listed anew, rather than remember all that they have not heard
-        of.
-        """
+        """Relist the branches that are behind, to bound the number of remembered reads."""
         behind = [
             branch for branch in self.branches if any(branch.lags(read) for read in self._reads.values())
         ]
@@ -449,7 +442,7 @@ class Union:
             for branch in self.branches
             if branch in behind or branch in self._outdated
         }
-        # What they hold, they say already.
+        # A read is still needed if a branch holds a record of its key.
         over = [key for key in self._reads if all(branch.view.held(key) is None for branch in self.branches)]
         for key in over:
             del self._reads[key]
@@ -463,7 +456,7 @@ class Union:
         for branch in self._could_hold(key):
             branch.vague.discard(key)
 
-    # ---- What is to be shown.
+    # ---- The visible record of a key.
 
     def _could_hold(self, key: Key) -> tuple[Branch, ...]:
         near = self._near.get(key[0]) or self._near.get(None, ())
@@ -478,8 +471,8 @@ class Union:
         groups: Iterable[int] | None = None,
         gone: bool = False,
     ) -> list[Change]:
-        """Show what is to be shown of these keys now, all at once, and return what that changed. `groups` are
-        those that may have moved on. With `gone`, the server has said that objects that depart do not exist.
+        """Evaluate keys and show the result in one step; return the changes. `groups` are those whose version
+        may advance. With `gone`, the server has confirmed that departing objects do not exist.
         """
         changes: list[Change] = []
         for key in dict.fromkeys(keys):
@@ -516,13 +509,11 @@ class Union:
         return changes
 
     def _version(self, group: frozenset[Branch], before: str) -> str:
-        """Return the version as of which all of a group is shown: the least of its branches', unless it must
-        stay what it was.
+        """Return the version of a group: the oldest of its branches, unless it must not advance.
 
-        It stays while a branch was listed and others have yet to reach the list: an object may have been in
-        that branch meanwhile, and have come to one that has not heard of it yet, or be gone. It stays while
-        something is shown that has left at a version not told. And it stays until all have heard that the
-        server was restored: what is lost may still be shown.
+        It does not advance while a branch has not reached the list of another: an object may have moved
+        between them unseen. It does not advance while an object is shown that left at an unknown version,
+        nor before all branches are in the current epoch, because lost objects may still be shown.
         """
         if (
             not self._listed.isdisjoint(group)
@@ -533,8 +524,8 @@ class Union:
         return least(branch.version for branch in group)
 
     def _first(self, key: Key) -> Record | None:
-        """Return what is plainly to be shown of a key of which nothing is shown, as there is nothing to
-        weigh.
+        """Return the record of a key without a visible record, if exactly one branch has one and no leave or
+        read is pending. A shortcut of `_choice`.
         """
         if key in self._left or key in self._reads:
             return None
@@ -551,7 +542,7 @@ class Union:
         )
 
     def _choice(self, key: Key, shown: Record | None, said: Branch | None, *, anew: bool) -> Record | None:
-        """Say what is to be shown of a key; `anew` if what is shown of it may be of an older epoch."""
+        """Return the record to show of a key. `anew` says that the visible one may be of an older epoch."""
         branches = self._could_hold(key)
         self._doubts.pop(key, None)
         left = self._awaited(key, branches)
@@ -592,8 +583,8 @@ class Union:
                 best_epoch == shown_epoch
                 and supersedes(best, shown, said=said is not None and said.view.held(key) is best)
             )
-            # What all branches are past, and none holds, is not there: versions may be equal, or not
-            # comparable.
+            # An object that no branch holds and that all branches are past does not exist, even if versions
+            # are equal or cannot be compared.
             if not newer and not (orphan and left is None and not vague):
                 return shown
             if (
@@ -609,9 +600,9 @@ class Union:
                     ]
                 )
             ):
-                # Past that, and with what it was before: it was not told of it. Objects never go back, so it
-                # has to be listed anew, or asked about if it cannot be. Where none is past that, it is of a
-                # server before it was restored.
+                # The branch is past the visible version and holds an older one, so it missed the change.
+                # Objects never go back, so the branch is relisted, or the object is read if it cannot be. If
+                # no branch is past it, the visible record is from before a restore.
                 self._miss(past)
                 self._unclear.add(key)
                 self._doubts[key] = Doubt(*key, shown.uid, shown.version, self._epoch)
@@ -621,7 +612,7 @@ class Union:
         return best
 
     def _awaited(self, key: Key, branches: Iterable[Branch]) -> Left | None:
-        """Return the leave that some branch has not reached yet."""
+        """Return the pending leave of a key: some branch has not reached it yet."""
         left = self._left.get(key)
         behind = first_behind(left, branches) if left is not None else None
         if left is None or behind is None:
@@ -631,7 +622,7 @@ class Union:
         return left
 
     def _still_true(self, key: Key, branches: Iterable[Branch]) -> Read | None:
-        """Return the answer of the server's that some branch may still contradict with what is older."""
+        """Return the confirming read of a key while some branch may still report an older state."""
         read = self._reads.get(key)
         if read is None:
             return None
@@ -653,7 +644,5 @@ class Union:
         return read
 
     def _miss(self, branches: Iterable[Branch]) -> None:
-        """Have branches listed anew that are past a change, and hold what was before it: the server has not
-        told them of it.
-        """
+        """Mark branches to be relisted: they are past a change that the server did not send to them."""
         self._outdated |= {branch: "missed" for branch in branches if branch not in self._outdated}
