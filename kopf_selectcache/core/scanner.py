@@ -71,8 +71,8 @@ _CLOSED = bytes.maketrans(b"{[", b"}]")
 _ITEMS = b'"items"'
 
 _SINGLY = 32
-"""After so many brackets of a value, the tokens are checked in chunks. One match per bracket takes three
-times as long."""
+"""Brackets of a value that are matched one by one. Then the tokens are checked in chunks: one match per
+bracket takes three times as long."""
 
 _text = msgspec.json.Decoder(str).decode
 

@@ -136,8 +136,8 @@ class Collector:
         )
         health = GaugeMetricFamily(
             prefix + "health",
-            "1 for the state that the cache is in. Of a kind that the cluster has yet to tell of, the"
-            " resource is the declared key.",
+            "1 for the state that the cache is in. Until the cluster has answered what the kind is,"
+            " the resource is the declared key.",
             labels=[*names, "state"],
         )
         for informer in self._informers():

@@ -47,12 +47,11 @@ def projection(
         raise DeclarationError(
             f"transform= is {'a coroutine function' if callable(transform) else shown_with_type(transform)}",
             remedy=(
-                "Give it a plain function that takes an object, as a dict, and returns what is to be kept"
-                " of it"
+                "Give it a plain function that takes an object, as a dict, and returns the part to store"
             ),
         )
     if transform is not None:
-        _refuse_unlike_transform(transform, "transform=", "that returns what is to be kept of it")
+        _refuse_unlike_transform(transform, "transform=", "that returns the part to store")
     chosen, dropped = None if keep is None else list(_paths("keep", keep)), list(_paths("drop", drop))
     try:
         return Projection.of(keep=chosen, drop=dropped, transform=transform)

@@ -17,7 +17,7 @@ from .pages import DOCS, PAGES, ROOT, section
 
 PAGE = DOCS / "glossary.md"
 PACKAGE = ROOT / "kopf_selectcache"
-CEILINGS = {"names": 23, "docstrings": 1, "comments": 0, "messages": 4, "first words": 0}
+CEILINGS = {"names": 23, "docstrings": 0, "comments": 0, "messages": 0, "first words": 0}
 """How many uses are left in the package. Lower a ceiling when you have removed some; never raise one."""
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 FIRST_WORDS = re.compile(r"(What|Whether)\b")

@@ -149,7 +149,7 @@ class Projection:
                 if (
                     kept := next((each for each in self.keep if each[: len(path)] == path), None)
                 ) is not None:
-                    raise BadPath(path, f"would drop {'.'.join(kept)}, which is to be kept")
+                    raise BadPath(path, f"would drop {'.'.join(kept)}, which keep= stores")
                 if not any(path[: len(each)] == each for each in self.keep):
                     raise BadPath(path, "is not kept in the first place")
         rules = [(path, True) for path in (*IDENTITY, *(self.keep or ()))] + [

@@ -347,8 +347,8 @@ def test_the_identity_cannot_be_dropped_nor_what_it_is_in_nor_a_part_of_it(
 @pytest.mark.parametrize(
     ("keep", "drop", "why"),
     [
-        (["spec.nodeName"], ["spec"], "would drop spec.nodeName, which is to be kept"),
-        (["spec"], ["spec"], "would drop spec, which is to be kept"),
+        (["spec.nodeName"], ["spec"], "would drop spec.nodeName, which keep= stores"),
+        (["spec"], ["spec"], "would drop spec, which keep= stores"),
         (["spec"], ["status"], "is not kept in the first place"),
         ([], ["status"], "is not kept in the first place"),
         (None, [""], "has no key, or an empty one"),
