@@ -84,18 +84,9 @@ def test_every_kind_that_the_client_has_a_model_of_is_named_by_it(client: Module
                 assert named["/".join(filter(None, (kind.group, version, kind.plural)))] in names
 
 
-@pytest.mark.parametrize(
-    ("model", "said"),
-    [
-        ("V1ObjectMeta", "stands for a part of objects"),
-        ("V1PodList", "Write V1Pod$"),
-        ("V1Status", "stands for a part of objects"),
-        ("VersionInfo", "stands for a part of objects"),
-        ("V1PodSpec", "stands for a part of objects"),
-    ],
-)
-def test_models_of_other_things_are_refused(model: str, said: str) -> None:
-    with pytest.raises(UnknownKind, match=said):
+@pytest.mark.parametrize("model", ["V1ObjectMeta", "V1PodList", "V1Status", "VersionInfo", "V1PodSpec"])
+def test_models_of_other_things_are_refused(model: str) -> None:
+    with pytest.raises(UnknownKind, match=model):
         key_of(getattr(kubernetes.client, model))
 
 
@@ -249,7 +240,7 @@ def test_filters_and_kinds_are_named_by_the_classes_of_both() -> None:
 @pytest.mark.parametrize("kind", [V1Pod, pykube.Pod])
 def test_a_part_is_never_made_an_object_that_is_written_back(kind: Any) -> None:
     cache = FakeCache(PODS, {"pods": Cached("", drop=["status"])})
-    with pytest.raises(NotKept, match=r"drop=\['status'\]: written back, they would wipe the rest"):
+    with pytest.raises(NotKept):
         cache.get(kind, NAME, "shop")
     assert cache.blocking.fetch(kind, NAME, "shop", whole=True) is not None
 
@@ -267,7 +258,7 @@ def test_a_part_is_never_made_an_object_that_is_written_back(kind: Any) -> None:
     ],
 )
 def test_a_wrong_class_is_refused(cache: FakeCache, as_: Any) -> None:
-    with pytest.raises(ReadError, match=rf"none of them is a {as_.__name__}\."):
+    with pytest.raises(ReadError, match=rf"no {as_.__name__}\b"):
         cache.get("pods", NAME, "shop", as_=as_)
 
 
