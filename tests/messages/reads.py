@@ -86,7 +86,9 @@ def unreadable(read: Callable[[Cache], Any]) -> Callable[[], Any]:
             deep = [deep]
         world = World()
         informer = world.declare("app=web").hold(WEB)
-        data = msgspec.json.encode(pod("deep", app="web")).replace(b'"n1"', b"[" * 5000 + b"1" + b"]" * 5000)
+        data = msgspec.json.encode(pod("deep", app="web")).replace(
+            b'"n1"', b"[" * 50_000 + b"1" + b"]" * 50_000
+        )
         informer.tell(informer.store.put(informer.reader.record(data)))
         return read(world.cache())
 

@@ -203,8 +203,8 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ),
     (
         "take the version of what was deleted for that of the deletion",
-        "if is_newer(record.version, branch.version):\n            # A message",
-        "if True:\n            # A message",
+        "if is_newer(record.version, branch.version):\n            # An event",
+        "if True:\n            # An event",
         Rules(vague=True),
         ("I8b",),
     ),
