@@ -173,7 +173,7 @@ def test_35_one_object_without_an_end_is_told_by_the_object_before_it() -> None:
             operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world,
         ):
             await until(lambda: str(world.informer.health) == "stalled")
-            with pytest.raises(Stalled):
+            with pytest.raises(Stalled, match=r"after .*\ba\b"):
                 world.cache.held("pods")
             assert [query["limit"] for query in server.pods.listed[:6]] == ["500", "31", "1", "2", "1", "1"]
 

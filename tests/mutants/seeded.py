@@ -223,7 +223,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("a transform is taken to change nothing", "core/store/projection.py",
            "return self.kept(path) and (\n            self.transform is None or any(path[: len(each)] == each for each in IDENTITY)\n        )", "return self.kept(path)",
            13, (FIELDS,), PROJECTION),
-    Mutant("the body is laid over uncut", "cache/overlay.py", "record = replace(Reader.of(resource, projection), ", "record = replace(Reader.of(resource, ALL), ",
+    Mutant("the body is laid over uncut", "cache/overlay.py", "record = replace(Reader.of(resource, projection), ", "record = replace(Reader.of(resource, Projection()), ",
            13, ("tests/cache/test_partial.py::test_the_own_object_is_cut_as_others_are",), PROJECTION),
     Mutant("make an object of a client of a part", "cache/_checks.py", "    if projection.partial:\n        raise not_whole(", "    if False:\n        raise not_whole(",
            13, ("tests/cache/formats/test_formats.py::test_where_a_part_is_kept_no_read_makes_an_object_of_a_client",)),
