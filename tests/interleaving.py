@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import combinations_with_replacement, count, product
+from itertools import count
 from types import FrameType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -194,10 +194,10 @@ class TurnLock:
                 self._turns.hand_back()
 
 
-def plans(writer: int, reader: int) -> Iterator[Plan]:
+def plans(writer: int, reader: int, *, window: int) -> Iterator[Plan]:
     """Return every plan by which the reader is interrupted once, at any step, or not at all, and the writer
-    twice at most."""
-    for (begun, until), steps in product(
-        combinations_with_replacement(range(writer + 2), 2), range(1, reader + 2)
-    ):
-        yield (WRITER, begun), (READER, steps), (WRITER, until - begun), (READER, _EVER), (WRITER, _EVER)
+    at any step; and by which the writer is interrupted again, at most so many steps later."""
+    for begun in range(writer + 2):
+        for until in {*range(begun, min(begun + window, writer) + 1), writer + 1}:
+            for steps in range(1, reader + 2):
+                yield (WRITER, begun), (READER, steps), (WRITER, until - begun), (READER, _EVER), (WRITER, _EVER)

@@ -83,10 +83,10 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "own, and a doubt": lambda: two(vanishing, own=node("a", 11)),
 }
 STORE = ("store.get", "store.records", "store.chosen")
-MOST_LINES = 15
-"""No call writes anything after that many lines."""
+WINDOW = 4
+"""A reader goes on at most so many lines of the writer's after it was interrupted, or when the writer is done."""
 CORE = (store_module.__file__, branches_module.__file__, merging_module.__file__)
-WITH_READS = (*CORE, *(f"{kopf_selectcache.__path__[0]}/{name}.py" for name in ("overlay", "reading")))
+WITH_READS = (*CORE, *(f"{kopf_selectcache.__path__[0]}/cache/{name}.py" for name in ("overlay", "snapshot")))
 
 
 def answers(scene: Callable[[], Scene], read: str) -> list[object]:
@@ -177,7 +177,7 @@ def test_i4_a_reader_and_the_writer_alternate_line_by_line(scene: str, read: str
     allowed, orders = answers(SCENES[scene], read), 0
     for call in range(len(SCENES[scene]().steps)):
         *_, (writer, reader) = alternating(SCENES[scene], read, call, [])
-        for plan in plans(min(writer, MOST_LINES), reader):
+        for plan in plans(writer, reader, window=WINDOW):
             wrote, answer, _ = alternating(SCENES[scene], read, call, plan)
             orders += 1
             assert wrote is None, f"the writer raised {wrote!r}; {plan}"
@@ -191,9 +191,9 @@ def test_i4_a_reader_and_the_writer_alternate_line_by_line(scene: str, read: str
 def alternating(
     scene: Callable[[], Scene], read: str, call: int, plan: Plan
 ) -> tuple[object, object, list[int]]:
-    """Let a reader and one call of the writer's run as planned; return what they raised or returned, and how
-    many lines it took them."""
-    one, turns = scene(), Turns(CORE, plan)
+    """Let a reader and one call of the writer's run as planned, line by line of the store; return what they
+    raised or returned, and how many lines it took them."""
+    one, turns = scene(), Turns((store_module.__file__,), plan)
     for step in one.steps[:call]:
         step()
     for store in stores(one):
