@@ -155,7 +155,7 @@ def informer_of(runtime: Runtime, request: Request) -> Informer:
             checked_key(key)
             raise
     except NotDeclared as error:
-        raise undeclared(error) from None
+        raise undeclared(error, request) from None
     except NotSynced as error:
         raise for_request(error, request) from None
     except DeclarationError as error:

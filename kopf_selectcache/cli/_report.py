@@ -143,11 +143,13 @@ def _summary(report: Report) -> str:
     held = [section.held for section in report.sections if section.held is not None]
     caches, problems = len(report.sections), len(report.problems)
     total, memory = sum(held, Amount()), sum(section.memory or 0 for section in report.sections)
+    hints = report.unknown or any(section.hints for section in report.sections)
     return (
         f"{caches} {'cache' if caches == 1 else 'caches'} would hold {count(total)}"
         f" {'object' if total.objects == 1 else 'objects'}, about {sized(sum(each.bytes for each in held))}"
         f" of JSON, in {sized(memory)} of memory. "
         + (f"{problems} to be changed: marked with '!'." if problems else "Nothing is wrong.")
+        + (" Hints are marked with '*'." if hints else "")
     )
 
 

@@ -178,7 +178,7 @@ def _greeting(url: str, kubeconfig: Path, count: int) -> str:
     return (
         f"An API server with {count:,} loaded object{'' if count == 1 else 's'} listens on {url}\n"
         f"  kubectl --kubeconfig {file} get namespaces\n"
-        f"  KUBECONFIG={file} kopf run -A operator.py\n"
+        f"  KUBECONFIG={file} kopf run -A app.py\n"
         "Ctrl-C ends it.\n"
     )
 

@@ -19,7 +19,7 @@ from kopf_selectcache.settings.quantity import bytes_in, written
 from .memory import AGAIN, LetGo, lessened
 from .phrase import NOTHING, Phrase
 
-CHECK = "selectcache check operator.py"
+CHECK = "selectcache check app.py"
 """The command that checks all declarations with the operator's own login."""
 
 _FETCH = "; meanwhile, await cache.fetch(...) and cache.fetch_list(...) ask the server directly"

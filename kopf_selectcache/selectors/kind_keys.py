@@ -122,6 +122,8 @@ def checked_key(given: object) -> Key:
         known = next((kind for kind in within.values() if name in kind.names), None) or find(name)
         if known is None and (meant := near(name, within)) is not None:
             known = within[meant]
+        if known is None and group == "" and (meant := likely(key)) is not None:
+            known = find(meant)
         if known is not None or group == "":
             raise UnknownKind(
                 f"the key {text!r} is no kind of Kubernetes",

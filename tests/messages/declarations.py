@@ -102,6 +102,8 @@ def take_nothing(**_: Any) -> None: ...
 
 KINDS: dict[str, Callable[[], Any]] = {
     "a key that is close to a kind": declare("app=web", "deploymnets"),
+    "a key with a version that is close to a kind": declare("app=web", "v1/deploymets"),
+    "a key of a version that is close to no kind": declare("app=web", "v1/zzzzzz"),
     "a key with the group of another kind": declare("app=web", "apps/v1/pods"),
     "a key without a name": declare("app=web", "apps/v1/"),
     "a key of another type": declare("app=web", 5),
@@ -180,6 +182,7 @@ OPTIONS: dict[str, Callable[[], Any]] = {
     "max_page_bytes is none": assign("max_page_bytes", None),
     "page_limit is no integer": assign("page_limit", 2.5),
     "the settings are replaced": lambda: settings_of(_replace_settings()),
+    "an option like no other": assign("verbose", True),
     "an option that is read does not exist": lambda: settings_of(kopf.OperatorSettings()).selector,  # type: ignore[attr-defined]
     "an option that is changed too late": TooLate(lambda settings: setattr(settings, "page_limit", 5)),
     "settings_of is given no settings": lambda: settings_of(5),  # type: ignore[arg-type]
