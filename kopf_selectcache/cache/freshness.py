@@ -1,20 +1,20 @@
 """Freshness: waits until the cache of a kind is as new as the event that called a handler.
 
-Kopf's watch and the watches of the cache are independent. A handler that lists the siblings of its object
-must not find the state of before the event that called it, since no later event may call it again. With `v`
-the resourceVersion of the body:
+Kopf's watch and the watches of the cache are independent connections. If a handler lists the siblings of its
+object, it must see the state of the event that called it, or a newer one: perhaps no later event calls it
+again. `v` is the resourceVersion of the handler's body. The handler waits until three conditions hold:
 
-1. A stream that selects the object, or holds its uid, delivers that event as well: the handler waits until
-   the stream has progressed to `v`.
-2. A stream that does not select the object may never have an event to wait for. It is as new as `v` if its
-   open watch has caught up with the server, and is compared with a list if that is not known (`_comparison`).
-3. The handler waits until unconfirmed leaves up to `v` are confirmed.
+1. Each stream that selects the object, or holds its uid, has reached `v`: it delivers the same event.
+2. Each other stream, which may never receive such an event, is as new as `v`. That is so if its open watch
+   has caught up with the server. If that is unknown, a list of metadata shows it (`informer._comparison`).
+3. Each leave up to `v` is confirmed.
 
-The handler waits for all streams at once. Each wait ends: a stream that has watched for 15 s without reaching
-`v` is relisted, and any consistent list that began after the wait ends it. A body that is newer than that
-list comes from before a restore of the server. A stream that cannot be read is not waited for, as its reads
-raise its error. While a stream does not follow the server, a handler that Kopf calls again raises Stale, and
-any other waits.
+It waits for all streams at once, and each wait ends:
+
+- A stream that has watched for 15 s without reaching `v` is relisted. A consistent list that began after the
+  wait ends it. If `v` is newer than that list, the body is from before a restore of the server.
+- A stream that cannot be read is not waited for: its reads raise its error.
+- While a stream does not follow the server, handlers that Kopf calls again raise Stale. All others wait.
 """
 
 from __future__ import annotations
@@ -276,8 +276,8 @@ class _Wait:
         return True
 
     async def _for_confirmation(self) -> None:
-        """Wait until no leave up to the event is unconfirmed, for a bounded time: what is unconfirmed is read
-        as it was before.
+        """Wait until no leave up to the event is unconfirmed, for 15 s at most. After that,
+        the objects are read in their last known state.
         """
         awaited, deadline = self._informer.awaited, self.clock() + LONGEST
         while self._has_unconfirmed():
@@ -329,8 +329,8 @@ def _is_true(future: asyncio.Future[bool]) -> bool:
 
 
 def _text_of(value: object) -> str:
-    """Return the value of a field as servers write it: text, or what JSON has for a number or a boolean;
-    empty if there is none.
+    """Return the value of a field as servers write it: a text, or the JSON of a number or a boolean; empty if
+    there is none.
     """
     if isinstance(value, str):
         return value

@@ -1,4 +1,6 @@
-"""Snapshots: one kind as one handler sees it. Opens one for a request, and answers the request from it."""
+"""Snapshots: the state of one kind that one read looks at, with the handler's own object over it. Opens a
+snapshot for a request, and answers the request from it.
+"""
 
 from __future__ import annotations
 
@@ -53,15 +55,17 @@ _NAME = ("metadata", "name")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One kind as one handler sees it. Each of its methods sees one generation."""
+    """The state of one kind for one read: the store, with the handler's own object over it if that is newer.
+    Each call of a method reads one generation.
+    """
 
     comparisons: Comparisons
     store: Readable
     body: Mapping[str, Any] | None = None
     """The body that the handler was called with, of any kind."""
     deleted: bool = False
-    """True if the handler was called with a deletion. The body then has the labels of before, which must not
-    be matched."""
+    """True if the handler was called with a deletion. The body then has the last labels of the object, which
+    no selector may match."""
 
     @property
     def resource(self) -> Resource:
@@ -73,7 +77,7 @@ class Snapshot:
         return self.comparisons.projection
 
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
-        """Return the object, if there is one, and the version as of which that is so."""
+        """Return the object, or None if it is absent, and the version as of which that is true."""
         held, version = self.store.get(namespace, name)
         own = self._own(version) if self._own_key() == (namespace, name) else None
         if own is None:
@@ -97,7 +101,7 @@ class Snapshot:
         if found is not None and any(ODD in index.of(found) for index, _ in lookup.where):
             rest = rest._replace(
                 where=lookup.where
-            )  # What is there, whoever asks has to see, as where nothing is indexed.
+            )  # The caller compares the object itself, because the index does not know its value.
         if (
             found is not None
             and lookup.admits(found)
@@ -111,21 +115,19 @@ class Snapshot:
         return chosen._replace(records=others, rest=rest, unreadable=unreadable)
 
     def newest(self, held: Record) -> Record | None:
-        """Return an object of the stream, or the handler's own version of it if that is newer."""
+        """Return the stored object, or the handler's own object in its place if that is newer."""
         own = self._own(held.version)
         return own.instead_of(held) if own is not None and own.key == held.key else held
 
     def _own_key(self) -> tuple[str, str] | None:
-        """Return the namespace and name of the handler's own object, if it is of this kind and may be in this
-        cache.
-        """
+        """Return the namespace and name of the handler's own object, or None if it has none of this kind."""
         if self.body is None or not is_of(self.body, self.resource):
             return None
         metadata = self.body.get("metadata") or {}
         return metadata.get("namespace") or "", metadata.get("name") or ""
 
     def _own(self, version: str) -> Own | None:
-        """Return the own object, if it is of this kind, and newer than the stream's version."""
+        """Return the handler's own object if it is of this kind and newer than this version; else None."""
         if self.body is None:
             return None
         within = self.comparisons
@@ -144,8 +146,8 @@ class Snapshot:
 
 
 def informer_of(runtime: Runtime, request: Request) -> Informer:
-    """Return the informer of the requested kind; raise NotDeclared if there is none, and NotSynced as long as
-    that is not known.
+    """Return the informer of the requested kind; raise NotDeclared if there is none, and NotSynced while the
+    cluster has not answered which kind the key names.
     """
     try:
         key = key_of(request.kind)
@@ -165,8 +167,8 @@ def informer_of(runtime: Runtime, request: Request) -> Informer:
 def open_snapshot(
     informer: Informer, request: Request, own: Mapping[str, Any] | None, *, deleted: bool
 ) -> Snapshot:
-    """Return the kind as this handler sees it; raise NotSynced, StateError or Stale if the request needs a
-    part that cannot be read.
+    """Return a snapshot for this handler; raise NotSynced, StateError or Stale if the request needs streams
+    that cannot be read.
     """
     state = informer.state
     store: Readable | None = None if informer.parted else informer.ready
@@ -206,7 +208,9 @@ def require_readable(informer: Informer, request: Request, *, after: float | Non
 
 
 def region_of(request: Request) -> Selector | None:
-    """Return all requested objects as a selector; None for all of the kind, or if no name is one."""
+    """Return the selector of the requested objects; None for all objects of the kind, and for a name that no
+    object can have.
+    """
     if request.name is None:
         return request.selector
     try:
@@ -326,10 +330,10 @@ class Access:
         *,
         lossless: bool = False,
     ) -> _T | None:
-        """Return the made object if it is held and nothing else has to be considered; else None.
+        """Return the object in its form if it is held and needs no checks; else None, for the complete read.
 
-        Most reads are of this kind. A held object is served whatever the filter says; only the handler's own
-        object may be another one. With `lossless`, each object must be stored as a whole.
+        Most reads are of this kind. A held object needs no comparison with the filter. The handler's own
+        object is excluded, because the body may be newer. With `lossless`, objects must be stored as a whole.
         """
         own = self._own_name
         if own is None:
@@ -378,7 +382,7 @@ def get_record(request: Request, snapshot: Snapshot) -> Record:
 
 
 def get_object(request: Request, snapshot: Snapshot) -> Any:
-    """Return one object in its form; raise what `get_record` raises, and Unreadable."""
+    """Return one object in its form; raise the errors of `get_record`, and Unreadable."""
     if request.form is not None:
         require_stored(request, snapshot.resource, snapshot.projection)
     record = get_record(request, snapshot)

@@ -194,7 +194,7 @@ def _print(asked: Asked, output: TextIO) -> None:
 
 
 def _remove(kubeconfig: Path, written: bytes) -> None:
-    """Remove what was written, unless it is that of another server since."""
+    """Remove the kubeconfig, unless another server has written it since."""
     try:
         if kubeconfig.read_bytes() == written:
             kubeconfig.unlink()

@@ -178,7 +178,7 @@ class Condition:
         return status.health
 
     def lasted(self) -> float:
-        """Return the seconds since its present health began."""
+        """Return for how many seconds the stream has had its present health."""
         status = self._status
         stale = self._health_of(status) is Health.STALE and status.stale_at is not None
         return self._clock() - (status.stale_at if stale and status.stale_at is not None else status.began)

@@ -244,7 +244,9 @@ class Informer:
         )
 
     def lasted(self) -> float:
-        """Return the seconds since the first of its streams entered the present health of the informer."""
+        """Return for how many seconds the informer has had its present health: the longest time of its
+        streams with that health.
+        """
         return max(
             (each.lasted() for each in self.state.conditions if each.health is self.health), default=0.0
         )
@@ -303,7 +305,7 @@ class Informer:
                 await world.sleep(delay(6, world.chance()))
 
     def mark_resolving(self) -> None:
-        """Note that the cluster is asked what the key means."""
+        """Note that the cluster is asked which kind the key names."""
         self.state = replace(self.state, is_resolving=True)
 
     def mark_resolved(self) -> None:
@@ -502,7 +504,7 @@ class Informer:
             failures += 1
 
     async def resolve(self) -> Plan:
-        """Ask the cluster what the key means; return the plan of the streams."""
+        """Ask the cluster which kind the key names; return the plan of the streams."""
         resource = await resolve(self._world.transport, self._key)
         self._claims.claim(self._key, resource, logger=self._world.logger)
         self.state = replace(self.state, resource=resource)

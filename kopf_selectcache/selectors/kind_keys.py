@@ -52,7 +52,7 @@ def text_of(key: Key) -> str:
 
 
 def key_of(given: object) -> Key:
-    """Return what names a kind as a key: of a `kopf.Resource`, its group, version and plural. Raise
+    """Return the name of a kind as a key: of a `kopf.Resource`, its group, version and plural. Raise
     UnknownKind if none can be.
     """
     if isinstance(given, str):
@@ -73,7 +73,7 @@ def key_of(given: object) -> Key:
 
 
 def assigned(key: Key) -> str:
-    """Return what the filter of a kind is assigned to in a startup handler."""
+    """Return the target of the assignment that declares a kind in a startup handler."""
     return f"settings.selectcache.selectors[{key!r}]"
 
 
@@ -87,7 +87,7 @@ def unserved(key: Key, line: str | None) -> str:
 
 
 def as_given(kind: AnyKey) -> str:
-    """Return what names a kind as Python, the way that it was given."""
+    """Return the name of a kind as Python code, as it was given."""
     return kind.__name__ if isinstance(kind, type) else repr(key_of(kind))
 
 

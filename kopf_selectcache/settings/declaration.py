@@ -38,7 +38,7 @@ _FILTERS = (
 
 @dataclass(frozen=True, slots=True, init=False)
 class Cached:
-    """A filter, and how what it selects is kept, where the usual way will not do.
+    """A filter with options: the stored part of each object, the storage, the indexes, the budget of memory.
 
     >>> cached = Cached(Selector(names=['ca', 'tls'], namespaces=['infra']), share_watches=True)
     >>> cached.filter
@@ -277,7 +277,7 @@ def named(key: Key) -> Iterator[None]:
 
 
 def _filter_of(value: object) -> Selector | AnyOf:
-    """Return what is declared as a selector; raise BadSelector if it is none."""
+    """Return a declared filter as a selector; raise BadSelector if it is none."""
     if isinstance(value, Mapping) and not value:
         raise BadSelector(
             "the filter is {}, and selects by nothing", remedy="Write Selector() to select all objects"

@@ -92,14 +92,14 @@ class Stream:
                 yield record
 
     def sent(self, resource: Resource) -> Sent:
-        """Return what its query selects by, besides the name."""
+        """Return the selector of its query, without the name."""
         return Sent.of(resource.kind, self.selector.requirements, self.selector.terms)
 
     def path(self, resource: Resource) -> str:
         return resource.path(self.namespace)
 
     def query(self) -> dict[str, str]:
-        """Return what selects its objects, except for names that share a watch."""
+        """Return the selector of its objects, without names that share a watch."""
         names = self.selector.names
         return query_of(self.selector, name=names[0] if names is not None and len(names) == 1 else None)
 
