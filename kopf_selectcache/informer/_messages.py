@@ -213,8 +213,8 @@ def _forbidden(refusal: Refusal, subject: Subject, key: Key, verb: str) -> Descr
             where=where,
         ),
         Phrase(
-            "Grant it the verbs list and watch%(role)s: %(rule)s%(narrower)s (%(told)s; all that it lacks is"
-            f" told by {CHECK})",
+            "Grant it the verbs list and watch%(role)s: %(rule)s%(narrower)s (%(told)s; to see all missing"
+            f" rights: {CHECK})",
             role=where or anywhere,
             rule=rule,
             narrower="; or, for one namespace alone, run it with -n" if anywhere else "",

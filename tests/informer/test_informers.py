@@ -166,8 +166,8 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
                 (
                     "WARNING: pods: the operator may not watch them: no. Grant it the verbs list and watch in"
                     " a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run"
-                    " it with -n (for settings.selectcache.selectors['pods'], label='app=web'; all that it"
-                    " lacks is told by selectcache check app.py)."
+                    " it with -n (for settings.selectcache.selectors['pods'], label='app=web'; to see all"
+                    " missing rights: selectcache check app.py)."
                 ),
             ]
             assert re.fullmatch(
@@ -296,7 +296,7 @@ def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
                     informer.remedy
                     == "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'],"
                     " resources: ['webapps'] (for settings.selectcache.selectors['webapps.example.com'],"
-                    " namespaces=['shop']; all that it lacks is told by selectcache check app.py)"
+                    " namespaces=['shop']; to see all missing rights: selectcache check app.py)"
                 )
 
     run(main())
