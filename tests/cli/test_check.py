@@ -129,7 +129,7 @@ class TestKopfsOwnWatches:
 
 
 @pytest.mark.usefixtures("busy")
-class TestWhatMayNotBeMeant:
+class TestUnintendedDeclarations:
     def test_a_filter_that_selects_none_of_what_there_is(self, command: Command) -> None:
         said = command("check", "select['v1/pods'] = 'ap=web'")
         assert said.code == 0

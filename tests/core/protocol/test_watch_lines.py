@@ -17,7 +17,7 @@ from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent
 from kopf_selectcache.core.store.projection import ALL
-from tests.cache.world import builtin
+from tests.cache.environment import builtin
 
 from .decoding import CANARY, METADATA, PODS, dump, event, garbled, listing, written
 
