@@ -263,7 +263,7 @@ def test_16_17_18_an_audit_whose_list_fails_says_so_and_concludes_nothing(failur
         ):
             await environment.holds("a@90")
             await environment.synced()
-            with pytest.raises(Stalled, match=r"cache\.audit\('pods'"):
+            with pytest.raises(Stalled):
                 await environment.cache.audit("pods")
             assert (environment.names(), environment.informer.counts.drift) == (["a@90"], 0)
 
