@@ -253,12 +253,11 @@ HANDLERS: dict[str, Callable[[], Any]] = {
 
 
 def provoke(provoked: Provoked) -> None:
-    chapters = {
-        "Keys of kinds": KINDS,
-        "Declared selectors": SELECTORS,
-        "Declared options": OPTIONS,
-        "Declared handlers": HANDLERS,
-    }
-    for chapter, entries in chapters.items():
-        for title, function in entries.items():
-            provoked.add(chapter, title, function)
+    provoked.add_all(
+        {
+            "Keys of kinds": KINDS,
+            "Declared selectors": SELECTORS,
+            "Declared options": OPTIONS,
+            "Declared handlers": HANDLERS,
+        }
+    )

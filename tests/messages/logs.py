@@ -151,6 +151,8 @@ def _narrow(
     register: Callable[..., Any] = kopf.on.event,
     selector: tuple[str, ...] = ("pods",),
     watched: str = "",
+    *,
+    is_known: bool = True,
 ) -> Callable[[], None]:
     """Return a function that narrows what Kopf watches to a filter of objects with a handler."""
 
@@ -161,7 +163,7 @@ def _narrow(
             settings.watching.label_selectors["", "v1", "pods"] = watched
         declared = settings_of(settings)
         declared.selectors[key] = filter_
-        narrow(settings, registry, declared)
+        narrow(settings, registry if is_known else None, declared)
 
     return work
 
@@ -334,6 +336,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "narrowing that would harm": _narrow("app=web", register=kopf.daemon),
     "narrowing of a key without a group": _narrow("app=web", "widgets", selector=("widgets",)),
     "narrowing of what Kopf needs": _narrow("app=web", "namespaces", selector=("namespaces",)),
+    "narrowing for handlers that are not known": _narrow("app=web", is_known=False),
     "narrowing of what is narrowed": _narrow("app=web", watched="app=db"),
     "narrowing by a field that may not be known": _narrow(
         Selector("app=web", field="spec.color=red"),

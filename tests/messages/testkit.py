@@ -170,12 +170,11 @@ def provoke(provoked: Provoked) -> None:
         f"a rule that {title}": _on_cluster(lambda cluster, rule=rule: cluster.user("ann", [rule]))  # type: ignore[misc]
         for title, rule in RULES.items()
     }
-    chapters = {
-        "Embedded cluster": {**CLUSTER, **rules},
-        "Fake cache": FAKE,
-        "Requests and faults": REQUESTS,
-        "Manifests": MANIFESTS,
-    }
-    for chapter, entries in chapters.items():
-        for title, function in entries.items():
-            provoked.add(chapter, title, function)
+    provoked.add_all(
+        {
+            "Embedded cluster": {**CLUSTER, **rules},
+            "Fake cache": FAKE,
+            "Requests and faults": REQUESTS,
+            "Manifests": MANIFESTS,
+        }
+    )
