@@ -42,7 +42,7 @@ def of(name: str, *used: str, node: str = "n1", **labels: str) -> Obj:
 
 
 def new(name: str, *used: str) -> Obj:
-    """Make an object as it is to be created."""
+    """Return an object that a cluster can create."""
     made = of(name, *used)
     return made | {"metadata": {"name": name, "namespace": "ns"}}
 

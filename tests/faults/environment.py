@@ -108,11 +108,11 @@ class Environment:
         await until(lambda: self.informer.synced and not self.informer.message)
 
     async def watched(self, times: int) -> None:
-        """Wait until so many watches have been asked for."""
+        """Wait until this number of watches has been requested."""
         await until(lambda: len(self.server.pods.watched) >= times)
 
     async def listed(self, times: int) -> None:
-        """Wait until so many pages have been asked for."""
+        """Wait until this number of pages has been requested."""
         await until(lambda: len(self.server.pods.listed) >= times)
 
 
