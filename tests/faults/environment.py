@@ -15,6 +15,8 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import MAX_BYTES, KopfTransport
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.informer._messages import Failure
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.declaration import Declared
@@ -106,6 +108,15 @@ class Environment:
     async def synced(self) -> None:
         """Wait until all is well."""
         await until(lambda: self.informer.synced and not self.informer.message)
+
+    def failure(self) -> Failure | None:
+        """Return the failure of the first stream."""
+        return self.informer.reflectors[0].condition.failure
+
+    def code(self) -> int | None:
+        """Return the status of the refusal that the first stream failed by; None for another failure."""
+        failure = self.failure()
+        return failure.code if isinstance(failure, Refusal) else None
 
     async def watched(self, times: int) -> None:
         """Wait until this number of watches has been requested."""
