@@ -104,7 +104,7 @@ def test_a_version_that_is_no_number_and_that_the_stream_has_passed_is_waited_fo
 @BOTH
 @pytest.mark.parametrize("fault", [Refuse(403), Refuse(504), Refuse(429, retry_after=3600)])
 def test_a_comparison_that_fails_ends_with_the_stream(kind: str, fault: Refuse) -> None:
-    """The stream is listed anew as well. It says what is wrong, or that it is stale."""
+    """The stream relists as well. Its error names the cause, or says that it is stale."""
 
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:

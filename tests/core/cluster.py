@@ -116,8 +116,7 @@ class Cluster:
         return {key: thing for key, thing in contents.items() if selects(thing)}
 
     def write(self, key: Key, thing: Thing | None, *, after: int = 1) -> None:
-        """Write an object or delete it, so many versions later: objects of other kinds use up versions,
-        too."""
+        """Write or delete an object, `after` versions later: objects of other kinds use up versions, too."""
         before, contents = self.contents.get(key), self.contents
         for _ in range(after):
             self.pass_()

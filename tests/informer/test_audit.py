@@ -1,4 +1,4 @@
-"""What the server itself has lost of a watch is found by comparing, told, counted, and listed anew."""
+"""Audits: a comparison finds events that the server lost; they are logged, counted, and repaired."""
 
 from __future__ import annotations
 

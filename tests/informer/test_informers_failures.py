@@ -55,7 +55,7 @@ def test_what_goes_wrong_before_the_kind_is_known_is_told_and_tried_again(discov
 
 
 class Mistaken(KopfTransport):
-    """Fails in a way that nobody has thought of, so many times."""
+    """Fails `times` times with an error that the package does not expect."""
 
     times = 0
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
 
 import click
 import kopf
+from kopf._core.intents import causes
 
 from kopf_selectcache import AnyOf, Cached, Selector, cache_of, settings_of, with_cache
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.plugin.handlers import check_handlers
-from kopf_selectcache.plugin.operator import namespaces_of
+from kopf_selectcache.plugin.operator import launch, namespaces_of
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 from kopf_selectcache.settings.planner import plan
 from tests.cache.environment import NODES, PODS
+from tests.kopf_operators import Cluster, activity, called, context, declaring, launched, only
 from tests.messages.provoked import Provoked
 
 
@@ -71,6 +74,28 @@ def check(register: Callable[[kopf.OperatorRegistry], Any]) -> Callable[[], Any]
         check_handlers(registry, settings_of(kopf.OperatorSettings()))
 
     return provoke
+
+
+def _act(which: Any, decorator: Callable[..., Any]) -> Callable[[], Any]:
+    """Return a function that calls a handler of an activity that reads a cache."""
+
+    async def work() -> None:
+        registry, settings = kopf.OperatorRegistry(), declaring(pods="")
+        decorator(registry=registry)(with_cache(handle))
+        async with launched(settings, Cluster()):
+            await called(only(registry._activities), activity(which, settings))
+
+    return lambda: asyncio.run(work())
+
+
+def _launch_twice() -> None:
+    async def work() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()):
+            with context(settings):
+                launch(settings)
+
+    asyncio.run(work())
 
 
 def declare_twice() -> None:
@@ -218,16 +243,24 @@ HANDLERS: dict[str, Callable[[], Any]] = {
         lambda registry: with_cache(kopf.on.event("pods", registry=registry)(take_nothing))
     ),
     "with_cache decorates twice": lambda: with_cache(with_cache(handle)),
+    "when= combines a function that reads a cache": check(
+        lambda registry: kopf.on.event(
+            "pods", registry=registry, when=kopf.all_([with_cache(handle), handle])
+        )(with_cache(take_nothing))
+    ),
+    "a function that reads a cache is called outside of an operator": with_cache(handle),
+    "a startup handler reads a cache": _act(causes.Activity.STARTUP, kopf.on.startup),
+    "a login handler reads a cache": _act(causes.Activity.AUTHENTICATION, kopf.on.login),
+    "a second operator with the same settings": _launch_twice,
 }
 
 
 def provoke(provoked: Provoked) -> None:
-    chapters = {
-        "Keys of kinds": KINDS,
-        "Declared selectors": SELECTORS,
-        "Declared options": OPTIONS,
-        "Declared handlers": HANDLERS,
-    }
-    for chapter, entries in chapters.items():
-        for title, function in entries.items():
-            provoked.add(chapter, title, function)
+    provoked.add_all(
+        {
+            "Keys of kinds": KINDS,
+            "Declared selectors": SELECTORS,
+            "Declared options": OPTIONS,
+            "Declared handlers": HANDLERS,
+        }
+    )

@@ -29,7 +29,8 @@ ALTERNATING = b'[{"a":' * 25_000 + b"0" + b"}]" * 25_000
 VALUES = {"lists": DEEP, "objects": ALTERNATING}
 ATTEMPTS = [["MainThread"]]
 if sys.version_info >= (3, 12):
-    # It decodes so many levels that the cheap check of the nesting does not decide: a thread tries as well.
+    # The decoder reaches a depth at which the cheap check of the nesting does not decide: a thread with a
+    # larger stack tries as well.
     ATTEMPTS.append(["MainThread", "selectcache"])
 READER = Reader("v1", "Pod")
 TRANSFORMING = Reader(

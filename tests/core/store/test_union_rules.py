@@ -244,7 +244,7 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
             len(union._reads) + sum(len(branch._waits) + len(branch._waiting) for branch in union.branches)
         )
     assert max(sizes) < 4_000
-    assert outdated == ([] if late else [(b.branch, "behind")] * 2), "it is to be listed anew"
+    assert outdated == ([] if late else [(b.branch, "behind")] * 2), "the branch is outdated, and relisted"
 
 
 @pytest.mark.parametrize(
