@@ -109,6 +109,7 @@ class StreamWriter:
         self.is_ordered = False
         """True if a list was ordered: a failure meanwhile is not its reason."""
         self._own_writes = own_writes
+        self._laid = 0  # The number of own writes that were laid when the list began.
         self._clock = clock
         self._counts = counts
         self._logger = logger
@@ -189,6 +190,7 @@ class StreamWriter:
                 case Begin():
                     union.begin(branch)
                     self.lists += 1
+                    self._laid = own_writes.laid
                     self.is_consistent = not self.shares_list and any(map(asks_for_newest, effects))
                 case Abandon():
                     union.abandon(branch)
@@ -196,6 +198,8 @@ class StreamWriter:
                     changes += self._commit(version, restored=restored)
                 case _:  # Told.
                     self.report(effect.trouble)
+        if own_writes:
+            own_writes.settle(union.store.held)
         return command, changes
 
     def _commit(self, version: str, *, restored: bool) -> list[Change]:
@@ -210,6 +214,8 @@ class StreamWriter:
             self._own_writes.clear()
         elif self._own_writes:
             self._own_writes.progress(self.branch, version)
+            if self.is_consistent:
+                self._own_writes.list(self.branch, self._laid)
         if restored:
             self._logger.warning(
                 "The server of %(resource)s went back to an older state; its cache started anew.",

@@ -8,7 +8,7 @@ reports a newer version of the object. So an own write never brings back an obje
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from threading import RLock
@@ -36,7 +36,9 @@ class OwnWrite:
     expected: bool = True
     """True if a stream must report it: the object is in the filter, or was stored before the write."""
     behind: set[Branch] = field(default_factory=set)
-    """The streams that could hold the object and have not passed the version."""
+    """The streams that could hold the object and have not passed the write."""
+    number: int = 0
+    """The number of the write among those that were laid."""
 
     @property
     def is_deletion(self) -> bool:
@@ -46,15 +48,15 @@ class OwnWrite:
     def size(self) -> int:
         return len(self.record.stored) if self.record is not None else 0
 
+    def is_newer_than(self, held: Record | None, version: str) -> bool:
+        """Return True if the write is newer than the stored object; if there is none, than the store."""
+        if self.is_deletion:
+            return held is not None and held.uid == self.uid
+        return is_older(held.version if held is not None else version, self.version)
+
     def instead_of(self, held: Record | None, version: str) -> Record | None:
         """Return the object that a read shows: `held`, as of a version of the store, or that of the write."""
-        if self.is_deletion:
-            return None if held is not None and held.uid == self.uid else held
-        if not is_older(version, self.version):
-            return held  # The store has passed the write.
-        if held is not None and not is_older(held.version, self.version):
-            return held
-        return self.record
+        return self.record if self.is_newer_than(held, version) else held
 
 
 class OwnWrites:
@@ -68,9 +70,13 @@ class OwnWrites:
         self.lock = RLock()
         self.size = 0
         """The bytes of the objects."""
+        self.laid = 0
+        """The number of writes that were laid so far."""
         self._most = most
         self._most_bytes = most_bytes
         self._writes: dict[Key, OwnWrite] = {}  # The oldest comes first.
+        self._passed: set[Key] = set()
+        """The keys of writes that all streams have passed."""
         self._branches: Collection[Branch] = ()
         self._waits: dict[Branch, list[tuple[tuple[int, str], Key]]] = {}
         """For each stream, a heap of the versions that it has to pass, with the keys of the writes."""
@@ -91,21 +97,23 @@ class OwnWrites:
         """Add a write, unless the streams have passed it or a newer one of the object is known. Return the
         writes that were dropped because there are too many.
         """
-        if not write.is_deletion:
-            if not is_number(write.version):
-                return ()  # Nobody could say when it is passed.
-            write.behind = {each for each in self._branches if self._is_behind(each, write)}
-            if self._branches and not write.behind:
-                return ()
+        if not write.is_deletion and not is_number(write.version):
+            return ()  # Nobody could say when it is passed.
+        write.behind = {each for each in self._branches if self._is_behind(each, write)}
+        if self._branches and not write.behind:
+            return ()
         before = self._writes.get(write.key)
         if before is not None:
             if _is_late(write, before):
                 return ()
             self._drop(before)
+        self.laid += 1
+        write.number = self.laid
         self._writes[write.key] = write
         self.size += write.size
-        for branch in write.behind:
-            heappush(self._waits[branch], (rank_of(write.version), write.key))
+        if not write.is_deletion:
+            for branch in write.behind:
+                heappush(self._waits[branch], (rank_of(write.version), write.key))
         dropped = []
         while len(self._writes) > self._most or self.size > self._most_bytes:
             dropped.append(next(iter(self)))
@@ -115,7 +123,7 @@ class OwnWrites:
     @staticmethod
     def _is_behind(branch: Branch, write: OwnWrite) -> bool:
         return branch.keys.have(write.key) and (
-            not branch.version or is_older(branch.version, write.version)
+            write.is_deletion or not branch.version or is_older(branch.version, write.version)
         )
 
     def forget(self, key: Key) -> None:
@@ -126,6 +134,7 @@ class OwnWrites:
     def clear(self) -> None:
         """Drop all writes: the server was restored to an older state."""
         self._writes.clear()
+        self._passed.clear()
         self._waits = {branch: [] for branch in self._branches}
         self.size = 0
 
@@ -141,7 +150,7 @@ class OwnWrites:
     def follow(self, branches: Collection[Branch]) -> None:
         """Wait for other streams from now on."""
         writes, self._branches = list(self), branches
-        self._writes, self.size, self._waits = {}, 0, {branch: [] for branch in branches}
+        self.clear()
         for write in writes:
             self.lay(write)
 
@@ -182,12 +191,35 @@ class OwnWrites:
             write = self._writes.get(key)
             if write is None or write.is_deletion or rank_of(write.version) != at:
                 continue  # It was dropped, or a newer one has replaced it.
-            write.behind.discard(branch)
-            if not write.behind:
+            self._pass(write, branch)
+
+    def list(self, branch: Branch, laid: int) -> None:
+        """Note that a stream has the newest state as of a time when so many writes had been laid. It has
+        passed these, whatever its version is: a server may have been restored.
+        """
+        for write in [write for write in self if write.number <= laid and branch in write.behind]:
+            self._pass(write, branch)
+
+    def _pass(self, write: OwnWrite, branch: Branch) -> None:
+        write.behind.discard(branch)
+        if not write.behind:
+            self._passed.add(write.key)
+
+    def settle(self, held: Callable[[Key], Record | None]) -> None:
+        """Drop the writes that all streams have passed. `held` returns the stored object of a key.
+
+        While an object moves between streams, the store may show it as it was before the write.
+        """
+        for key in tuple(self._passed):
+            write = self._writes.get(key)
+            if write is None or write.behind:
+                self._passed.discard(key)
+            elif not write.is_newer_than(held(key), write.version):
                 self._drop(write)
 
     def _drop(self, write: OwnWrite) -> None:
         del self._writes[write.key]
+        self._passed.discard(write.key)
         self.size -= write.size
 
 

@@ -40,6 +40,16 @@ def following(*versions: int) -> tuple[OwnWrites, list[Branch]]:
     return found, branches
 
 
+def progress(writes: OwnWrites, stream: Branch, version: str, held: Record | None = None) -> None:
+    writes.progress(stream, version)
+    writes.settle(lambda _: held)
+
+
+def listed(writes: OwnWrites, stream: Branch, laid: int) -> None:
+    writes.list(stream, laid)
+    writes.settle(lambda _: None)
+
+
 def keys(writes: OwnWrites) -> list[str]:
     return [write.version or "deleted" for write in writes]
 
@@ -52,6 +62,7 @@ def keys(writes: OwnWrites) -> list[str]:
         (written(12), None, "12", None),
         (written(12), record(13), "11", "13"),
         (written(12), record(12), "11", "12"),
+        (written(12), record(11), "12", "12"),
         (outside(12), record(11), "11", None),
         (outside(12), record(13), "11", "13"),
         (deleted("u1"), record(11, "u1"), "99", None),
@@ -69,11 +80,11 @@ def test_of_a_stored_object_and_a_write_the_newer_one_is_shown(
 def test_a_write_waits_for_each_stream_that_could_hold_its_object() -> None:
     writes, (one, other) = following(10, 10)
     writes.lay(written(12))
-    writes.progress(one, "12")
+    progress(writes, one, "12")
     assert keys(writes) == ["12"]
-    writes.progress(other, "11")
+    progress(writes, other, "11")
     assert keys(writes) == ["12"]
-    writes.progress(other, "13")
+    progress(writes, other, "13")
     assert keys(writes) == []
     assert writes.size == 0
 
@@ -82,7 +93,7 @@ def test_a_write_does_not_wait_for_streams_of_other_namespaces() -> None:
     writes, near = OwnWrites(), branch(10, "shop")
     writes.follow([near, branch(10, "elsewhere")])
     writes.lay(written(12))
-    writes.progress(near, "12")
+    progress(writes, near, "12")
     assert keys(writes) == []
 
 
@@ -96,9 +107,9 @@ def test_before_the_first_list_a_write_is_shown_and_waits_for_a_list_that_has_it
     writes, made = OwnWrites(), Branch(Keys())
     writes.follow([made])
     writes.lay(written(12))
-    writes.progress(made, "11")
+    progress(writes, made, "11")
     assert keys(writes) == ["12"]
-    writes.progress(made, "12")
+    progress(writes, made, "12")
     assert keys(writes) == []
 
 
@@ -171,9 +182,9 @@ def test_a_newer_write_of_an_object_outlives_the_version_of_the_older_one() -> N
     writes, (stream,) = following(10)
     writes.lay(written(12))
     writes.lay(written(14))
-    writes.progress(stream, "13")
+    progress(writes, stream, "13")
     assert keys(writes) == ["14"]
-    writes.progress(stream, "14")
+    progress(writes, stream, "14")
     assert keys(writes) == []
 
 
@@ -182,7 +193,7 @@ def test_versions_that_are_no_numbers_are_not_laid_over() -> None:
     writes.lay(OwnWrite(KEY, "u1", "abc", record(12), at=0.0))
     assert keys(writes) == []
     writes.lay(written(12))
-    writes.progress(stream, "abc")
+    progress(writes, stream, "abc")
     assert keys(writes) == ["12"]
 
 
@@ -191,7 +202,7 @@ def test_a_restart_waits_for_the_new_streams() -> None:
     writes.lay(written(12))
     after = branch(11)
     writes.follow([after])
-    writes.progress(before, "20")
+    progress(writes, before, "20")
     assert keys(writes) == ["12"]
     writes.follow([branch(12)])
     assert keys(writes) == []
@@ -203,7 +214,7 @@ def test_a_restored_server_ends_all_writes() -> None:
     writes.clear()
     assert (keys(writes), writes.size) == ([], 0)
     writes.lay(written(14))
-    writes.progress(stream, "14")
+    progress(writes, stream, "14")
     assert keys(writes) == []
 
 
@@ -232,3 +243,27 @@ def test_a_write_is_forgotten_on_request() -> None:
     writes.forget(("shop", "b"))
     writes.forget(KEY)
     assert not writes
+
+
+def test_a_newest_list_that_began_after_the_write_retires_it_whatever_its_version() -> None:
+    writes, (one, other) = following(10, 10)
+    writes.lay(deleted())
+    listed(writes, one, writes.laid)
+    assert keys(writes) == ["deleted"]
+    listed(writes, other, writes.laid - 1)
+    assert keys(writes) == ["deleted"]
+    listed(writes, other, writes.laid)
+    assert keys(writes) == []
+
+
+@pytest.mark.parametrize(("held", "left"), [(None, []), (record(11), ["12"]), (record(12), []), (record(13), [])])
+def test_a_write_that_all_streams_have_passed_stays_while_the_store_shows_an_older_object(
+    held: Record | None, left: list[str]
+) -> None:
+    writes, (one, other) = following(10, 10)
+    writes.lay(written(12))
+    progress(writes, one, "12", held)
+    progress(writes, other, "13", held)
+    assert keys(writes) == left
+    writes.settle(lambda _: None)
+    assert keys(writes) == []
