@@ -639,7 +639,9 @@ class Cache:
         It looks at all that is held, and at each value of each index: now and then, and not for each object
         that is handled.
         """
-        return self._access.read(Request(verb="stats", kind=kind), lambda _, opened: weighed(opened.store, opened.own_writes))
+        return self._access.read(
+            Request(verb="stats", kind=kind), lambda _, opened: weighed(opened.store, opened.own_writes)
+        )
 
     @awaited
     async def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:

@@ -55,8 +55,8 @@ class Explanation:
         lines += [f"No held object has a value by the index {each}." for each in self.nowhere]
         if self.laid_over:
             lines.append(
-                f"It shows {self.laid_over:,} object{'' if self.laid_over == 1 else 's'} newer than the watch has"
-                " reported: own writes, and that of the handler."
+                f"It shows {self.laid_over:,} object{'' if self.laid_over == 1 else 's'} newer than the watch"
+                " has reported: own writes, and that of the handler."
             )
         if self.lacks:
             lines.append(f"A read raises NotKept: {self.lacks}.")

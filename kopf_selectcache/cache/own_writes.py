@@ -48,7 +48,7 @@ def remember_deletion(
 
 
 def remember(runtime: Runtime, call: str, obj: Mapping[str, Any], *, deleted: bool = False) -> None:
-    """Do the same for the object that another client has received; raise ReadError if it is no such object."""
+    """Show or hide the object that another client has received; raise ReadError if it is no such object."""
     metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
     if not isinstance(metadata, Mapping):
         raise ReadError(
@@ -73,9 +73,7 @@ def remember(runtime: Runtime, call: str, obj: Mapping[str, Any], *, deleted: bo
             write: OwnWrite | None = _deletion_of(informer, (namespace, name), uid)
         else:
             # The caller's dict may change later.
-            write = _write_of(
-                informer, resource, with_room(partial(msgspec.json.encode, dict(obj)))
-            )
+            write = _write_of(informer, resource, with_room(partial(msgspec.json.encode, dict(obj))))
         _lay(runtime, informer, write)
 
 
@@ -118,7 +116,7 @@ def _write_of(informer: Informer, resource: Resource, answer: bytes) -> OwnWrite
         record.uid,
         record.version,
         record if selected else None,
-        informer.world.clock(),
+        informer.environment.clock(),
         expected=selected or _held(informer, record.key) is not None,
     )
 
@@ -126,7 +124,7 @@ def _write_of(informer: Informer, resource: Resource, answer: bytes) -> OwnWrite
 def _deletion_of(informer: Informer, key: tuple[str, str], uid: str) -> OwnWrite:
     held = _held(informer, key)
     expected = held is not None and held.uid == uid
-    return OwnWrite(key, uid, "", None, informer.world.clock(), expected=expected)
+    return OwnWrite(key, uid, "", None, informer.environment.clock(), expected=expected)
 
 
 def _held(informer: Informer, key: tuple[str, str]) -> Record | None:
@@ -139,14 +137,14 @@ def _still_exists(answer: bytes) -> bool:
         metadata = msgspec.json.decode(answer, type=_Deleted).metadata
     except msgspec.DecodeError:
         return False
-    return metadata.deletionTimestamp is not None and bool(
-        metadata.finalizers or metadata.deletionGracePeriodSeconds
+    return metadata.deletion_timestamp is not None and bool(
+        metadata.finalizers or metadata.deletion_grace_period_seconds
     )
 
 
-class _DeletedMetadata(msgspec.Struct):
-    deletionTimestamp: str | None = None
-    deletionGracePeriodSeconds: int | None = None
+class _DeletedMetadata(msgspec.Struct, rename="camel"):
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     finalizers: list[str] | None = None
 
 

@@ -113,9 +113,7 @@ class Snapshot:
         with self.own_writes.lock:
             return self._newest(held.key, held, held.version)[0]
 
-    def _newest(
-        self, key: tuple[str, str], held: Record | None, version: str
-    ) -> tuple[Record | None, str]:
+    def _newest(self, key: tuple[str, str], held: Record | None, version: str) -> tuple[Record | None, str]:
         """Return the object of a key, stored or newer, of the handler or of the own writes; and its version,
         or the one as of which there is none.
         """
@@ -241,7 +239,7 @@ def require_readable(informer: Informer, request: Request, *, after: float | Non
     if part.error is not None:
         raise for_request(part.error, request, informer.filter)
     if informer.resource is None or not part.store.version:
-        error = unsynced(informer.key, part.trouble, part.remedy, after=after)
+        error = unsynced(informer.key, part.message, part.remedy, after=after)
         raise for_request(error, request, informer.filter)
     return part.store
 

@@ -51,7 +51,9 @@ class Stats:
         if self.unreadable:
             lines.append(f"  {self.unreadable:,} of them cannot be read")
         if self.own_writes:
-            lines.append(f"  {self.own_writes:,} own writes beside them, which the watch has not reported yet")
+            lines.append(
+                f"  {self.own_writes:,} own writes beside them, which the watch has not reported yet"
+            )
         lines.append(
             f"  {self.records:,} bytes for what is known of each besides{self._apiece(self.records)}"
         )

@@ -12,18 +12,23 @@ from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.store import Cause, Change
 
 from .audit import LONGEST_NAME
-from .environment import World
+from .environment import Environment
 
 
 class Laying:
     """The own writes of one informer, as they are added and dropped. `lay` may be called in any thread."""
 
     def __init__(
-        self, own_writes: OwnWrites, resource: object, *, world: World, context: Callable[[], dict[str, str]]
+        self,
+        own_writes: OwnWrites,
+        resource: object,
+        *,
+        environment: Environment,
+        context: Callable[[], dict[str, str]],
     ) -> None:
         self._own_writes = own_writes
         self._resource = resource  # `str` returns the name of the resource.
-        self._world = world
+        self._environment = environment
         self._context = context  # Returns the attributes of log records.
         self._has_laid = asyncio.Event()
         self._listeners: list[Callable[[Change], None]] = []
@@ -49,21 +54,21 @@ class Laying:
 
     async def run(self) -> None:
         """Drop writes that no stream has reported for `sync_timeout`, until cancelled."""
-        world = self._world
-        patience = world.settings.sync_timeout
+        environment = self._environment
+        patience = environment.settings.sync_timeout
         while True:
             await self._has_laid.wait()
             self._has_laid.clear()
             while self._own_writes:
-                await world.sleep(patience / 2)
+                await environment.sleep(patience / 2)
                 with self._own_writes.lock:
-                    expired = self._own_writes.expire(world.clock() - patience)
+                    expired = self._own_writes.expire(environment.clock() - patience)
                 for each in expired:
                     if each.expected:
                         self._log(each, f"its watch has not reported it in {patience:g} s")
 
     def _log(self, write: OwnWrite, why: str) -> None:
-        self._world.logger.warning(
+        self._environment.logger.warning(
             "The cache of %(resource)s does not show the own write of %(object)s any more: %(why)s. Reads"
             " show what the watch has reported.",
             {

@@ -196,10 +196,10 @@ class StreamWriter:
                     union.abandon(branch)
                 case Commit(version, restored):
                     changes += self._commit(version, restored=restored)
-                case _:  # Told.
-                    self.report(effect.trouble)
+                case _:  # Report.
+                    self.report(effect.failure)
         if own_writes:
-            own_writes.settle(union.store.held)
+            own_writes.settle(union.shown)
         return command, changes
 
     def _commit(self, version: str, *, restored: bool) -> list[Change]:

@@ -20,15 +20,15 @@ from kopf_selectcache.cache.own_writes import remember_answer, remember_deletion
 from kopf_selectcache.core.protocol.machine import Due, List, Opened, Start, Wait, Watch
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.environment import World
+from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import plan
-from tests.cache.world import PODS
-from tests.cache.world import World as Operator
+from tests.cache.environment import PODS
+from tests.cache.environment import Environment as Operator
 
 NAMES = "ab"
 FILTERS: dict[str, Selector | AnyOf] = {
@@ -63,7 +63,7 @@ class Model:
         self.now = 0.0
         self.selected = declared
         operator = Operator()
-        world = World(
+        environment = Environment(
             SelectCacheSettings(),
             cast("Any", operator.server),
             logging.getLogger("model"),
@@ -71,7 +71,7 @@ class Model:
             clock=lambda: self.now,
             sleep=operator.sleep,
         )
-        self.informer = Informer("pods", Cached(declared), world=world, namespaces=None)
+        self.informer = Informer("pods", Cached(declared), environment=environment, namespaces=None)
         operator.informers["pods"] = cast("Any", self.informer)
         self.operator = operator
         self.runtime = cast("Runtime", operator)
@@ -224,7 +224,9 @@ class Model:
             behind = [int(stream.writer.version) < int(write.version or 0) for stream in self.streams]
             stored = self.informer.store.peek(*write.key)
             older = stored is not None and int(stored.version) < int(write.version or 0)
-            assert write.is_deletion or older or any(behind), f"{write} is kept, and all streams have passed it"
+            assert write.is_deletion or older or any(behind), (
+                f"{write} is kept, and all streams have passed it"
+            )
 
     def end(self) -> None:
         """Let all answers and events arrive; then the cache equals the server, and nothing is laid over."""
@@ -240,7 +242,18 @@ class Model:
         assert all(write.is_deletion for write in self.informer.own_writes)
 
 
-STEPS = "own", "own at once", "foreign", "answer", "deliver", "deliver", "deliver", "bookmark", "relist", "lose"
+STEPS = (
+    "own",
+    "own at once",
+    "foreign",
+    "answer",
+    "deliver",
+    "deliver",
+    "deliver",
+    "bookmark",
+    "relist",
+    "lose",
+)
 
 
 def step(model: Model, verb: str, first: int, second: int) -> None:
@@ -265,7 +278,9 @@ def step(model: Model, verb: str, first: int, second: int) -> None:
             model.restore(1 + second)
 
 
-PLAYED = st.lists(st.tuples(st.sampled_from([*STEPS, "restore"]), st.integers(0, 1), st.integers(0, 4)), max_size=25)
+PLAYED = st.lists(
+    st.tuples(st.sampled_from([*STEPS, "restore"]), st.integers(0, 1), st.integers(0, 4)), max_size=25
+)
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))

@@ -18,7 +18,7 @@ from .substore import Branch, Key
 
 MOST = 10_000
 MOST_BYTES = 64 * 1024 * 1024
-"""The number of own writes of one kind, and the bytes of their objects, beyond which the oldest are dropped."""
+"""The number of own writes of one kind and the bytes of their objects. Beyond them the oldest are dropped."""
 
 
 @dataclass(slots=True, eq=False)

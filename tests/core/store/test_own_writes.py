@@ -256,7 +256,9 @@ def test_a_newest_list_that_began_after_the_write_retires_it_whatever_its_versio
     assert keys(writes) == []
 
 
-@pytest.mark.parametrize(("held", "left"), [(None, []), (record(11), ["12"]), (record(12), []), (record(13), [])])
+@pytest.mark.parametrize(
+    ("held", "left"), [(None, []), (record(11), ["12"]), (record(12), []), (record(13), [])]
+)
 def test_a_write_that_all_streams_have_passed_stays_while_the_store_shows_an_older_object(
     held: Record | None, left: list[str]
 ) -> None:

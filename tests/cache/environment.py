@@ -21,8 +21,8 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Key, Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.own_writes import OwnWrites
+from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.store import Change, Store
 from kopf_selectcache.errors import StateError
 from kopf_selectcache.informer._readiness import Part
@@ -95,7 +95,7 @@ class FakeInformer:
         self.own_writes = OwnWrites()
         self._state = SimpleNamespace(parts=())
         self.counts = Counts()
-        self.trouble = ""
+        self.message = ""
         self.remedy = ""
         self.error: StateError | None = None
         self.listeners: list[Callable[[Change | None], None]] = []
@@ -164,7 +164,7 @@ class FakeInformer:
         return 1.5
 
     def part(self, _: Selector | None = None) -> Part:
-        return Part(self.error, self.store, self.trouble, self.remedy)
+        return Part(self.error, self.store, self.message, self.remedy)
 
     async def settled(self, _: Selector | None = None) -> None:
         await self.settling.wait()
@@ -217,7 +217,7 @@ class Server:
         raise AssertionError(f"a read never watches: {path} {query}")
 
 
-class World:
+class Environment:
     """One operator. Its clock stands still, unless somebody sleeps."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -286,16 +286,16 @@ def reading(
     projection: Projection = ALL,
 ) -> Cache:
     """Make the cache of one kind that holds these objects."""
-    world = World()
-    world.declare(declared, resource, key, projection).hold(*objects)
-    return world.cache()
+    environment = Environment()
+    environment.declare(declared, resource, key, projection).hold(*objects)
+    return environment.cache()
 
 
-def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
+def run(main: Callable[[Environment], Coroutine[Any, Any, T]]) -> T:
     """Run a test on an event loop that is the operator's."""
 
     async def run() -> T:
-        return await main(World(asyncio.get_running_loop()))
+        return await main(Environment(asyncio.get_running_loop()))
 
     return asyncio.run(run())
 
