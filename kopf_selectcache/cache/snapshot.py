@@ -103,8 +103,9 @@ class Snapshot:
             with self.own_writes.lock:
                 chosen = self.store.chosen(lookup, key, asking=asking)
                 keys = {write.key for write in self.own_writes} | ({key} if key is not None else set())
-                held = {each: self.store.get(*each)[0] for each in keys}
-            pairs = [(held[each], self._newest(each, held[each], chosen.version)[0]) for each in keys]
+                for each in keys:
+                    held, _ = self.store.get(*each)
+                    pairs.append((held, self._newest(each, held, chosen.version)[0]))
         pairs = [(held, shown) for held, shown in pairs if held is not shown]
         return (_laid_over(chosen, lookup, pairs) if pairs else chosen), pairs
 

@@ -194,7 +194,7 @@ class OwnWrites:
             self._pass(write, branch)
 
     def list(self, branch: Branch, laid: int) -> None:
-        """Note that a stream has the newest state as of a time when so many writes had been laid. It has
+        """Note that a stream has the newest state as of a time when `laid` writes had been laid. It has
         passed these, whatever its version is: a server may have been restored.
         """
         for write in [write for write in self if write.number <= laid and branch in write.behind]:
