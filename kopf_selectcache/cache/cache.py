@@ -22,7 +22,7 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.suggestions import near
 
-from . import introspection, live, snapshot, waits
+from . import introspection, live, own_writes, snapshot, waits
 from .blocking import Blocking, ThreadReads, Waits, awaited
 from .errors import NotFound, NotKept, OutsideFilter, Unmatchable, Unreadable
 from .explanation import Explanation
@@ -508,6 +508,29 @@ class Cache:
             return self._access.read(request, snapshot.list_objects)
         return await live.fetch_objects(self._runtime, request)
 
+    # ---- Own writes.
+
+    def remember(self, obj: Mapping[str, Any]) -> None:
+        """Show an object as another client of this operator has just received it from the server, in all
+        reads of all handlers, until the watch has passed its version.
+
+            cache.remember(api.create_namespaced_config_map(namespace, config))
+
+        If the filter does not select the object, reads do not show it. Objects of kinds without a cache are
+        ignored.
+        """
+        own_writes.remember(self._runtime, "cache.remember()", obj)
+
+    def forget(self, obj: Mapping[str, Any]) -> None:
+        """Hide an object, by its uid, that another client of this operator has just deleted.
+
+            api.delete_namespaced_config_map(name, namespace)
+            cache.forget(config)
+
+        Call it only if the object is gone: one that waits for finalizers still exists.
+        """
+        own_writes.remember(self._runtime, "cache.forget()", obj, deleted=True)
+
     # ---- Waits.
 
     @awaited
@@ -615,7 +638,9 @@ class Cache:
 
         It visits each object and each value of each index: do not call it for each event.
         """
-        return self._access.read(Request(verb="stats", kind=kind), lambda _, opened: weighed(opened.store))
+        return self._access.read(
+            Request(verb="stats", kind=kind), lambda _, opened: weighed(opened.store, opened.own_writes)
+        )
 
     @awaited
     async def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled
 from kopf_selectcache.core.errors import BadField, Untransformed
@@ -17,8 +17,9 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.index_spec import ODD
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection, at
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, Unreadable, is_older
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -50,6 +51,9 @@ from .request import RAISE, Request, require_names, selector_of, selectors, with
 
 _T = TypeVar("_T")
 
+Pair: TypeAlias = tuple[Record | None, Record | None]
+"""A stored object, and the one that a read shows instead."""
+
 _NAME = ("metadata", "name")
 
 
@@ -61,6 +65,8 @@ class Snapshot:
 
     comparisons: Comparisons
     store: Readable
+    own_writes: OwnWrites
+    """The own writes that the streams have not reported yet."""
     body: Mapping[str, Any] | None = None
     """The body that the handler was called with, of any kind."""
     deleted: bool = False
@@ -78,46 +84,58 @@ class Snapshot:
 
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         """Return the object, or None if it is absent, and the version as of which that is true."""
-        held, version = self.store.get(namespace, name)
-        own = self._own(version) if self._own_key() == (namespace, name) else None
-        if own is None:
-            return held, version
-        found = own.instead_of(held)
-        return found, own.version if found is own.record else version
+        key = namespace, name
+        if not self.own_writes:
+            held, version = self.store.get(namespace, name)
+            return self._newest(key, held, version) if self._own_key() == key else (held, version)
+        with self.own_writes.lock:
+            held, version = self.store.get(namespace, name)
+            return self._newest(key, held, version)
 
     def chosen(self, lookup: Lookup, *, asking: bool = True) -> Chosen:
         """Return the candidates for a lookup, as of one generation."""
-        key = self._own_key()
-        chosen = self.store.chosen(lookup, key, asking=asking)
-        own = self._own(chosen.version) if key is not None else None
-        found = own.instead_of(chosen.beside) if own is not None else chosen.beside
-        if own is None or found is chosen.beside:
-            return chosen
-        others = [record for record in chosen.records if record is not chosen.beside]
-        unreadable = tuple(record for record in chosen.unreadable if record is not chosen.beside)
-        if isinstance(found, Unreadable):
-            return chosen._replace(records=others, unreadable=(*unreadable, found))
-        rest = chosen.rest
-        if found is not None and any(ODD in index.of(found) for index, _ in lookup.where):
-            rest = rest._replace(
-                where=lookup.where
-            )  # The caller compares the object itself, because the index does not know its value.
-        if (
-            found is not None
-            and lookup.admits(found)
-            and all(
-                index.of(found) == (value,)
-                for index, value in lookup.where
-                if (index, value) not in rest.where
-            )
-        ):
-            others.append(found)
-        return chosen._replace(records=others, rest=rest, unreadable=unreadable)
+        return self.laid_over(lookup, asking=asking)[0]
+
+    def laid_over(self, lookup: Lookup, *, asking: bool = True) -> tuple[Chosen, list[Pair]]:
+        """Return the candidates for a lookup, and each stored object for which they have another one."""
+        key, pairs = self._own_key(), list[Pair]()
+        if not self.own_writes:
+            chosen = self.store.chosen(lookup, key, asking=asking)
+            if key is not None:
+                pairs = [(chosen.beside, self._newest(key, chosen.beside, chosen.version)[0])]
+        else:
+            with self.own_writes.lock:
+                chosen = self.store.chosen(lookup, key, asking=asking)
+                keys = {write.key for write in self.own_writes} | ({key} if key is not None else set())
+                for each in keys:
+                    held, _ = self.store.get(*each)
+                    pairs.append((held, self._newest(each, held, chosen.version)[0]))
+        pairs = [(held, shown) for held, shown in pairs if held is not shown]
+        return (_laid_over(chosen, lookup, pairs) if pairs else chosen), pairs
 
     def newest(self, held: Record) -> Record | None:
-        """Return the stored object, or the handler's own object in its place if that is newer."""
-        own = self._own(held.version)
-        return own.instead_of(held) if own is not None and own.key == held.key else held
+        """Return an object of the stream, or a newer one of the handler or of the own writes."""
+        with self.own_writes.lock:
+            return self._newest(held.key, held, held.version)[0]
+
+    def _newest(self, key: tuple[str, str], held: Record | None, version: str) -> tuple[Record | None, str]:
+        """Return the object of a key, stored or newer, of the handler or of the own writes; and its version,
+        or the one as of which there is none.
+        """
+        write = self.own_writes.get(key)
+        own = self._own(version) if self._own_key() == key else None
+        found, since = held, version
+        if write is not None and own is not None and is_older(write.version, own.version):
+            found = own.instead_of(write.instead_of(held, version))
+            since = own.version
+        else:
+            if own is not None:
+                found, since = own.instead_of(held), own.version
+            if write is not None:
+                found, since = write.instead_of(found, version), write.version
+        if found is held:
+            return held, version
+        return found, found.version if found is not None else since or version
 
     def _own_key(self) -> tuple[str, str] | None:
         """Return the namespace and name of the handler's own object, or None if it has none of this kind."""
@@ -140,6 +158,28 @@ class Snapshot:
             projection=within.projection,
             indexes=tuple(within.indexes.values()),
         )
+
+
+def _laid_over(chosen: Chosen, lookup: Lookup, pairs: Collection[Pair]) -> Chosen:
+    """Return the candidates with some objects replaced by those that are shown instead."""
+    hidden = {id(held) for held, _ in pairs}
+    shown = [record for _, record in pairs if record is not None]
+    records = [record for record in chosen.records if id(record) not in hidden]
+    unreadable = [record for record in chosen.unreadable if id(record) not in hidden]
+    unreadable += [record for record in shown if isinstance(record, Unreadable)]
+    rest = chosen.rest
+    if any(ODD in index.of(record) for record in shown if record.stored for index, _ in lookup.where):
+        # A path may lead into a list there: the reader compares it, as where there is no index.
+        rest = rest._replace(where=lookup.where)
+    done = [(index, value) for index, value in lookup.where if (index, value) not in rest.where]
+    records += [
+        record
+        for record in shown
+        if record.stored
+        and lookup.admits(record)
+        and all(index.of(record) == (value,) for index, value in done)
+    ]
+    return chosen._replace(records=records, rest=rest, unreadable=tuple(unreadable))
 
 
 # ---- Opening.
@@ -183,7 +223,7 @@ def open_snapshot(
     comparisons: Comparisons | None = state.derived.value
     if comparisons is None:
         comparisons = _derive(state)
-    return Snapshot(comparisons, store, own, deleted)
+    return Snapshot(comparisons, store, informer.own_writes, own, deleted)
 
 
 def _derive(state: InformerState) -> Comparisons:
@@ -347,6 +387,7 @@ class Access:
         informer = self.runtime.quick.get(kind)
         if (
             informer is None
+            or informer.own_writes
             or (store := informer.ready) is None
             or (lossless and informer.projection.partial)
         ):

@@ -19,6 +19,7 @@ from kopf_selectcache.core.selection.kinds import Key, Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.compression import packing_of
 from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.store import Cause, Change, Store
 from kopf_selectcache.core.store.substore import Branch
@@ -39,6 +40,7 @@ from .dictionary_training import apart, give_back
 from .environment import Environment
 from .health import Condition, Health
 from .index_builder import IndexBuilder
+from .laying import Laying
 from .list_version import SharedVersion, shared_versions
 from .log import StateLog, context_of
 from .memory import AGAIN, Budget, LetGo, indexed_bytes
@@ -91,6 +93,9 @@ class Informer:
         """The number of handlers that wait until the cache is as new as their body."""
         self.next_wait_log = 0.0
         """The earliest time of the next log line about them."""
+        self.own_writes = OwnWrites()
+        """The own writes that its streams have not reported yet. Reads show them."""
+        self.laying = Laying(self.own_writes, self, environment=environment, context=lambda: context_of(self))
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._comparing = asyncio.Semaphore(PAGES_AT_ONCE)
         self._news = StateLog(self, clock=environment.clock, logger=environment.logger)
@@ -330,7 +335,7 @@ class Informer:
             asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}")
             for each in state.reflectors
         ]
-        beside = {"its indexes": self.indexing.run} | (
+        beside = {"its indexes": self.indexing.run, "own writes": self.laying.run} | (
             {"unconfirmed leaves": self._confirming.run} if self.parted else {}
         )
         if self._environment.settings.audit_interval:
@@ -420,18 +425,25 @@ class Informer:
         )
         self._news.begin(state.resolving, [each.condition for each in reflectors])
         self._confirming = Confirmer(
-            union, planned.streams, resource, environment=environment, notify=self.apply_changes
+            union,
+            planned.streams,
+            resource,
+            environment=environment,
+            own_writes=self.own_writes,
+            notify=self.apply_changes,
         )
         self.indexing.begin(union, reflectors)
         self._begun = resource, planned
-        self.state = replace(
-            state,
-            filter=planned.filter,
-            plan=planned,
-            union=union,
-            reflectors=reflectors,
-            derived=Derived(),
-        )
+        with self.own_writes.lock:
+            self.own_writes.follow(union.branches)
+            self.state = replace(
+                state,
+                filter=planned.filter,
+                plan=planned,
+                union=union,
+                reflectors=reflectors,
+                derived=Derived(),
+            )
         # From here on no read uses the previous streams.
         for reflector in state.reflectors:
             reflector.forget()
@@ -452,6 +464,7 @@ class Informer:
             resource,
             union,
             branch,
+            own_writes=self.own_writes,
             new_condition=self._new_stream_condition,
             clock=self._environment.clock,
             counts=self.counts,

@@ -16,6 +16,7 @@ from kopf_selectcache.core.protocol.machine import (
     Abandon,
     Begin,
     Commit,
+    Effect,
     Filling,
     Idle,
     Input,
@@ -37,6 +38,7 @@ from kopf_selectcache.core.protocol.query import asks_for_newest
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Branch
 from kopf_selectcache.core.store.union import Union
@@ -64,6 +66,7 @@ class StreamWriter:
         union: Union,
         branch: Branch,
         *,
+        own_writes: OwnWrites,
         new_condition: Callable[[Subject], Condition],
         clock: Callable[[], float],
         counts: Counts,
@@ -105,6 +108,8 @@ class StreamWriter:
         """The reason of the next list, a label of metrics."""
         self.is_ordered = False
         """True if a list was ordered: a failure meanwhile is not its reason."""
+        self._own_writes = own_writes
+        self._laid = 0  # The number of own writes that were laid when the list began.
         self._clock = clock
         self._counts = counts
         self._logger = logger
@@ -142,32 +147,9 @@ class StreamWriter:
             self.has_moved = not (isinstance(after, Filling) and isinstance(before, Filling)) or isinstance(
                 input_, Event
             )
-        command: Command | None = None
-        changes: list[Change] = []
-        union, branch = self.union, self.branch
-        for effect in stepped.effects:
-            match effect:  # The most frequent ones come first.
-                case Put(record):
-                    changes += union.put(branch, record)
-                case Progress(version):
-                    self.heard = self._clock()
-                    changes += union.progress(branch, version)
-                case List() | Watch() | Wait():
-                    command = effect
-                case Leave(record):
-                    was_held = branch.view.held(record.key) is not None
-                    changes += union.leave(branch, record)
-                    self.has_moved |= was_held and branch.view.held(record.key) is None
-                case Begin():
-                    union.begin(branch)
-                    self.lists += 1
-                    self.is_consistent = not self.shares_list and any(map(asks_for_newest, stepped.effects))
-                case Abandon():
-                    union.abandon(branch)
-                case Commit(version, restored):
-                    changes += self._commit(version, restored=restored)
-                case _:  # Report.
-                    self.report(effect.failure)
+        with self._own_writes.lock:  # Readers see the effects of one input and its own writes together.
+            command, changes = self._apply(stepped.effects)
+        branch = self.branch
         if isinstance(input_, Bookmark) and isinstance(after, Watching) and input_.version == branch.version:
             self.heard = self._clock()
             # An initial state may come from a server that lags.
@@ -181,6 +163,45 @@ class StreamWriter:
                 self.awaited.reach(branch.version)
         return command
 
+    def _apply(self, effects: Sequence[Effect]) -> tuple[Command | None, list[Change]]:
+        """Apply the effects to the substore; return the command among them, and the changes."""
+        command: Command | None = None
+        changes: list[Change] = []
+        union, branch, own_writes = self.union, self.branch, self._own_writes
+        for effect in effects:
+            match effect:  # The most frequent ones come first.
+                case Put(record):
+                    changes += union.put(branch, record)
+                    if own_writes:
+                        own_writes.put(record)
+                case Progress(version):
+                    self.heard = self._clock()
+                    changes += union.progress(branch, version)
+                    if own_writes:
+                        own_writes.progress(branch, version)
+                case List() | Watch() | Wait():
+                    command = effect
+                case Leave(record):
+                    was_held = branch.view.held(record.key) is not None
+                    changes += union.leave(branch, record)
+                    self.has_moved |= was_held and branch.view.held(record.key) is None
+                    if own_writes:
+                        own_writes.leave(record)
+                case Begin():
+                    union.begin(branch)
+                    self.lists += 1
+                    self._laid = own_writes.laid
+                    self.is_consistent = not self.shares_list and any(map(asks_for_newest, effects))
+                case Abandon():
+                    union.abandon(branch)
+                case Commit(version, restored):
+                    changes += self._commit(version, restored=restored)
+                case _:  # Report.
+                    self.report(effect.failure)
+        if own_writes:
+            own_writes.settle(union.shown)
+        return command, changes
+
     def _commit(self, version: str, *, restored: bool) -> list[Change]:
         if self.branch.version:
             self._counts.relists[self.reason] += 1
@@ -189,6 +210,12 @@ class StreamWriter:
         self.heard = self._clock()
         self.has_committed = True
         changes = self.union.commit(self.branch, version, restored=restored)
+        if restored:
+            self._own_writes.clear()
+        elif self._own_writes:
+            self._own_writes.progress(self.branch, version)
+            if self.is_consistent:
+                self._own_writes.list(self.branch, self._laid)
         if restored:
             self._logger.warning(
                 "The server of %(resource)s went back to an older state; its cache started anew.",

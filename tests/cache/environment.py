@@ -21,6 +21,7 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Key, Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.store import Change, Store
 from kopf_selectcache.errors import StateError
@@ -91,6 +92,7 @@ class FakeInformer:
         self.filter = declared
         self.resource = resource
         self.store = Store()
+        self.own_writes = OwnWrites()
         self._state = SimpleNamespace(parts=())
         self.counts = Counts()
         self.message = ""
@@ -134,6 +136,10 @@ class FakeInformer:
                 listener(change)
 
     parted = False
+
+    @property
+    def laying(self) -> SimpleNamespace:
+        return SimpleNamespace(subscribe=lambda _listener: lambda: None)
 
     @property
     def state(self) -> Any:

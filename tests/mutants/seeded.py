@@ -58,6 +58,9 @@ SCANNING = "tests/core/test_scanner.py::"
 UNREADABLE_COST = "tests/core/protocol/test_unreadable_cost.py::"
 DEEP_STACKS = "tests/cache/test_deep_stacks.py::"
 SIGNS = "tests/faults/test_signs_of_life.py::"
+OWN, OWN_UNIT = "core/store/own_writes.py", "tests/core/store/test_own_writes.py::"
+OWN_MODEL = "tests/informer/test_own_writes_model.py::test_9_no_read_is_older_than_an_own_write_and_none_brings_back_what_is_gone"
+OWN_THREADS = "tests/informer/test_own_writes_threads.py::test_9_a_thread_reads_its_own_write_wherever_the_stream_interrupts_it"
 RETRYING = "tests/cache/test_retrying.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -207,9 +210,22 @@ MUTANTS: tuple[Mutant, ...] = (
            9, (PRODUCT_9,), OVERLAY),
     Mutant("the body is shown outside of the filter", "cache/overlay.py", "Own(record.key, own, record if selected else None)", "Own(record.key, own, record)",
            9, (PRODUCT_9,), OVERLAY),
-    Mutant("the body is never added", "cache/snapshot.py", "            others.append(found)\n", "            pass\n", 9, (PRODUCT_9,), OVERLAY),
-    Mutant("the body is shown beside what is held", "cache/snapshot.py", "others = [record for record in chosen.records if record is not chosen.beside]", "others = chosen.records",
+    Mutant("the body is never added", "cache/snapshot.py", "    records += [\n", "    _ = [\n", 9, (PRODUCT_9,), OVERLAY),
+    Mutant("the body is shown beside what is held", "cache/snapshot.py", "records = [record for record in chosen.records if id(record) not in hidden]", "records = chosen.records",
            9, (PRODUCT_9,), OVERLAY),
+    # ---- Own writes that the streams have not reported yet.
+    Mutant("read by name without the own writes", "cache/snapshot.py", "            or informer.own_writes\n", "", 9, (OWN_MODEL,)),
+    Mutant("retire an own write when the first of its streams has passed it", OWN, "        if not write.behind:\n            self._passed.add", "        if True:\n            write.behind.clear()\n            self._passed.add", 9, (OWN_MODEL,)),
+    Mutant("drop an own write that the streams have passed while the union shows an older object", OWN, "            elif not write.is_newer_than(held(key), write.version):\n", "            else:\n", 9, (OWN_MODEL,)),
+    Mutant("show an own write over the store that has passed it", OWN, "return is_older(held.version if held is not None else version, self.version)", "return True", 9, (OWN_MODEL, OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown")),
+    Mutant("let a late answer replace a newer write", OWN, "            if _is_late(write, before):\n                return ()\n", "", 9, (OWN_MODEL, OWN_UNIT + "test_answers_may_arrive_in_another_order_than_the_server_gave_them")),
+    Mutant("lay a write over streams that have passed it", OWN, "        if self._branches and not write.behind:\n            return ()\n", "", 9, (OWN_MODEL,)),
+    Mutant("hide another object of the name of a deleted one", OWN, "return held is not None and held.uid == self.uid", "return held is not None", 9, (OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown",)),
+    Mutant("take the effect of an own write in one stream for a later departure", OWN, "if record.uid == write.uid if write.is_deletion else is_older(write.version, record.version):", "if record.uid == write.uid if write.is_deletion else not is_newer(write.version, record.version):", 9,
+           (OWN_UNIT + "test_a_departure_at_the_version_of_the_write_may_be_its_own_effect",)),
+    Mutant("keep own writes across a restore", "informer/stream_writer.py", "            self._own_writes.clear()\n", "            pass\n", 9, ("tests/informer/test_own_writes.py::test_9_a_server_that_went_back_ends_all_own_writes",)),
+    Mutant("show an own write that is outside of the filter", "cache/own_writes.py", "record if selected else None,", "record,", 9, (OWN_MODEL,)),
+    Mutant("look for own writes without the lock", "cache/snapshot.py", "            with self.own_writes.lock:\n                chosen = self.store.chosen", "            if True:\n                chosen = self.store.chosen", 9, (OWN_THREADS,)),
     Mutant("a deletion is matched by the labels of before", "cache/overlay.py", "selected = not deleted and selects(", "selected = selects(", 9, (PRODUCT_9,), OVERLAY),
     Mutant("an answer of all branches is newer than what it shows", MERGING, "not self._listed.isdisjoint(group)\n", "False\n",
            9, (PRODUCT_9,), OVERLAY),

@@ -149,6 +149,10 @@ class Union:
         """
         return self._shown
 
+    def shown(self, key: Key) -> Record | None:
+        """Return the visible record of a key."""
+        return self._shown.held(key)
+
     def needed(self, branches: Collection[Branch]) -> Readable:
         """Return the part of the store for a read whose answer only these branches could hold.
 
