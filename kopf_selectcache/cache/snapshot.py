@@ -16,7 +16,7 @@ from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.index_spec import ODD
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.projection import Projection, at
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -30,6 +30,7 @@ from .errors import (
     NotFound,
     OutsideFilter,
     Unmatchable,
+    Unreadable,
     for_request,
     misdeclared,
     not_whole,
@@ -39,7 +40,6 @@ from .errors import (
     unsynced,
     untransformed,
 )
-from .errors import Unreadable as UnreadableObject
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import Compared, Comparisons, Field, Label, Match, Namespaces, key_for
@@ -91,7 +91,7 @@ class Snapshot:
             return chosen
         others = [record for record in chosen.records if record is not chosen.beside]
         unreadable = tuple(record for record in chosen.unreadable if record is not chosen.beside)
-        if isinstance(found, Unreadable):
+        if isinstance(found, UnreadableRecord):
             return chosen._replace(records=others, unreadable=(*unreadable, found))
         rest = chosen.rest
         if found is not None and any(ODD in index.of(found) for index, _ in lookup.where):
@@ -378,14 +378,14 @@ def get_record(request: Request, snapshot: Snapshot) -> Record:
 
 
 def get_object(request: Request, snapshot: Snapshot) -> Any:
-    """Return one object in its form; raise what `get_record` raises, and Unreadable."""
+    """Return one object in its form; raise what `get_record` raises, and `Unreadable`."""
     if request.form is not None:
         require_stored(request, snapshot.resource, snapshot.projection)
     record = get_record(request, snapshot)
     if request.whole and snapshot.projection.partial:
         raise not_whole(request, snapshot.projection)
-    if isinstance(record, Unreadable):
-        raise UnreadableObject(request, [record])
+    if isinstance(record, UnreadableRecord):
+        raise Unreadable(request, [record])
     return record.decode() if request.form is None else request.form.make(record, None)
 
 
@@ -424,7 +424,7 @@ def _find_all(request: Request, snapshot: Snapshot) -> tuple[Match, list[Record]
         raise OutsideFilter(request, compared.coverage)
     match, records, unreadable = find(request, snapshot, compared)
     if unreadable:
-        raise UnreadableObject(request, unreadable)
+        raise Unreadable(request, unreadable)
     return match, records
 
 
@@ -448,7 +448,7 @@ def require_overlap(request: Request, compared: Compared) -> None:
 
 def find(
     request: Request, snapshot: Snapshot, compared: Compared
-) -> tuple[Match, list[Record], Sequence[Unreadable]]:
+) -> tuple[Match, list[Record], Sequence[UnreadableRecord]]:
     """Return the candidates, the predicate that they have still to meet, and the unreadable objects that may
     meet it.
     """
@@ -469,7 +469,7 @@ def match_of(request: Request, snapshot: Snapshot, compared: Compared) -> Match:
 
 def _look_up(
     match: Match, lookup: Lookup, snapshot: Snapshot
-) -> tuple[Match, list[Record], Sequence[Unreadable]]:
+) -> tuple[Match, list[Record], Sequence[UnreadableRecord]]:
     chosen = snapshot.chosen(lookup)
     unreadable = match.unreadable(chosen.unreadable) if chosen.unreadable else ()
     return (match if chosen.rest == lookup else match.left(chosen.rest)), chosen.records, unreadable

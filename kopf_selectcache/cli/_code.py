@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 
 VERBS = {"fetch": "get", "fetch_list": "list", "gone": "get"}
 """The verb that each of these reads needs if the cache cannot answer."""
@@ -20,7 +20,7 @@ class Fetch(NamedTuple):
     """One call of such a read."""
 
     verb: str
-    key: Key | None
+    key: KindKey | None
     """The kind; None if it is not a constant."""
     where: str
 
@@ -49,7 +49,7 @@ def _is_cache(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "cache"
 
 
-def _constant(node: ast.expr) -> Key | None:
+def _constant(node: ast.expr) -> KindKey | None:
     try:
         value = ast.literal_eval(node)
     except ValueError:

@@ -38,7 +38,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.core.store.substore import Branch
+from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.planner import Stream
@@ -62,7 +62,7 @@ class StreamWriter:
         stream: Stream,
         resource: Resource,
         union: Union,
-        branch: Branch,
+        substore: Substore,
         *,
         new_condition: Callable[[Subject], Condition],
         clock: Callable[[], float],
@@ -71,7 +71,7 @@ class StreamWriter:
         notify: Callable[[Sequence[Change]], None],
     ) -> None:
         self.union = union
-        self.branch = branch
+        self.substore = substore
         self.resource = resource
         self.filter: Branches = stream.selector
         self.condition = new_condition(self)
@@ -119,11 +119,11 @@ class StreamWriter:
 
     @property
     def version(self) -> str:
-        return self.branch.version
+        return self.substore.version
 
     def held(self) -> int:
         """Return the number of stored objects."""
-        return len(self.branch.view.records()[0])
+        return len(self.substore.view.records()[0])
 
     def take(self, input_: Input) -> Command | None:
         """Apply an input of the protocol; return the command that the next inputs come from, or None if the
@@ -144,31 +144,35 @@ class StreamWriter:
             )
         command: Command | None = None
         changes: list[Change] = []
-        union, branch = self.union, self.branch
+        union, substore = self.union, self.substore
         for effect in stepped.effects:
             match effect:  # The most frequent ones come first.
                 case Put(record):
-                    changes += union.put(branch, record)
+                    changes += union.put(substore, record)
                 case Progress(version):
                     self.heard = self._clock()
-                    changes += union.progress(branch, version)
+                    changes += union.progress(substore, version)
                 case List() | Watch() | Wait():
                     command = effect
                 case Leave(record):
-                    was_held = branch.view.held(record.key) is not None
-                    changes += union.leave(branch, record)
-                    self.has_moved |= was_held and branch.view.held(record.key) is None
+                    was_held = substore.view.held(record.key) is not None
+                    changes += union.leave(substore, record)
+                    self.has_moved |= was_held and substore.view.held(record.key) is None
                 case Begin():
-                    union.begin(branch)
+                    union.begin(substore)
                     self.lists += 1
                     self.is_consistent = not self.shares_list and any(map(asks_for_newest, stepped.effects))
                 case Abandon():
-                    union.abandon(branch)
+                    union.abandon(substore)
                 case Commit(version, restored):
                     changes += self._commit(version, restored=restored)
                 case _:  # Report.
                     self.report(effect.failure)
-        if isinstance(input_, Bookmark) and isinstance(after, Watching) and input_.version == branch.version:
+        if (
+            isinstance(input_, Bookmark)
+            and isinstance(after, Watching)
+            and input_.version == substore.version
+        ):
             self.heard = self._clock()
             # An initial state may come from a server that lags.
             self.is_confirmed = self.is_consistent or not input_.complete
@@ -178,17 +182,17 @@ class StreamWriter:
             if self.has_committed:
                 self.awaited.wake()
             else:
-                self.awaited.reach(branch.version)
+                self.awaited.reach(substore.version)
         return command
 
     def _commit(self, version: str, *, restored: bool) -> list[Change]:
-        if self.branch.version:
+        if self.substore.version:
             self._counts.relists[self.reason] += 1
         self.commits += 1
         self.newest_list = self.lists if self.is_consistent else self.newest_list
         self.heard = self._clock()
         self.has_committed = True
-        changes = self.union.commit(self.branch, version, restored=restored)
+        changes = self.union.commit(self.substore, version, restored=restored)
         if restored:
             self._logger.warning(
                 "The server of %(resource)s went back to an older state; its cache started anew.",
@@ -213,12 +217,12 @@ class StreamWriter:
         """Return the seconds since the server last confirmed the substore; None before the first complete
         list.
         """
-        return None if self.heard is None or not self.branch.version else self._clock() - self.heard
+        return None if self.heard is None or not self.substore.version else self._clock() - self.heard
 
     def forget(self) -> None:
         """Drop the stored objects, and wake all who wait. Only the garbage collector may find this writer."""
-        self.union = Union([self.branch.keys])
-        (self.branch,) = self.union.branches
+        self.union = Union([self.substore.keys])
+        (self.substore,) = self.union.substores
         self.awaited.wake()
 
 

@@ -15,7 +15,7 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.kinds import Key, find, parse_key
+from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
@@ -109,7 +109,7 @@ async def advise(
 ) -> None:
     """Log the kinds that Kopf watches in full beside their caches, each once it is resolved."""
 
-    async def advise_on(key: Key, informer: Informer) -> None:
+    async def advise_on(key: KindKey, informer: Informer) -> None:
         await informer.settled()
         if (
             informer.resource is None or registry is None or informer.health is Health.REJECTED
@@ -153,7 +153,7 @@ def _means(selector: _kopf.Selector | None, resource: _kopf.Resource) -> bool:
     return selector is not None and (selector.category is not None or selector.check(resource))
 
 
-def _may_mean(selector: _kopf.Selector | None, key: Key, resources: Collection[_kopf.Resource]) -> bool:
+def _may_mean(selector: _kopf.Selector | None, key: KindKey, resources: Collection[_kopf.Resource]) -> bool:
     """Return True if handlers with this selector may get objects of the kind of the key, which is one of
     these resources if that is known.
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
-from kopf_selectcache.core.selection.kinds import Key, Kind, parse_key
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, parse_key
 from kopf_selectcache.core.selection.regions import THE_NAME, THE_NAMESPACE, Box, Dimension, field_dimension
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent, Unselected
@@ -147,7 +147,7 @@ def plan(
 
 def check_streams(
     declared: Selector | AnyOf,
-    key: Key,
+    key: KindKey,
     kind: Kind | None,
     *,
     share_watches: bool = False,

@@ -28,7 +28,7 @@ from kopf_selectcache.core.protocol.machine import (
     Watch,
 )
 from kopf_selectcache.core.protocol.query import listing, watching
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.errors import Missing, ReadError
 from kopf_selectcache.informer.claims import Claims
@@ -53,7 +53,7 @@ class FakeInformer:
 
     def __init__(
         self,
-        key: Key,
+        key: KindKey,
         declared: Cached,
         settings: SelectCacheSettings,
         transport: InProcess,

@@ -508,7 +508,7 @@ def test_where_fields_are_not_known_the_path_tells_whether_a_stream_delivers_an_
     )
     union = Union([Keys()])
     stream: Any = SimpleNamespace(
-        branch=union.branches[0],
+        substore=union.substores[0],
         resource=resource,
         filter=Selector(field="spec.env=prod"),
         has_misread=False,
@@ -532,7 +532,7 @@ def test_numbers_and_booleans_are_compared_as_servers_write_them(replicas: objec
         fields_known=False,
     )
     stream: Any = SimpleNamespace(
-        branch=Union([Keys()]).branches[0],
+        substore=Union([Keys()]).substores[0],
         resource=resource,
         filter=Selector(field=f"spec.of={str(replicas).lower()}"),
         has_misread=False,

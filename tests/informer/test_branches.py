@@ -89,7 +89,7 @@ def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed
             await until(lambda: named(environment.cache.held("secrets")) == ["a", "b", "c"])
             environment.cluster.restore(backup)
             environment.informer.reflectors[0].relist("audit")
-            await until(lambda: [each.branch.epoch for each in environment.informer.reflectors] == [1, 1])
+            await until(lambda: [each.substore.epoch for each in environment.informer.reflectors] == [1, 1])
             assert named(environment.cache.held("secrets")) == ["a"]
             assert environment.informer.counts.relists == {"audit": 1, "restored": 1}
 

@@ -6,7 +6,7 @@ guess. An object stays the bytes that it came as, except for what is dropped (`c
 is cut out without decoding the rest.
 
 An object that the decoder gives up on costs itself alone: pages and lines that it is a part of, and its
-metadata, are scanned instead (`core.scanner`). What remains of it is an `Unreadable` record.
+metadata, are scanned instead (`core.scanner`). What remains of it is an `UnreadableRecord`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.interning import Sharing
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
-from kopf_selectcache.core.store.record import Record, Unreadable, compact_json
+from kopf_selectcache.core.store.record import Record, UnreadableRecord, compact_json
 
 from ._decoding import FAILURES, MOST_TOKEN, decode_as, reason_of, refusal_of
 from ._fastpath import parted, without_managed
@@ -478,7 +478,7 @@ class Reader:
         if not leaves and (term := self.sent.failing_key(metadata.namespace, metadata.name)) is not None:
             raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
         uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
-        return Unreadable(
+        return UnreadableRecord(
             intern(metadata.namespace),
             metadata.name,
             metadata.uid,

@@ -19,7 +19,7 @@ Four rules keep it true:
    cleanly, or was open for a while and brought something, has not failed: the next one is opened at once.
    That happens once, and again after each watch that was open for some seconds, so no fault makes a storm.
    Pages that bring new objects follow each other at once, too (`core.protocol.pager`); so does the newest
-   list, once, if the version that several branches share (`SharedVersion`) is refused.
+   list, once, if the version that several streams share (`SharedVersion`) is refused.
 4. A message is progress only if the version moves. A version that is no number among numbers, half a line,
    garbled bytes and unknown types end the stream, and it is resumed; after more than three failures in a row
    at the same version, everything is listed anew.
@@ -126,7 +126,7 @@ class List:
     """Ask for a page: the one of the token, or the first: as new as `not_older_than`, or the newest of all if
     empty.
 
-    The first of several branches' may be as of the version that others are listed at, too: that was the
+    The first of several streams' may be as of the version that others are listed at, too: that was the
     newest, a moment ago.
     """
 

@@ -38,7 +38,7 @@ from .values import (
     Domain,
 )
 
-Key: TypeAlias = str | tuple[str, ...]
+KindKey: TypeAlias = str | tuple[str, ...]
 """A key, by which users name a kind: `'pods'`, `'jobs.batch'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`,
 ..."""
 
@@ -162,7 +162,7 @@ class Kind:
         )
 
 
-def find(key: Key | Kind) -> Kind | None:
+def find(key: KindKey | Kind) -> Kind | None:
     """Return the built-in kind that this key means, or None if it means none of Kubernetes' own.
 
     Keys are those of Kopf's decorators, plus a tuple's parts joined by slashes:
@@ -185,7 +185,7 @@ def find(key: Key | Kind) -> Kind | None:
     return None
 
 
-def parse_key(key: Key) -> tuple[str | None, str | None, str]:
+def parse_key(key: KindKey) -> tuple[str | None, str | None, str]:
     """Read a key as Kopf reads the arguments of its decorators: the group and version, where given, and a
     name.
     """

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from . import events, types
 from .kinds import Served
-from .metadata import Cause, cause, forbidden, invalid_value
+from .metadata import StatusCause, cause, forbidden, invalid_value
 
 Body: TypeAlias = dict[str, Any]
 
@@ -111,7 +111,7 @@ def before_update(served: Served, body: Body) -> None:
         _namespace_label(body)
 
 
-def problems_of(served: Served, body: Mapping[str, Any]) -> list[Cause]:
+def problems_of(served: Served, body: Mapping[str, Any]) -> list[StatusCause]:
     """Return the errors of a built-in object. Few rules are checked here."""
     if served.table == events.TABLE:
         found = []
@@ -130,7 +130,7 @@ def problems_of(served: Served, body: Mapping[str, Any]) -> list[Cause]:
     ]
 
 
-def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Cause]:
+def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[StatusCause]:
     """Return the changes of a built-in object that are not allowed."""
     if served.table in {("", "configmaps"), ("", "secrets")} and old.get("immutable") is True:
         return [

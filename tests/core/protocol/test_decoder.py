@@ -21,7 +21,7 @@ from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent
 from kopf_selectcache.core.store.projection import ALL
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from tests.cache.environment import builtin
 
 PODS = Reader("v1", "Pod")
@@ -58,7 +58,7 @@ def page(data: bytes, reader: Reader = PODS) -> Page:
 
 def why_of(record: Record) -> str:
     """Return why an unreadable record is unreadable."""
-    assert isinstance(record, Unreadable)
+    assert isinstance(record, UnreadableRecord)
     assert record.stored == b""
     for read in (record.decode, lambda: record.data):
         with pytest.raises(Undecodable, match=record.why):
@@ -460,7 +460,7 @@ def test_an_unreadable_object_of_a_page_costs_itself_alone(start: bytes) -> None
     *pauses, answer = PODS.slices(data)
     assert isinstance(answer, Page)
     assert [record.name for record in answer.records] == ["a", "b", "c"]
-    assert [isinstance(record, Unreadable) for record in answer.records] == [False, True, False]
+    assert [isinstance(record, UnreadableRecord) for record in answer.records] == [False, True, False]
     assert pauses
     assert "(item 2 of the page)" in garbled(PODS.page, data.replace(b'"name":"c"', b'"name":""'))
     for bad in (data[:-2], data[:-1] + b"]", data.replace(b'"9"', b"9")):
