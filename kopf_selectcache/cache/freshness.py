@@ -31,6 +31,7 @@ import msgspec
 from kopf_selectcache._errors import Stale
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.projection import ALL, at
@@ -253,7 +254,7 @@ class _Wait:
                     watched_for += now - before
                 before = now
                 if watched_for >= LONGEST:
-                    reflector.relist("behind")
+                    reflector.relist(MetricReason.BEHIND)
                 if reached.done():
                     reached = awaited.wait(event.version)  # All futures were released.
         finally:

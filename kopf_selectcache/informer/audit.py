@@ -15,6 +15,7 @@ from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import UnreadableRecord
@@ -164,10 +165,10 @@ class Auditor:
                 )
             except (Refused, Unreachable, Garbled) as error:
                 failed = error
-                self._counts.failures["audit"] += 1
+                self._counts.failures[MetricReason.AUDIT] += 1
                 if isinstance(error, Refused) and is_beyond_server(error.refusal):
                     # Only a consistent list shows if the server lags or was restored.
-                    each.relist("audit")
+                    each.relist(MetricReason.AUDIT)
                 continue
             self._counts.audits += 1
             if not found:
@@ -179,7 +180,7 @@ class Auditor:
                     {"resource": context["resource"], "filter": str(each.filter), "drift": str(found)},
                     extra=context,
                 )
-                each.relist("audit")
+                each.relist(MetricReason.AUDIT)
             whole += found
         if failed is not None:
             raise failed

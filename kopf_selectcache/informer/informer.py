@@ -32,7 +32,7 @@ from ._confirmer import Confirmer
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
 from .audit import Audit, Auditor
-from .causes import reason
+from .causes import reason_of
 from .claims import Claims
 from .dictionary_training import apart, give_back
 from .environment import Environment
@@ -475,8 +475,8 @@ class Informer:
             self._notify(change)
         self._moved.set()
         union = self.state.union
-        for substore, why in union.take_outdated().items():
-            self.state.reflectors[union.substores.index(substore)].relist(why)
+        for substore, reason in union.take_outdated().items():
+            self.state.reflectors[union.substores.index(substore)].relist(reason)
         self._confirming.look()
         self._news.look()
         if self.awaited:
@@ -499,7 +499,7 @@ class Informer:
                 condition.fail(error)
             except (Refused, Unreachable, Garbled) as error:
                 failure = failure_of(error)
-                self.counts.failures[reason(failure)] += 1
+                self.counts.failures[reason_of(failure)] += 1
                 condition.fail(failure, verb="get")
             await environment.sleep(delay(failures, environment.chance(), slow=condition.error() is not None))
             failures += 1

@@ -39,6 +39,7 @@ from kopf_selectcache.core.protocol.machine import (
 from kopf_selectcache.core.protocol.messages import Event, Page, Piece, Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.protocol.query import listing, watching
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.compression import Packing
@@ -259,14 +260,15 @@ class Reflector:
             )
         )
 
-    def relist(self, why: str) -> None:
+    def relist(self, reason: MetricReason) -> None:
         """List all objects again; reads use the stored ones meanwhile. A list that is under way goes on, also
         if it waits for its next page.
         """
         if isinstance(self.writer.state, Watching) or (
             isinstance(self.writer.state, Waiting) and self.writer.state.paused is None
         ):
-            self.writer.reason, self.writer.is_ordered = why, True
+            self.writer.is_ordered = True
+            self.writer.note_reason(reason)
         self.resume()
 
     def resume(self) -> None:

@@ -28,12 +28,14 @@ from kopf_selectcache.core.protocol.machine import (
     Silent,
     State,
     Wait,
+    Waiting,
     Watch,
     Watching,
     step,
 )
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Refusal
 from kopf_selectcache.core.protocol.query import asks_for_newest
+from kopf_selectcache.core.reasons import MetricReason, ReasonLabel
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
@@ -46,7 +48,7 @@ from kopf_selectcache.settings.planner import Stream
 from ._awaited_versions import AwaitedVersions
 from ._checked_reader import Uncertain
 from ._messages import Subject
-from .causes import reason
+from .causes import reason_of
 from .health import Condition
 from .log import context_of_stream
 from .metrics import Counts
@@ -101,10 +103,11 @@ class StreamWriter:
         """True if the last input is a bookmark of the version of the substore."""
         self.verb = "list"
         """The verb of the request under way."""
-        self.reason = "first"
-        """The reason of the next list, a label of metrics."""
+        self.reason: ReasonLabel | None = None
+        """The reason for which a list is due; None if none is due, or after an error of this package. A
+        failure of that list does not change it."""
         self.is_ordered = False
-        """True if a list was ordered: a failure meanwhile is not its reason."""
+        """True if a list was ordered that has not begun."""
         self._clock = clock
         self._counts = counts
         self._logger = logger
@@ -187,7 +190,8 @@ class StreamWriter:
 
     def _commit(self, version: str, *, restored: bool) -> list[Change]:
         if self.substore.version:
-            self._counts.relists[self.reason] += 1
+            self._counts.relists[self.reason or MetricReason.RESTART] += 1
+        self.reason = None
         self.commits += 1
         self.newest_list = self.lists if self.is_consistent else self.newest_list
         self.heard = self._clock()
@@ -207,11 +211,17 @@ class StreamWriter:
             self.condition.well()
             return
         if not isinstance(failure, Lost) or not failure.paced:
-            why = reason(failure)
-            if not self.is_ordered:
-                self.reason = why
-            self._counts.failures[why] += 1
+            reason = reason_of(failure)
+            if not isinstance(self.state, Watching) and not (
+                isinstance(self.state, Waiting) and self.state.resume
+            ):
+                self.note_reason(reason)
+            self._counts.failures[reason] += 1
         self.condition.fail(failure, verb=self.verb)
+
+    def note_reason(self, reason: ReasonLabel) -> None:
+        """Note the reason of the list that is due, unless it was due before."""
+        self.reason = self.reason or reason
 
     def age(self) -> float | None:
         """Return the seconds since the server last confirmed the substore; None before the first complete

@@ -17,6 +17,7 @@ from kopf._core.engines.posting import settings_var
 
 from kopf_selectcache import Forbidden, Oversized, Selector
 from kopf_selectcache.cache.freshness import event_of
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.substore import SPARE, Keys
@@ -369,7 +370,7 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
             environment.cluster.inject(Silence(), "pods")
             environment.cluster.delete(pod("b"), grace_period=0)
             changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
-            first.relist("behind")
+            first.relist(MetricReason.BEHIND)
             await until(lambda: first.commits == 2)
             (leave,) = environment.informer.state.union.doubts
             assert (leave.name, leave.version) == ("b", changed["metadata"]["resourceVersion"])

@@ -17,6 +17,7 @@ from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.machine import Waiting
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Substore
@@ -296,7 +297,7 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
             await until(
                 lambda: refused.hits and isinstance(environment.informer.reflectors[0].writer.state, Waiting)
             )
-            environment.informer.reflectors[0].relist("audit")
+            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
             environment.cluster.faults.clear()
             await until(lambda: environment.informer.counts.relists == {"audit": 1})
             listed = [

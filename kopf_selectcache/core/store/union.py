@@ -28,7 +28,8 @@ substores report. With one substore, readers use its view directly, and none of 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias
+
+from kopf_selectcache.core.reasons import MetricReason
 
 from .accounting import Tally
 from .record import Record, is_newer, is_older
@@ -52,10 +53,6 @@ from .substore import (
 )
 from .unconfirmed import Doubt, Doubts, JoinedLists, lists_of
 
-Outdated: TypeAlias = Literal["restored", "behind", "missed"]
-"""The reason to relist a substore: the server was restored, or the substore is too far behind, or it missed a
-change."""
-
 
 class Union:
     """The substores of one filter, and the store that readers see. The writer is one task."""
@@ -77,7 +74,7 @@ class Union:
         self._epoch = 0
         self._listed: set[Substore] = set()
         """Substores whose last list is not reached yet by another substore that could hold the same keys."""
-        self._outdated: dict[Substore, Outdated] = {}
+        self._outdated: dict[Substore, MetricReason] = {}
         self._left: dict[ObjectKey, Left] = {}
         self._reads: dict[ObjectKey, Read] = {}
         self._most_reads = SPARE
@@ -284,7 +281,7 @@ class Union:
             self._catch_up()  # Not while a list is in progress, which may be older than the reads.
         return True
 
-    def take_outdated(self) -> dict[Substore, Outdated]:
+    def take_outdated(self) -> dict[Substore, MetricReason]:
         """Return and clear the substores to relist, with the reason of each."""
         outdated, self._outdated = self._outdated, {}
         return outdated
@@ -405,7 +402,9 @@ class Union:
         """
         self._epoch += 1
         self._outdated = {
-            substore: "restored" for substore in self.substores if substore is not first and substore.version
+            substore: MetricReason.RESTORED
+            for substore in self.substores
+            if substore is not first and substore.version
         }
         self._reads.clear()
         self._unclear.clear()
@@ -446,7 +445,7 @@ class Union:
             if any(substore.lags(read) for read in self._reads.values())
         ]
         self._outdated = {
-            substore: self._outdated.get(substore, "behind")
+            substore: self._outdated.get(substore, MetricReason.BEHIND)
             for substore in self.substores
             if substore in behind or substore in self._outdated
         }
@@ -661,4 +660,6 @@ class Union:
 
     def _miss(self, substores: Iterable[Substore]) -> None:
         """Mark substores to be relisted: they are past a change that the server did not send to them."""
-        self._outdated |= {substore: "missed" for substore in substores if substore not in self._outdated}
+        self._outdated |= {
+            substore: MetricReason.MISSED for substore in substores if substore not in self._outdated
+        }
