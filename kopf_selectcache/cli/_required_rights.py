@@ -15,7 +15,6 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.plugin.narrowing import watching_handlers
 from kopf_selectcache.selectors.kind_keys import checked_key, text_of, unserved
 from kopf_selectcache.settings.planner import plan
 
@@ -95,7 +94,7 @@ class Needs:
 
     async def _of_kopf(self) -> AsyncIterator[Right]:
         operator = self._operator
-        for handler in watching_handlers(operator.registry):
+        for handler in _kopf.watching_handlers(operator.registry):
             key = _key_of(handler.selector)
             if key is None:
                 self._unknown(f"{handler} is of kinds that only the cluster knows, and they are not in here.")
