@@ -31,7 +31,7 @@ def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
 
     >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')"), 'web.py'))
     [Fetch(verb='get', key='configmaps', where='web.py, line 1')]
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
@@ -67,7 +67,7 @@ def posts_events(tree: ast.AST) -> bool:
 
     >>> [posts_events(ast.parse(text)) for text in ("kopf.info(body, reason='Made', message='It is there.')", "logger.info('It is there.')")]
     [True, False]
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     return any(
         isinstance(node, ast.Attribute)
         and node.attr in POSTING

@@ -305,7 +305,8 @@ async def _logged_in(vault: _kopf.Vault, task: asyncio.Task[Any]) -> None:
         if vault.is_empty():
             why = (
                 _missing_kubeconfig()
-                or "none of its login handlers has found credentials, such as a kubeconfig ($KUBECONFIG, ~/.kube/config)"  # noqa: E501
+                or "none of its login handlers has found credentials, such as a kubeconfig"
+                " ($KUBECONFIG, ~/.kube/config)"
             )
             raise Unloadable(f"the operator cannot log in: {why}")
     finally:

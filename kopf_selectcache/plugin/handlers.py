@@ -373,7 +373,9 @@ def _refuse_missing_cache(
     handler: str,
     fn: _Function,
     indices: Collection[str],
-    remedy: str = "Put @selectcache.with_cache above the function, below the decorators of Kopf; its argument is cache",  # noqa: E501
+    remedy: str = (
+        "Put @selectcache.with_cache above the function, below the decorators of Kopf; its argument is cache"
+    ),
 ) -> None:
     """Raise DeclarationError for a handler, or its callback, that takes `cache` without `with_cache`: Kopf
     could not call it.

@@ -89,8 +89,8 @@ class Cached:
     )
     def __init__(
         self,
-        filter: Filter,  # noqa: A002
-        *,  # Users write it by position.
+        filter: Filter,  # The builtin is not used here.  # noqa: A002
+        *,
         keep: Collection[Path] | None = None,
         drop: Collection[Path] = (),
         transform: Transform | None = None,

@@ -64,7 +64,7 @@ class Field:
         >>> spec = find('pods').fields
         >>> spec['spec.nodeName'].path_of('n1'), spec['spec.restartPolicy'].path_of('Never'), spec['spec.restartPolicy'].path_of('Always')
         (('spec', 'nodeName'), ('spec', 'restartPolicy'), None)
-        """  # noqa: E501
+        """  # A line of an example is not broken.  # noqa: E501
         match self.value:
             case String((path,), default) if value not in ("", default):
                 return path
@@ -175,7 +175,7 @@ def find(key: KindKey | Kind) -> Kind | None:
 
     >>> find('events').group, find('events.events.k8s.io').group
     ('', 'events.k8s.io')
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     if isinstance(key, Kind):
         return key
     group, version, name = parse_key(key)

@@ -144,7 +144,8 @@ def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str,
         return [forbidden("spec", _POD_FIELDS)]
     if served.plural in {"rolebindings", "clusterrolebindings"} and old.get("roleRef") != new.get("roleRef"):
         ref = part(new, "roleRef")
-        told = f'{{"APIGroup":"{ref.get("apiGroup", "")}","Kind":"{ref.get("kind", "")}","Name":"{ref.get("name", "")}"}}'  # noqa: E501
+        group, kind, name = (ref.get(key, "") for key in ("apiGroup", "kind", "name"))
+        told = f'{{"APIGroup":"{group}","Kind":"{kind}","Name":"{name}"}}'
         return [
             {**invalid_value("roleRef", "", ""), "message": f"Invalid value: {told}: cannot change roleRef"}
         ]
