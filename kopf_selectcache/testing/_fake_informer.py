@@ -237,14 +237,7 @@ class InProcess:
 class OfReads(InProcess):
     """The same for requests of reads, with faults."""
 
-    async def get(
-        self,
-        path: str,
-        query: Mapping[str, str],
-        *,
-        accept: str = JSON,
-        most: int | None = None,  # The signature of Transport.  # noqa: ARG002
-    ) -> bytes:  # All responses are in memory.
+    def ask(self, path: str, query: Mapping[str, str], accept: str = JSON) -> bytes:
         return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
 
 
