@@ -1,4 +1,4 @@
-"""The declared filter of each kind, and how its objects are kept. Checked where it is assigned.
+"""The declared filter of each kind, and how its objects are stored. Checked when it is assigned.
 
 Knows no Kopf and no cluster. Errors are declaration errors, so that a mistake in a startup handler ends `kopf
 run` at once, with one thing to change.
@@ -38,7 +38,7 @@ _FILTERS = (
 
 @dataclass(frozen=True, slots=True, init=False)
 class Cached:
-    """A filter, and how what it selects is kept, where the usual way will not do.
+    """A filter with options: the part of each object that is stored, and how it is stored.
 
     >>> cached = Cached(Selector(names=['ca', 'tls'], namespaces=['infra']), share_watches=True)
     >>> cached.filter
@@ -51,14 +51,14 @@ class Cached:
     of `transform=`.
 
     The paths are lists of text with dots, `'spec.nodeName'`, or of tuples, where a key has a dot itself. They
-    lead through lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. What is not
-    kept cannot be read; objects are selected as if all of it were there. A transform is given an object of
-    its own and returns it, changed but for its identity. """
+    lead through lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. Other
+    parts cannot be read, but objects are selected as if they were stored. A transform receives a copy of the
+    object and returns it; it must not change its identity. """
     share_watches: bool
     """True if the names of a Selector share one watch of their namespace, rather than have one each.
 
-    That takes the right to list and watch all objects there, and brings all of them over the wire; only those
-    that are named are kept. With a watch for each name, a Role with `resourceNames` is enough. """
+    That takes the right to list and watch all objects there. The server sends all of them, and only the named
+    ones are stored. With a watch for each name, a Role with `resourceNames` is enough. """
 
     storage: Storage | None
     """The storage of objects, `"packed"`, `"raw"` or `"auto"`, if it differs from `storage` of

@@ -34,7 +34,7 @@ def wrong_path(path: Path) -> str | None:
 def projection(
     *, keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None
 ) -> Projection:
-    """Return what is kept; raise DeclarationError for paths that cannot be meant, and for what is no
+    """Return the projection; raise DeclarationError for invalid paths, and for a transform that is no
     function.
 
     >>> projection(drop=['data', ('metadata', 'annotations', 'example.com/notes')])

@@ -50,7 +50,7 @@ class Field:
     label: str
     domain: Domain
     same_as: str
-    """The field label that stands for this one and all its aliases: equal ones are one dimension."""
+    """The canonical field label of this one and its aliases: aliases are one dimension."""
     value: Extractor
 
     def path_of(self, value: str) -> tuple[str, ...] | None:
@@ -90,7 +90,7 @@ class Kind:
     kind: str
     plural: str
     namespaced: bool | None
-    """None if nobody has asked the server yet."""
+    """None before the server was asked."""
     fields: Mapping[str, Field] = field(repr=False, hash=False)
     versions: tuple[str, ...] = ()
     """The API versions for which the field labels hold."""
