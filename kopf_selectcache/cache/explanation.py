@@ -43,12 +43,10 @@ class Explanation:
         how = " and decodes those that fit so far" if self.decodes else ""
         found = [each for each in self.by if each not in ("names", "namespace")]
         which = f" that it finds by its {' and '.join(map(in_words, found))}," if found else ""
+        objects = f"{self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}"
         lines = [
             str(self.verdict),
-            f"The cache looks at {self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}{which}{how}".rstrip(  # noqa: E501
-                ","
-            )
-            + ".",
+            f"The cache looks at {objects}{which}{how}".rstrip(",") + ".",
         ]
         if self.indexes:
             lines.append(f"Such a read has an index of {self.indexes} made, for the next ones.")

@@ -31,11 +31,12 @@ import msgspec
 from kopf_selectcache._errors import Stale
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.projection import ALL, at
 from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_older
-from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
@@ -59,7 +60,7 @@ class Event:
 
     def __init__(self, body: Mapping[str, Any], version: str) -> None:
         metadata = body["metadata"]
-        self.key: Key = (metadata.get("namespace") or "", metadata.get("name") or "")
+        self.key: ObjectKey = (metadata.get("namespace") or "", metadata.get("name") or "")
         self.uid: str = metadata.get("uid") or ""
         self.kind: str = body.get("kind") or ""
         self.version = version
@@ -77,9 +78,9 @@ class Event:
 
     def is_delivered_by(self, reflector: Reflector) -> bool:
         """Return True if the stream delivers this event, or may: it selects the object, or still holds it."""
-        if not reflector.branch.keys.have(self.key):
+        if not reflector.substore.keys.have(self.key):
             return False
-        held = reflector.branch.view.held(self.key)
+        held = reflector.substore.view.held(self.key)
         if held is not None and held.uid == self.uid:
             return True
         resource = reflector.resource
@@ -223,7 +224,7 @@ class _Wait:
             return True
         if is_number(event.version):
             return False
-        held = reflector.branch.view.held(event.key)
+        held = reflector.substore.view.held(event.key)
         return held is not None and (held.uid, held.version) == (event.uid, event.version)
 
     async def _for_stream(self, reflector: Reflector) -> None:
@@ -253,7 +254,7 @@ class _Wait:
                     watched_for += now - before
                 before = now
                 if watched_for >= LONGEST:
-                    reflector.relist("behind")
+                    reflector.relist(MetricReason.BEHIND)
                 if reached.done():
                     reached = awaited.wait(event.version)  # All futures were released.
         finally:

@@ -19,7 +19,7 @@ from kopf_selectcache.core.store.index_spec import ODD
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection, at
-from kopf_selectcache.core.store.record import Record, Unreadable, is_older
+from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_older
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -33,6 +33,7 @@ from .errors import (
     NotFound,
     OutsideFilter,
     Unmatchable,
+    Unreadable,
     for_request,
     misdeclared,
     not_whole,
@@ -42,7 +43,6 @@ from .errors import (
     unsynced,
     untransformed,
 )
-from .errors import Unreadable as UnreadableObject
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import Compared, Comparisons, Field, Label, Match, Namespaces, key_for
@@ -166,7 +166,7 @@ def _laid_over(chosen: Chosen, lookup: Lookup, pairs: Collection[Pair]) -> Chose
     shown = [record for _, record in pairs if record is not None]
     records = [record for record in chosen.records if id(record) not in hidden]
     unreadable = [record for record in chosen.unreadable if id(record) not in hidden]
-    unreadable += [record for record in shown if isinstance(record, Unreadable)]
+    unreadable += [record for record in shown if isinstance(record, UnreadableRecord)]
     rest = chosen.rest
     if any(ODD in index.of(record) for record in shown if record.stored for index, _ in lookup.where):
         # A path may lead into a list there: the reader compares it, as where there is no index.
@@ -429,8 +429,8 @@ def get_object(request: Request, snapshot: Snapshot) -> Any:
     record = get_record(request, snapshot)
     if request.whole and snapshot.projection.partial:
         raise not_whole(request, snapshot.projection)
-    if isinstance(record, Unreadable):
-        raise UnreadableObject(request, [record])
+    if isinstance(record, UnreadableRecord):
+        raise Unreadable(request, [record])
     return record.decode() if request.form is None else request.form.make(record, None)
 
 
@@ -469,7 +469,7 @@ def _find_all(request: Request, snapshot: Snapshot) -> tuple[Match, list[Record]
         raise OutsideFilter(request, compared.coverage)
     match, records, unreadable = find(request, snapshot, compared)
     if unreadable:
-        raise UnreadableObject(request, unreadable)
+        raise Unreadable(request, unreadable)
     return match, records
 
 
@@ -493,7 +493,7 @@ def require_overlap(request: Request, compared: Compared) -> None:
 
 def find(
     request: Request, snapshot: Snapshot, compared: Compared
-) -> tuple[Match, list[Record], Sequence[Unreadable]]:
+) -> tuple[Match, list[Record], Sequence[UnreadableRecord]]:
     """Return the candidates, the predicate that they have still to meet, and the unreadable objects that may
     meet it.
     """
@@ -514,7 +514,7 @@ def match_of(request: Request, snapshot: Snapshot, compared: Compared) -> Match:
 
 def _look_up(
     match: Match, lookup: Lookup, snapshot: Snapshot
-) -> tuple[Match, list[Record], Sequence[Unreadable]]:
+) -> tuple[Match, list[Record], Sequence[UnreadableRecord]]:
     chosen = snapshot.chosen(lookup)
     unreadable = match.unreadable(chosen.unreadable) if chosen.unreadable else ()
     return (match if chosen.rest == lookup else match.left(chosen.rest)), chosen.records, unreadable

@@ -24,7 +24,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.text import FieldSelector
@@ -83,7 +83,7 @@ class Confirmer:
         """The earliest time of the next joined lists."""
 
     def look(self) -> None:
-        """Wake `run` if there are unconfirmed leaves. Call it after each change of a branch."""
+        """Wake `run` if there are unconfirmed leaves. Call it after each change of a substore."""
         if self._union.doubts:
             self._doubtful.set()
 
@@ -175,8 +175,8 @@ class Confirmer:
         Raise Refused, Unreachable or Garbled; then no leave is settled.
         """
         began = self._environment.clock()
-        keys, uids = {doubt.key for doubt in lists.doubts}, dict[Key, str]()
-        for stream in map(self._streams.__getitem__, lists.branches):
+        keys, uids = {doubt.key for doubt in lists.doubts}, dict[ObjectKey, str]()
+        for stream in map(self._streams.__getitem__, lists.substores):
             paging = Paging(
                 stream.query(),
                 page_limit=self._environment.settings.page_limit,

@@ -15,15 +15,14 @@ from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.selection.kinds import Key, Kind, find
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.compression import packing_of
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.store import Cause, Change, Store
-from kopf_selectcache.core.store.substore import Branch
-from kopf_selectcache.core.store.substore import Key as ObjectKey
+from kopf_selectcache.core.store.store import Change, ChangeCause, Store
+from kopf_selectcache.core.store.substore import ObjectKey, Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.declaration import Cached
@@ -34,7 +33,7 @@ from ._confirmer import Confirmer
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
 from .audit import Audit, Auditor
-from .causes import reason
+from .causes import reason_of
 from .claims import Claims
 from .dictionary_training import apart, give_back
 from .environment import Environment
@@ -60,7 +59,7 @@ class Informer:
 
     def __init__(
         self,
-        key: Key,
+        key: KindKey,
         declared: Cached,
         *,
         environment: Environment,
@@ -371,7 +370,7 @@ class Informer:
             values=indexed_bytes(records) if self.indexes else 0,
         )
         state.resolving.fail(let_go)
-        self.begin(state.plan, cause=Cause.EVICTED)
+        self.begin(state.plan, cause=ChangeCause.EVICTED)
         for each in self.state.reflectors:
             each.condition.fail(let_go)
 
@@ -401,7 +400,7 @@ class Informer:
         """
         return await self._auditor.audit()
 
-    def begin(self, planned: Plan, *, cause: Cause = Cause.REPLACED) -> None:
+    def begin(self, planned: Plan, *, cause: ChangeCause = ChangeCause.REPLACED) -> None:
         """Replace the store by an empty one with the planned streams. Subscribers stay, and receive the
         departure of each stored object.
         """
@@ -421,7 +420,7 @@ class Informer:
         )
         reflectors = tuple(
             self._reflector(*parts, union, resource)
-            for parts in zip(planned.streams, union.branches, shared_versions(union), strict=True)
+            for parts in zip(planned.streams, union.substores, shared_versions(union), strict=True)
         )
         self._news.begin(state.resolving, [each.condition for each in reflectors])
         self._confirming = Confirmer(
@@ -435,7 +434,7 @@ class Informer:
         self.indexing.begin(union, reflectors)
         self._begun = resource, planned
         with self.own_writes.lock:
-            self.own_writes.follow(union.branches)
+            self.own_writes.follow(union.substores)
             self.state = replace(
                 state,
                 filter=planned.filter,
@@ -454,7 +453,7 @@ class Informer:
     def _reflector(
         self,
         stream: Stream,
-        branch: Branch,
+        substore: Substore,
         shared_version: SharedVersion | None,
         union: Union,
         resource: Resource,
@@ -463,7 +462,7 @@ class Informer:
             stream,
             resource,
             union,
-            branch,
+            substore,
             own_writes=self.own_writes,
             new_condition=self._new_stream_condition,
             clock=self._environment.clock,
@@ -491,8 +490,8 @@ class Informer:
             self._notify(change)
         self._moved.set()
         union = self.state.union
-        for branch, why in union.take_outdated().items():
-            self.state.reflectors[union.branches.index(branch)].relist(why)
+        for substore, reason in union.take_outdated().items():
+            self.state.reflectors[union.substores.index(substore)].relist(reason)
         self._confirming.look()
         self._news.look()
         if self.awaited:
@@ -515,7 +514,7 @@ class Informer:
                 condition.fail(error)
             except (Refused, Unreachable, Garbled) as error:
                 failure = failure_of(error)
-                self.counts.failures[reason(failure)] += 1
+                self.counts.failures[reason_of(failure)] += 1
                 condition.fail(failure, verb="get")
             await environment.sleep(delay(failures, environment.chance(), slow=condition.error() is not None))
             failures += 1

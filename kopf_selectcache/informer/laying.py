@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
-from kopf_selectcache.core.store.store import Cause, Change
+from kopf_selectcache.core.store.store import Change, ChangeCause
 
 from .audit import LONGEST_NAME
 from .environment import Environment
@@ -45,7 +45,7 @@ class Laying:
         self._has_laid.set()
         if write.record is not None:
             for listener in tuple(self._listeners):
-                listener(Change(None, write.record, Cause.UPDATED))
+                listener(Change(None, write.record, ChangeCause.UPDATED))
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call the listener with each written object; return the function that ends that."""

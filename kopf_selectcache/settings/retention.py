@@ -42,7 +42,7 @@ def projection(
     >>> projection(drop=['metadata.name'])
     Traceback (most recent call last):
     kopf_selectcache.errors.DeclarationError: drop=['metadata.name'] would drop metadata.name, which is always kept. ...
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     if transform is not None and (not callable(transform) or iscoroutinefunction(transform)):
         raise DeclarationError(
             f"transform= is {'a coroutine function' if callable(transform) else shown_with_type(transform)}",

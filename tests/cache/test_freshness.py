@@ -13,6 +13,7 @@ import kopf
 import pytest
 
 from kopf_selectcache import DeclarationError, Forbidden, Oversized, ReadError, Selector, Stale
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.informer._awaited_versions import AwaitedVersions
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence
@@ -308,7 +309,7 @@ def test_a_restore_of_the_server_ends_the_wait() -> None:
             call = handling("event")(body)
             await settle()
             environment.cluster.restore(backup)
-            environment.informer.reflectors[0].relist("behind")
+            environment.informer.reflectors[0].relist(MetricReason.BEHIND)
             await environment.clock.move_until(call.done)
             assert "b" not in await call
             assert int(environment.informer.version) < int(body["metadata"]["resourceVersion"])

@@ -17,7 +17,7 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Unreadable
+from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.errors import DeclarationError, ReadError, Stalled
 from kopf_selectcache.settings.retention import indexes
 from kopf_selectcache.testing import FakeCache
@@ -426,5 +426,5 @@ def test_an_object_that_cannot_be_decoded_for_an_index_is_unreadable_whatever_is
     record = reader.record(
         b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":{"n":1e999}}'
     )
-    assert isinstance(record, Unreadable)
+    assert isinstance(record, UnreadableRecord)
     assert next(iter(reader.indexes)).of(record) == ()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, Rejected, Selector, Unreadable
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.informer.log import LOG_INTERVAL
 from kopf_selectcache.plugin.operator import _feed_report
@@ -80,7 +81,7 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_lis
             environment.cluster.cut("watch", "secrets")
             environment.cluster.faults.add(inserted(value))
             environment.cluster.create(*OBJECTS)
-            environment.informer.reflectors[0].relist("test")
+            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(
                 lambda: (
                     environment.informer.reflectors[0].commits == 2
@@ -309,7 +310,7 @@ def test_a_page_with_an_object_of_no_name_or_uid_is_refused_and_its_position_is_
         async with caching("app=web", *OBJECTS) as environment:
             await environment.cache.wait_synced()
             environment.cluster.faults.add(Inserted(data, names=frozenset({"other"})), verb="list")
-            environment.informer.reflectors[0].relist("test")
+            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: "(item 1 of the page)" in environment.informer.message)
             assert "came without a name, uid or resourceVersion" in environment.informer.message
             assert named(environment.cache.held("secrets")) == ["deep", "other", "web"]
@@ -449,7 +450,7 @@ def test_many_objects_are_packed_beside_an_unreadable_one() -> None:
         async with holding_deep(Cached("app=web", storage="packed")) as (environment, _):
             environment.cluster.create(*many)
             await until(lambda: environment.informer.held() == 153)
-            environment.informer.reflectors[0].relist("test")
+            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(
                 lambda: environment.informer.packing is not None and environment.informer.packing.learned
             )
@@ -482,7 +483,7 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
                 _feed_report(environment.informer)["unreadable"]
                 == f"shop/deep (it is nested too deeply, version {version})"
             )
-            environment.informer.reflectors[0].relist("test")
+            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: environment.informer.reflectors[0].commits == 2)
             assert len(lines()) == 1
             for number in range(7):

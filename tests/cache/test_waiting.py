@@ -12,7 +12,7 @@ import pytest
 
 from kopf_selectcache import Cache, Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
 from kopf_selectcache.cache.blocking import AWAITED, Blocking, Waits
-from kopf_selectcache.core.store.store import Cause, Change, Store
+from kopf_selectcache.core.store.store import Change, ChangeCause, Store
 
 from .environment import NODES, PODS, Environment, pod, run
 
@@ -120,7 +120,7 @@ def test_a_wait_goes_on_while_the_cache_of_its_kind_starts_with_an_empty_store()
         await informer.subscribed.wait()
         departed, _ = informer.store.records()
         informer.store = Store()
-        informer.tell([Change(record, None, Cause.REPLACED) for record in departed])
+        informer.tell([Change(record, None, ChangeCause.REPLACED) for record in departed])
         await asyncio.sleep(0)
         assert not waiting.done()
         informer.hold(pod("web-1", version="21", app="web", ready="yes"), version="30")

@@ -37,6 +37,12 @@ class Outcome(NamedTuple):
 Command = Callable[..., Outcome]
 
 
+@pytest.fixture(autouse=True)
+def _own_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Terminals of tests have their own width, whatever the terminal of the developer exports."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -282,6 +282,21 @@ def test_4_a_version_that_is_gone_is_listed_anew_and_the_old_state_is_served_unt
     run(main())
 
 
+@pytest.mark.parametrize("then", [refused(500), refused(429)])
+def test_the_reason_of_a_relist_is_the_failure_that_made_it_due(then: Answer) -> None:
+    async def main() -> None:
+        lists = [LISTED, then, refused(503), listed("300", pod("b", "150"))]
+        async with (
+            Server(lists=lists, watches=[streamed(error(410))]) as server,
+            operating(server) as environment,
+        ):
+            await followed(environment, "b@150")
+            assert environment.informer.counts.relists == {"410": 1}
+            assert environment.informer.counts.failures["503"] == 1
+
+    run(main())
+
+
 # ---- Failures.
 
 

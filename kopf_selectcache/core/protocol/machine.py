@@ -22,8 +22,8 @@ Four rules keep the contents correct:
    Pages that bring new objects follow each other at once, too (`core.protocol.pager`); so does the newest
    list, once, if the version that several branches share (`SharedVersion`) is refused.
 4. A message is progress only if the version moves. A version that is no number among numbers, half a line,
-   garbled bytes and unknown types end the stream, and it is resumed; after more than three failures in a row
-   at the same version, everything is listed anew.
+   garbled bytes and unknown types end the stream, and it is resumed. After more than three failures in a row
+   at the same version, all objects are listed again.
 
 States
 ------
@@ -127,7 +127,7 @@ class List:
     """Ask for a page: the one of the token, or the first: as new as `not_older_than`, or the newest of all if
     empty.
 
-    The first of several branches' may be as of the version that others are listed at, too: that was the
+    The first of several streams' may be as of the version that others are listed at, too: that was the
     newest, a moment ago.
     """
 
@@ -564,12 +564,12 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
         and (why.lasted or known.may_reopen)
     ):
         known = replace(known, failures=0 if lived else state.known.failures, may_reopen=False)
-        return Step(Watching(known, state.version), (Watch(state.version),))  # No failure: nobody is told.
+        return Step(Watching(known, state.version), (Watch(state.version),))  # No failure, so no report.
     if lived and not mute:
         known = replace(known, failures=1)
     stuck = (garbled or mute) and known.failures > PATIENCE
     if mute and not known.marked:
-        # It may also have nothing to say, and send no bookmarks: a list now and then will do.
+        # There may be no events, and the server sends no bookmarks: an occasional list is enough.
         stuck = known.failures % (PATIENCE + 1) == 0
     return _wait(known, (), why, resume="" if stuck else state.version, at_least=at_least)
 

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from threading import RLock
 
 from .record import Record, is_newer, is_number, is_older, rank_of
-from .substore import Branch, Key
+from .substore import ObjectKey, Substore
 
 MOST = 10_000
 MOST_BYTES = 64 * 1024 * 1024
@@ -25,7 +25,7 @@ MOST_BYTES = 64 * 1024 * 1024
 class OwnWrite:
     """The last own write of one object that a stream has still to report."""
 
-    key: Key
+    key: ObjectKey
     uid: str
     version: str
     """The version of the object after the write. Empty for a deletion: the server does not tell it."""
@@ -35,7 +35,7 @@ class OwnWrite:
     """The time of the write."""
     expected: bool = True
     """True if a stream must report it: the object is in the filter, or was stored before the write."""
-    behind: set[Branch] = field(default_factory=set)
+    behind: set[Substore] = field(default_factory=set)
     """The streams that could hold the object and have not passed the write."""
     number: int = 0
     """The number of the write among those that were laid."""
@@ -74,11 +74,11 @@ class OwnWrites:
         """The number of writes that were laid so far."""
         self._most = most
         self._most_bytes = most_bytes
-        self._writes: dict[Key, OwnWrite] = {}  # The oldest comes first.
-        self._passed: set[Key] = set()
+        self._writes: dict[ObjectKey, OwnWrite] = {}  # The oldest comes first.
+        self._passed: set[ObjectKey] = set()
         """The keys of writes that all streams have passed."""
-        self._branches: Collection[Branch] = ()
-        self._waits: dict[Branch, list[tuple[tuple[int, str], Key]]] = {}
+        self._substores: Collection[Substore] = ()
+        self._waits: dict[Substore, list[tuple[tuple[int, str], ObjectKey]]] = {}
         """For each stream, a heap of the versions that it has to pass, with the keys of the writes."""
 
     def __bool__(self) -> bool:
@@ -90,7 +90,7 @@ class OwnWrites:
     def __iter__(self) -> Iterator[OwnWrite]:
         return iter(self._writes.values())
 
-    def get(self, key: Key) -> OwnWrite | None:
+    def get(self, key: ObjectKey) -> OwnWrite | None:
         return self._writes.get(key)
 
     def lay(self, write: OwnWrite) -> Sequence[OwnWrite]:
@@ -99,8 +99,8 @@ class OwnWrites:
         """
         if not write.is_deletion and not is_number(write.version):
             return ()  # Nobody could say when it is passed.
-        write.behind = {each for each in self._branches if self._is_behind(each, write)}
-        if self._branches and not write.behind:
+        write.behind = {each for each in self._substores if self._is_behind(each, write)}
+        if self._substores and not write.behind:
             return ()
         before = self._writes.get(write.key)
         if before is not None:
@@ -112,8 +112,8 @@ class OwnWrites:
         self._writes[write.key] = write
         self.size += write.size
         if not write.is_deletion:
-            for branch in write.behind:
-                heappush(self._waits[branch], (rank_of(write.version), write.key))
+            for substore in write.behind:
+                heappush(self._waits[substore], (rank_of(write.version), write.key))
         dropped = []
         while len(self._writes) > self._most or self.size > self._most_bytes:
             dropped.append(next(iter(self)))
@@ -121,12 +121,12 @@ class OwnWrites:
         return dropped
 
     @staticmethod
-    def _is_behind(branch: Branch, write: OwnWrite) -> bool:
-        return branch.keys.have(write.key) and (
-            write.is_deletion or not branch.version or is_older(branch.version, write.version)
+    def _is_behind(substore: Substore, write: OwnWrite) -> bool:
+        return substore.keys.have(write.key) and (
+            write.is_deletion or not substore.version or is_older(substore.version, write.version)
         )
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ObjectKey) -> None:
         """Drop the write of an object."""
         if (write := self._writes.get(key)) is not None:
             self._drop(write)
@@ -135,7 +135,7 @@ class OwnWrites:
         """Drop all writes: the server was restored to an older state."""
         self._writes.clear()
         self._passed.clear()
-        self._waits = {branch: [] for branch in self._branches}
+        self._waits = {substore: [] for substore in self._substores}
         self.size = 0
 
     def expire(self, before: float) -> Sequence[OwnWrite]:
@@ -147,9 +147,9 @@ class OwnWrites:
 
     # ---- Reports of streams.
 
-    def follow(self, branches: Collection[Branch]) -> None:
+    def follow(self, substores: Collection[Substore]) -> None:
         """Wait for other streams from now on."""
-        writes, self._branches = list(self), branches
+        writes, self._substores = list(self), substores
         self.clear()
         for write in writes:
             self.lay(write)
@@ -174,15 +174,15 @@ class OwnWrites:
         if record.uid == write.uid if write.is_deletion else is_older(write.version, record.version):
             self._drop(write)
 
-    def confirm(self, key: Key, version: str) -> None:
+    def confirm(self, key: ObjectKey, version: str) -> None:
         """Note that as of a version there is no such object in the filter."""
         write = self._writes.get(key)
         if write is not None and is_older(write.version, version):
             self._drop(write)
 
-    def progress(self, branch: Branch, version: str) -> None:
+    def progress(self, substore: Substore, version: str) -> None:
         """Note that a stream has passed a version."""
-        waits = self._waits.get(branch)
+        waits = self._waits.get(substore)
         if not waits or not is_number(version):
             return
         passed = rank_of(version)
@@ -191,21 +191,21 @@ class OwnWrites:
             write = self._writes.get(key)
             if write is None or write.is_deletion or rank_of(write.version) != at:
                 continue  # It was dropped, or a newer one has replaced it.
-            self._pass(write, branch)
+            self._pass(write, substore)
 
-    def list(self, branch: Branch, laid: int) -> None:
+    def list(self, substore: Substore, laid: int) -> None:
         """Note that a stream has the newest state as of a time when `laid` writes had been laid. It has
         passed these, whatever its version is: a server may have been restored.
         """
-        for write in [write for write in self if write.number <= laid and branch in write.behind]:
-            self._pass(write, branch)
+        for write in [write for write in self if write.number <= laid and substore in write.behind]:
+            self._pass(write, substore)
 
-    def _pass(self, write: OwnWrite, branch: Branch) -> None:
-        write.behind.discard(branch)
+    def _pass(self, write: OwnWrite, substore: Substore) -> None:
+        write.behind.discard(substore)
         if not write.behind:
             self._passed.add(write.key)
 
-    def settle(self, held: Callable[[Key], Record | None]) -> None:
+    def settle(self, held: Callable[[ObjectKey], Record | None]) -> None:
         """Drop the writes that all streams have passed. `held` returns the stored object of a key.
 
         While an object moves between streams, the store may show it as it was before the write.

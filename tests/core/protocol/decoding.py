@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache.core.errors import Garbled, Undecodable
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 
 PODS = Reader("v1", "Pod")
 JOBS = Reader("batch/v1", "Job")
@@ -47,7 +47,7 @@ def page(data: bytes, reader: Reader = PODS) -> Page:
 
 def why_of(record: Record) -> str:
     """Return why an unreadable record is unreadable."""
-    assert isinstance(record, Unreadable)
+    assert isinstance(record, UnreadableRecord)
     assert record.stored == b""
     for read in (record.decode, lambda: record.data):
         with pytest.raises(Undecodable, match=record.why):

@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page, Refusal
-from kopf_selectcache.core.store.record import Unreadable
+from kopf_selectcache.core.store.record import UnreadableRecord
 
 from .decoding import (
     CANARY,
@@ -412,7 +412,7 @@ def test_an_unreadable_object_of_a_page_costs_itself_alone(start: bytes) -> None
     *pauses, answer = PODS.slices(data)
     assert isinstance(answer, Page)
     assert [record.name for record in answer.records] == ["a", "b", "c"]
-    assert [isinstance(record, Unreadable) for record in answer.records] == [False, True, False]
+    assert [isinstance(record, UnreadableRecord) for record in answer.records] == [False, True, False]
     assert pauses
     assert "(item 2 of the page)" in garbled(PODS.page, data.replace(b'"name":"c"', b'"name":""'))
     for bad in (data[:-2], data[:-1] + b"]", data.replace(b'"9"', b"9")):

@@ -6,7 +6,7 @@ import pytest
 
 from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Branch, Keys
+from kopf_selectcache.core.store.substore import Keys, Substore
 
 KEY = "shop", "a"
 
@@ -27,25 +27,25 @@ def deleted(uid: str = "u1") -> OwnWrite:
     return OwnWrite(KEY, uid, "", None, at=0.0)
 
 
-def branch(version: int, namespace: str | None = None) -> Branch:
-    made = Branch(Keys(namespace))
+def branch(version: int, namespace: str | None = None) -> Substore:
+    made = Substore(Keys(namespace))
     made.view.begin()
     made.view.commit(str(version))
     return made
 
 
-def following(*versions: int) -> tuple[OwnWrites, list[Branch]]:
+def following(*versions: int) -> tuple[OwnWrites, list[Substore]]:
     branches, found = [branch(each) for each in versions], OwnWrites()
     found.follow(branches)
     return found, branches
 
 
-def progress(writes: OwnWrites, stream: Branch, version: str, held: Record | None = None) -> None:
+def progress(writes: OwnWrites, stream: Substore, version: str, held: Record | None = None) -> None:
     writes.progress(stream, version)
     writes.settle(lambda _: held)
 
 
-def listed(writes: OwnWrites, stream: Branch, laid: int) -> None:
+def listed(writes: OwnWrites, stream: Substore, laid: int) -> None:
     writes.list(stream, laid)
     writes.settle(lambda _: None)
 
@@ -104,7 +104,7 @@ def test_an_answer_that_comes_after_the_event_is_not_laid_over() -> None:
 
 
 def test_before_the_first_list_a_write_is_shown_and_waits_for_a_list_that_has_it() -> None:
-    writes, made = OwnWrites(), Branch(Keys())
+    writes, made = OwnWrites(), Substore(Keys())
     writes.follow([made])
     writes.lay(written(12))
     progress(writes, made, "11")
