@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
 """Errors of reads that the server may be able to answer."""
 
+
 class Cache:
     """The caches of one operator, as one handler sees them. Reads are safe in any thread; those that are
     awaited, on the operator's loop.
