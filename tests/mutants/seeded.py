@@ -216,7 +216,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- Own writes that the streams have not reported yet.
     Mutant("read by name without the own writes", "cache/snapshot.py", "            or informer.own_writes\n", "", 9, (OWN_MODEL,)),
     Mutant("retire an own write when the first of its streams has passed it", OWN, "        if not write.behind:\n            self._passed.add", "        if True:\n            write.behind.clear()\n            self._passed.add", 9, (OWN_MODEL,)),
-    Mutant("drop an own write that the streams have passed while the union shows an older object", OWN, "            elif not write.is_newer_than(held(key), write.version):\n", "            else:\n", 9, (OWN_MODEL,)),
+    Mutant("drop an own write that the streams have passed while the union shows an older object", OWN, "            if not write.is_newer_than(held(key), write.version):\n", "            if True:\n", 9, (OWN_MODEL,)),
     Mutant("show an own write over the store that has passed it", OWN, "return is_older(held.version if held is not None else version, self.version)", "return True", 9, (OWN_MODEL, OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown")),
     Mutant("let a late answer replace a newer write", OWN, "            if _is_late(write, before):\n                return ()\n", "", 9, (OWN_MODEL, OWN_UNIT + "test_answers_may_arrive_in_another_order_than_the_server_gave_them")),
     Mutant("lay a write over streams that have passed it", OWN, "        if self._substores and not write.behind:\n            return ()\n", "", 9, (OWN_MODEL,)),

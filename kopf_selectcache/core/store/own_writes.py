@@ -211,10 +211,8 @@ class OwnWrites:
         While an object moves between streams, the store may show it as it was before the write.
         """
         for key in tuple(self._passed):
-            write = self._writes.get(key)
-            if write is None or write.behind:
-                self._passed.discard(key)
-            elif not write.is_newer_than(held(key), write.version):
+            write = self._writes[key]
+            if not write.is_newer_than(held(key), write.version):
                 self._drop(write)
 
     def _drop(self, write: OwnWrite) -> None:
