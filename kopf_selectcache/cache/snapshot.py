@@ -85,7 +85,7 @@ class Snapshot:
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         """Return the object, or None if it is absent, and the version as of which that is true."""
         key = namespace, name
-        if not self.own_writes:
+        if not self.own_writes.writes:
             held, version = self.store.get(namespace, name)
             return self._newest(key, held, version) if self._own_key() == key else (held, version)
         with self.own_writes.lock:
@@ -99,7 +99,7 @@ class Snapshot:
     def laid_over(self, lookup: Lookup, *, asking: bool = True) -> tuple[Chosen, list[Pair]]:
         """Return the candidates for a lookup, and each stored object for which they have another one."""
         key, pairs = self._own_key(), list[Pair]()
-        if not self.own_writes:
+        if not self.own_writes.writes:
             chosen = self.store.chosen(lookup, key, asking=asking)
             if key is not None:
                 pairs = [(chosen.beside, self._newest(key, chosen.beside, chosen.version)[0])]
@@ -387,7 +387,7 @@ class Access:
         informer = self.runtime.quick.get(kind)
         if (
             informer is None
-            or informer.own_writes
+            or informer.own_writes.writes
             or (store := informer.ready) is None
             or (lossless and informer.projection.partial)
         ):

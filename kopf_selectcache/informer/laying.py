@@ -67,7 +67,7 @@ class Laying:
         while True:
             await self._has_laid.wait()
             self._has_laid.clear()
-            while self._own_writes:
+            while self._own_writes.writes:
                 await environment.sleep(patience / 2)
                 with self._own_writes.lock:
                     expired = self._own_writes.expire(environment.clock() - patience)

@@ -214,7 +214,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("the body is shown beside what is held", "cache/snapshot.py", "records = [record for record in chosen.records if id(record) not in hidden]", "records = chosen.records",
            9, (PRODUCT_9,), OVERLAY),
     # ---- Own writes that the streams have not reported yet.
-    Mutant("read by name without the own writes", "cache/snapshot.py", "            or informer.own_writes\n", "", 9, (OWN_MODEL,)),
+    Mutant("read by name without the own writes", "cache/snapshot.py", "            or informer.own_writes.writes\n", "", 9, (OWN_MODEL,)),
     Mutant("retire an own write when the first of its streams has passed it", OWN, "        if not write.behind:\n            self._passed.add", "        if True:\n            write.behind.clear()\n            self._passed.add", 9, (OWN_MODEL,)),
     Mutant("drop an own write that the streams have passed while the union shows an older object", OWN, "            if not write.is_newer_than(held(key), write.version):\n", "            if True:\n", 9, (OWN_MODEL,)),
     Mutant("show an own write over the store that has passed it", OWN, "return is_older(held.version if held is not None else version, self.version)", "return True", 9, (OWN_MODEL, OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown")),
