@@ -87,13 +87,16 @@ class Snapshot:
         key = namespace, name
         if not self.own_writes.writes:
             held, version = self.store.get(namespace, name)
-            return self._newest(key, held, version) if self._own_key() == key else (held, version)
+            is_own = self.body is not None and self._own_key() == key
+            return self._newest(key, held, version) if is_own else (held, version)
         with self.own_writes.lock:
             held, version = self.store.get(namespace, name)
             return self._newest(key, held, version)
 
     def chosen(self, lookup: Lookup, *, asking: bool = True) -> Chosen:
         """Return the candidates for a lookup, as of one generation."""
+        if self.body is None and not self.own_writes.writes:
+            return self.store.chosen(lookup, asking=asking)
         return self.laid_over(lookup, asking=asking)[0]
 
     def laid_over(self, lookup: Lookup, *, asking: bool = True) -> tuple[Chosen, list[Pair]]:
