@@ -505,4 +505,6 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/informer/test_list_version.py::test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will_do",)),
     Mutant("audit names without versions", "informer/audit.py", "elif (mine.uid, mine.version) != (record.uid, record.version) or", "elif", 5,
            ("tests/informer/test_audit.py::test_what_the_watch_has_lost_is_found_told_and_repaired",)),
+    Mutant("a comparison lists though nobody waits", "informer/_comparison.py", "            if not self._waiting:\n                continue  # A bookmark", "            if False:\n                continue  # A bookmark", 9,
+           ("tests/cache/test_freshness_comparisons.py::test_a_bookmark_that_comes_with_the_opening_of_the_watch_leaves_nothing_to_compare",)),
 )
