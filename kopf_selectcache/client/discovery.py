@@ -13,10 +13,15 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Key, Kind, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 
-from .transport import UNAUTHORIZED, Refused
+from .transport import Refused
 
 LONGEST = 253
 """Limit of the name of a group, version, kind or resource, in characters."""
+
+_UNREADABLE = (403, 404, 405)
+"""Codes of a definition that cannot be read: reads of definitions are forbidden, or an aggregated server
+serves the kind.
+"""
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -93,9 +98,8 @@ async def _resource(server: Server, prefix: str, version: str, listed: Mapping[s
     try:
         crd = await _get(server, f"{CRDS}/{plural}.{group}")
     except Refused as refused:
-        if refused.refusal.code == UNAUTHORIZED:
-            raise  # A 401 is no answer about the definition.
-        # Reading definitions is forbidden, or an aggregated server serves the kind: its fields are unknown.
+        if refused.refusal.code not in _UNREADABLE:
+            raise  # A 401 or a 503 is no answer about the definition, so the caller asks again.
         unknown = Kind.unknown(group, kind, plural, namespaced=namespaced, names=_names(listed))
         return Resource(unknown, version, fields_known=False)
     custom = Kind.custom(crd, version)

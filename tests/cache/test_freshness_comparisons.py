@@ -345,7 +345,9 @@ def test_a_bookmark_that_comes_with_the_opening_of_the_watch_leaves_nothing_to_c
     async def main() -> None:
         gate, cut = asyncio.Event(), asyncio.Event()
         first = Answer((*streamed(bookmark("101")).parts, cut, b"0\r\n\r\n"))
-        second = Answer((gate, streamed().parts[0] + chunk(bookmark("109"))), streamed().then)
+        head = streamed().parts[0]
+        assert isinstance(head, bytes)
+        second = Answer((gate, head + chunk(bookmark("109"))), streamed().then)
         lists = [listed("101", served("a", "101"))]
         async with Server(lists=lists, watches=[first, second]) as server, operating(server) as environment:
             await environment.synced()

@@ -247,7 +247,7 @@ def test_a_group_whose_own_server_is_down_hides_no_other() -> None:
 # ---- Definitions.
 
 
-@pytest.mark.parametrize("code", [403, 404])
+@pytest.mark.parametrize("code", [403, 404, 405])
 def test_where_the_definition_may_not_be_read_the_fields_are_not_known(code: int) -> None:
     found = resolved("wa", **{CRD: refused(code)})
     assert (str(found), found.kind.namespaced, found.fields_known, found.domains) == (
@@ -261,18 +261,19 @@ def test_where_the_definition_may_not_be_read_the_fields_are_not_known(code: int
     )
 
 
-def test_credentials_that_are_not_accepted_say_nothing_of_the_definition() -> None:
+@pytest.mark.parametrize("code", [401, 408, 429, 500, 502, 503, 504])
+def test_a_refusal_that_may_be_transient_is_no_answer_about_the_definition(code: int) -> None:
     served = {GROUP: group("example.com", "v1"), f"{GROUP}/v1": {"resources": [WEBAPPS]}}
 
     class Refusing:
         async def get(self, path: str, _: Mapping[str, str]) -> bytes:
             if path == CRD:
-                raise Refused(Refusal(401, "Unauthorized"))
+                raise Refused(Refusal(code, "Refused"))
             return msgspec.json.encode(served[path])
 
     with pytest.raises(Refused) as caught:
         asyncio.run(resolve(Refusing(), "webapps.example.com"))
-    assert caught.value.refusal.code == 401
+    assert caught.value.refusal.code == code
 
 
 # ---- Garbage.

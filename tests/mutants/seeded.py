@@ -507,4 +507,6 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/informer/test_audit.py::test_what_the_watch_has_lost_is_found_told_and_repaired",)),
     Mutant("a comparison lists though nobody waits", "informer/_comparison.py", "            if not self._waiting:\n                continue  # A bookmark", "            if False:\n                continue  # A bookmark", 9,
            ("tests/cache/test_freshness_comparisons.py::test_a_bookmark_that_comes_with_the_opening_of_the_watch_leaves_nothing_to_compare",)),
+    Mutant("take a transient refusal of a definition for one without fields", "client/discovery.py", "        if refused.refusal.code not in _UNREADABLE:", "        if refused.refusal.code == 401:", 9,
+           ("tests/cache/test_unknown_fields.py::test_contract_9_a_transient_refusal_of_the_definition_hides_no_field_and_no_own_object",)),
 )
