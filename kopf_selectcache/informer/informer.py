@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kopf_selectcache._errors import DeclarationError
-from kopf_selectcache.client.discovery import NotServed, resolve
+from kopf_selectcache.client.discovery import NotServed, Resolution, search, settle
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
@@ -34,7 +34,7 @@ from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
 from .audit import Audit, Auditor
 from .causes import reason
-from .claims import Claims
+from .claims import Claims, warn_provisional
 from .dictionary_training import apart, give_back
 from .environment import Environment
 from .health import Condition, Health
@@ -51,6 +51,10 @@ from .subscribers import Listener, Subscribers
 PAGES_AT_ONCE = 20
 """Maximum of streams of one informer that list at the same time. A filter over 100 namespaces has 100
 streams."""
+
+
+RESOLVED_AGAIN = 60.0
+"""Average seconds between two requests for a key whose resource is provisional."""
 
 
 class Informer:
@@ -85,6 +89,7 @@ class Informer:
         self._confirming: Confirmer  # Set by `begin`, with the first streams.
         self._moved = asyncio.Event()
         self._begun: tuple[Resource, Plan] | None = None
+        self._resolution: Resolution | None = None
         self.awaited = AwaitedVersions()
         """Futures that wait until the leaves up to a version are confirmed."""
         self.waiting_handlers = 0
@@ -337,6 +342,12 @@ class Informer:
             asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}")
             for what, work in beside.items()
         ]
+        if self._resolution is not None and self._resolution.refused:
+            tasks.append(
+                asyncio.create_task(
+                    self._resolve_again(self._resolution), name=f"selectcache: {self.key}, its resource"
+                )
+            )
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -505,10 +516,31 @@ class Informer:
             await environment.sleep(delay(failures, environment.chance(), slow=condition.error() is not None))
             failures += 1
 
+    async def _resolve_again(self, before: Resolution) -> None:
+        """Return once groups have answered that refused, and the key means another resource."""
+        environment = self._environment
+        while before.refused:
+            await environment.sleep(RESOLVED_AGAIN * (0.5 + environment.chance()))
+            try:
+                found = await search(environment.transport, self._key)
+            except (NotServed, Refused, Unreachable, Garbled):
+                continue
+            if found.improves(before):
+                if found.resource != before.resource:
+                    return
+                before = self._resolution = found
+        await asyncio.get_running_loop().create_future()  # The resource is certain: the streams go on.
+
     async def resolve(self) -> Plan:
         """Ask the cluster what the key means; return the plan of the streams."""
-        resource = await resolve(self._environment.transport, self._key)
-        self._claims.claim(self._key, resource, logger=self._environment.logger)
+        environment, before = self._environment, self._resolution
+        found = await settle(
+            environment.transport, self._key, sleep=environment.sleep, chance=environment.chance
+        )
+        self._resolution, resource = found, found.resource
+        self._claims.claim(self._key, resource, logger=environment.logger)
+        if found.refused and (before is None or before.refused.keys() != found.refused.keys()):
+            warn_provisional(self.key, found, logger=environment.logger)
         self.state = replace(self.state, resource=resource)
         self._is_resolved()
         return plan(

@@ -86,7 +86,7 @@ class Runtime:
             transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep, chance=chance
         )
         self.retries = Retries(clock, sleep, chance)
-        self.kinds = Kinds(self.fetches, clock=clock)
+        self.kinds = Kinds(self.fetches, clock=clock, sleep=sleep, chance=chance)
         self._found = Found()
         self.pulse = LoopMonitor(self.after_gap, logger=logger)
 

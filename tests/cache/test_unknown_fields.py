@@ -70,6 +70,7 @@ async def reading_widgets(code: int, times: int | None) -> AsyncIterator[Runtime
         async with keeping(vault, {"widgets": Selector(field="spec.env=prod")}) as (runtime, _):
             await until(lambda: runtime.informer("widgets").synced)
             yield runtime
+        await vault.close()
 
 
 async def called_with_newer(runtime: Runtime, **spec: str) -> Cache:

@@ -475,7 +475,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("do not wait as long as a server asks before a retry", "informer/retries.py", "at_least=error.retry_after or 0.0", "at_least=0.0", 8,
            (RETRYING + "test_retries_wait_as_long_as_the_server_asks_and_more",)),
     Mutant("retry what only a person can mend", "informer/retries.py", "if not error.transient or pause >=", "if pause >=", 8, (RETRYING + "test_other_failures_are_not_retried",)),
-    Mutant("take a 501 for transient", "informer/causes.py", "(code >= 500 and code != NOT_IMPLEMENTED)", "code >= 500", 8, (RETRYING + "test_other_failures_are_not_retried",)),
+    Mutant("take a 501 for transient", "core/protocol/messages.py", "(self.code >= 500 and self.code != _NOT_IMPLEMENTED)", "self.code >= 500", 8, (RETRYING + "test_other_failures_are_not_retried",)),
     Mutant("retry without an end", "informer/retries.py", "if not error.transient or pause >= end - self.clock():", "if not error.transient or failures > 99:", 8,
            (RETRYING + "test_after_the_timeout_the_last_failure_is_raised_with_its_cause",)),
     Mutant("cancel the request that others wait for", "client/fetcher.py", "            if not self._waiting:\n                self._task.cancel()", "            self._task.cancel()", 8,
@@ -509,4 +509,8 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/cache/test_freshness_comparisons.py::test_a_bookmark_that_comes_with_the_opening_of_the_watch_leaves_nothing_to_compare",)),
     Mutant("take a transient refusal of a definition for one without fields", "client/discovery.py", "        if refused.refusal.code not in _UNREADABLE:", "        if refused.refusal.code == 401:", 9,
            ("tests/cache/test_unknown_fields.py::test_contract_9_a_transient_refusal_of_the_definition_hides_no_field_and_no_own_object",)),
+    Mutant("take the match in another group at once", "client/discovery.py", "        if not transient:\n            break", "        if True:\n            break", 1,
+           ("tests/client/test_discovery.py::test_contract_1_a_transient_refusal_of_a_group_does_not_make_a_key_mean_another_kind", "tests/informer/test_provisional.py::test_contract_1_a_transient_refusal_of_a_group_does_not_change_what_a_key_means")),
+    Mutant("keep the kind of another group for ever", "informer/informer.py", "        if self._resolution is not None and self._resolution.refused:", "        if False:", 1,
+           ("tests/informer/test_provisional.py::test_contract_1_a_key_means_another_kind_as_soon_as_the_group_that_refused_answers",)),
 )
