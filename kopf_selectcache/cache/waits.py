@@ -86,6 +86,26 @@ def _informers_of_kind(runtime: Runtime, event: Event) -> list[Informer]:
     return found
 
 
+MOST_COUNTED = 1_000
+"""Limit of the names that a wait remembers. There may be new objects as long as it waits."""
+
+
+class Seen:
+    """Counts the objects that a wait has looked at, for the text of its TimeoutError."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self.names: set[tuple[str, str]] = set()
+        self._most = 0 if timeout is None else MOST_COUNTED + 1
+
+    def add(self, name: tuple[str, str]) -> None:
+        if len(self.names) < self._most:
+            self.names.add(name)
+
+    def __str__(self) -> str:
+        count = len(self.names)
+        return str(count) if count <= MOST_COUNTED else f"more than {MOST_COUNTED:,}"
+
+
 async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], object]) -> Any:
     """Wait until a held object that is requested satisfies the predicate, and return it as it was then."""
     if not callable(predicate):
@@ -96,7 +116,7 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
     if iscoroutinefunction(predicate):
         raise _async_predicate(predicate)
     informer = informer_of(access.runtime, request)
-    seen: set[tuple[str, str]] = set()
+    seen = Seen(request.timeout)
     waiting = asyncio.timeout(request.timeout)
     with Counted(informer, request):
         try:
@@ -122,7 +142,7 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
                 raise  # It is the predicate's own.
         require_readable(informer, request, after=request.timeout)
         raise TimeoutError(
-            f"{request!r}: none of {len(seen)} objects that match satisfied {_name_of(predicate)}. The filter"
+            f"{request!r}: none of {seen} objects that match satisfied {_name_of(predicate)}. The filter"
             f" is {clipped(informer.filter, 500)}. Wait longer, or raise kopf.TemporaryError to look"
             " again later"
         )
