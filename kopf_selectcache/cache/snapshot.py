@@ -102,7 +102,7 @@ class Snapshot:
             found is not None
             and lookup.admits(found)
             and all(
-                index.of(found) == (value,)
+                index.keys(found) == (value,)
                 for index, value in lookup.where
                 if (index, value) not in rest.where
             )

@@ -513,4 +513,8 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/client/test_discovery.py::test_contract_1_a_transient_refusal_of_a_group_does_not_make_a_key_mean_another_kind", "tests/informer/test_provisional.py::test_contract_1_a_transient_refusal_of_a_group_does_not_change_what_a_key_means")),
     Mutant("keep the kind of another group for ever", "informer/informer.py", "        if self._resolution is not None and self._resolution.refused:", "        if False:", 1,
            ("tests/informer/test_provisional.py::test_contract_1_a_key_means_another_kind_as_soon_as_the_group_that_refused_answers",)),
+    Mutant("take true for 1", "core/store/json_values.py", "        if isinstance(one, bool) is not isinstance(other, bool):", "        if False:", 1,
+           ("tests/cache/test_indexes.py::test_contract_1_true_is_not_1_and_false_is_not_0",)),
+    Mutant("take false for 0 in an index", "core/store/json_values.py", "    return _KEYS[value] if isinstance(value, bool) else value", "    return value", 1,
+           ("tests/cache/test_indexes.py::test_contract_1_true_is_not_1_and_false_is_not_0",)),
 )
