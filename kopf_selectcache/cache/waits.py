@@ -9,7 +9,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
 from kopf_selectcache._errors import ReadError, Stale
-from kopf_selectcache.core.redact import clipped, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown_by_type
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -59,7 +59,7 @@ def _event_of(at_least: object) -> Event:
     """Return the object that a cache must be as new as; raise ReadError if it is none."""
     call = "cache.wait_synced(at_least=...)"
     if not isinstance(at_least, Mapping) or not isinstance(at_least.get("metadata"), Mapping):
-        raise ReadError(f"{call} is {shown_with_type(at_least)}", remedy="Give the body of an object")
+        raise ReadError(f"{call} is {shown_by_type(at_least)}", remedy="Give the body of an object")
     event = event_of(at_least)
     if event is None or not event.kind:
         lacking = "metadata.resourceVersion" if event is None else "kind"
@@ -110,7 +110,7 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
     """Wait until a held object that is requested satisfies the predicate, and return it as it was then."""
     if not callable(predicate):
         raise ReadError(
-            f"cache.wait_for(): the predicate is {shown_with_type(predicate)}",
+            f"cache.wait_for(): the predicate is {shown_by_type(predicate)}",
             remedy="Give a function of an object",
         )
     if iscoroutinefunction(predicate):

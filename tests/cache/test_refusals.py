@@ -3,9 +3,12 @@ are not ready."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import pickle
+import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -116,6 +119,36 @@ def test_a_type_error_of_the_users_own_function_stays_what_it_is() -> None:
 
     with pytest.raises(TypeError, match="'<' not supported"):
         reading("app=web", WEB).held("pods", sort_by=newest)
+
+
+TEXT: Any = "aHVudGVyMg=="
+IN_THE_WRONG_PLACE: dict[str, Read] = {
+    "where": lambda cache: cache.held("pods", where=TEXT),
+    "a path of where with a wrong value": lambda cache: cache.held("pods", where={TEXT: object()}),
+    "limit": lambda cache: cache.held("pods", limit=TEXT),
+    "timeout": lambda cache: cache.fetch_list("pods", timeout=TEXT),
+    "max_age": lambda cache: cache.list("pods", max_age=TEXT),
+    "keys_only": lambda cache: cache.list("pods", keys_only=TEXT),
+    "names": lambda cache: cache.held("pods", names=TEXT),
+    "index": lambda cache: cache.held("pods", index=TEXT),
+    "owner": lambda cache: cache.owned(TEXT, "pods"),
+    "predicate": lambda cache: cache.wait_for("pods", TEXT),
+    "at_least": lambda cache: cache.wait_synced(at_least=TEXT),
+    "in": lambda cache: TEXT in cast("Any", cache),
+}
+
+
+@pytest.mark.parametrize("read", IN_THE_WRONG_PLACE.values(), ids=IN_THE_WRONG_PLACE)
+def test_contract_10_a_text_in_the_wrong_place_is_not_quoted(read: Read) -> None:
+    async def main() -> None:
+        answer = read(reading("app=web", WEB))
+        if inspect.isawaitable(answer):
+            await answer
+
+    with pytest.raises((ReadError, TypeError)) as caught:
+        asyncio.run(main())
+    shown = "".join(traceback.format_exception_only(caught.value)) + str(caught.value.__cause__)
+    assert TEXT not in shown
 
 
 def test_an_object_given_by_mistake_is_not_shown() -> None:

@@ -517,4 +517,6 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/cache/test_indexes.py::test_contract_1_true_is_not_1_and_false_is_not_0",)),
     Mutant("take false for 0 in an index", "core/store/json_values.py", "    return _KEYS[value] if isinstance(value, bool) else value", "    return value", 1,
            ("tests/cache/test_indexes.py::test_contract_1_true_is_not_1_and_false_is_not_0",)),
+    Mutant("quote a text in the wrong place", "core/redact.py", "    return shown(given) if is_plain else _type_of(given)", "    return shown(given) if is_plain or isinstance(given, str) else _type_of(given)", 10,
+           ("tests/cache/test_refusals.py::test_contract_10_a_text_in_the_wrong_place_is_not_quoted",)),
 )
