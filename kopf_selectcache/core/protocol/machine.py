@@ -1,11 +1,13 @@
 """The list/watch protocol as a state machine: `step(state, input)` returns the next state and the effects.
 No I/O.
 
-Theory of operation ------------------- A cache must come to equal the contents of the server, and stay equal.
-It lists all objects, page by page, and then watches for what changed since the version of that list. While
-the watch goes on, each event moves the version forward. When it ends, for whatever reason, a new one starts
-at that version. When the server does not know the version any more (410), everything is listed anew, beside
-what is held: readers see the old state until the new one is complete.
+Theory of operation
+-------------------
+A cache must come to equal the contents of the server, and stay equal. It lists all objects, page by page, and
+then watches for what changed since the version of that list. While the watch goes on, each event moves the
+version forward. When it ends, for whatever reason, a new one starts at that version. When the server does not
+know the version any more (410), everything is listed anew, beside what is held: readers see the old state
+until the new one is complete.
 
 Four rules keep it true:
 
