@@ -174,7 +174,7 @@ def open_snapshot(
         store = require_readable(informer, request)
     if request.max_age is not None:
         age = informer.age(region_of(request))
-        if age is None or age > request.max_age:
+        if informer.state is state and (age is None or age > request.max_age):
             raise stale(request, age)
     if informer.state is not state:  # The loop's thread has replaced it meanwhile.
         return open_snapshot(informer, request, own, deleted=deleted)

@@ -31,7 +31,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 
-from .environment import NODES, PODS, Environment, pod, reading
+from .environment import NODES, PODS, Environment, FakeInformer, pod, reading
 
 WEB = pod("web-1", app="web")
 
@@ -353,6 +353,27 @@ def test_what_was_confirmed_longer_ago_than_is_allowed_is_refused(verb: str) -> 
     with pytest.raises(Stale):
         read(environment.cache(), max_age=1)
     assert informer.counts.reads == {(verb, "served"): 2, (verb, "Stale"): 1}
+
+
+class _Replaced(FakeInformer):
+    """An informer whose state is replaced, in the thread of the loop, while a read looks at its age."""
+
+    is_replaced = False
+
+    def age(self, _: Selector | None = None) -> float | None:
+        if self.is_replaced:
+            return 0.5
+        self.is_replaced = True
+        self.filter = Selector("app=web")  # An equal filter, and another state.
+        return None
+
+
+def test_the_age_of_a_state_that_is_replaced_meanwhile_is_not_that_of_the_answer() -> None:
+    environment = Environment()
+    informer = _Replaced(Selector("app=web"), PODS, "pods")
+    environment.informers["pods"] = informer.hold(WEB)
+    assert environment.cache().list("pods", label="app=web", max_age=1) == [WEB]
+    assert informer.is_replaced
 
 
 # ---- Fields that only the server knows.

@@ -496,7 +496,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/plugin/test_operator.py::test_a_second_operator_with_the_same_settings_is_refused_at_its_start_and_the_first_goes_on",)),
     Mutant("let a login handler wait for itself", "plugin/access.py", "_EARLY = (_kopf.Activity.STARTUP, _kopf.Activity.AUTHENTICATION)",
            "_EARLY = (_kopf.Activity.STARTUP,)", 2, ("tests/plugin/test_access.py::test_a_login_handler_that_waits_is_refused_at_once",)),
-    Mutant("answer however old the state is", "cache/snapshot.py", "        if age is None or age > request.max_age:\n", "        if False:\n", 11,
+    Mutant("answer however old the state is", "cache/snapshot.py", "        if informer.state is state and (age is None or age > request.max_age):\n", "        if False:\n", 11,
            ("tests/cache/test_refusals.py::test_what_was_confirmed_longer_ago_than_is_allowed_is_refused",)),
     Mutant("take another object of the name for the one that departed", "cache/cache.py", "return found is None or uid not in (None, found)", "return found is None", 6,
            ("tests/cache/test_gone.py::test_what_was_replaced_by_another_of_its_name_is_gone_and_the_other_is_not",)),
