@@ -39,7 +39,7 @@ async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str,
         async with asyncio.timeout(timeout):
             await runtime.wait_started()
             for informer in runtime.informers.values():
-                await informer.settled()
+                await informer.wait_until_settled()
             if at_least is not None and event is not None:
                 informers = _informers_of_kind(runtime, event)
                 await wait_until_fresh(informers, at_least, patient=True, ending=runtime.ending)
@@ -121,7 +121,7 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
     with Counted(informer, request):
         try:
             async with waiting:
-                await informer.settled(request.selector)
+                await informer.wait_until_settled(request.selector)
                 with _changes_of(informer) as changes:
                     snapshot = access.open(informer, request)
                     compared = compare(request, snapshot)

@@ -16,7 +16,8 @@ from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.selection.resource import Resource
 
 from .discovery import NotServed, search, settle
-from .fetcher import Fetcher, Shared
+from .fetcher import Fetcher
+from .shared import Shared
 
 REMEMBERED = 5.0
 """Seconds until the server is asked again for a kind that it does not serve, or for a provisional one."""

@@ -35,7 +35,7 @@ from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled,
 from .audit import Audit, Auditor
 from .causes import reason
 from .claims import Claims, warn_provisional
-from .dictionary_training import apart, give_back
+from .dictionary_training import run_in_thread, trim_heap
 from .environment import Environment
 from .health import Condition, Health
 from .index_builder import IndexBuilder
@@ -222,7 +222,7 @@ class Informer:
         """
         return age_of(self.state, request)
 
-    async def settled(self, request: Selector | None = None) -> None:
+    async def wait_until_settled(self, request: Selector | None = None) -> None:
         """Wait until each stream, or each that the request needs, is synced or has failed."""
         await wait_until_settled(lambda: self.state, request, self._moved)
 
@@ -296,7 +296,7 @@ class Informer:
                 await self._run_streams(await self._resolved())
                 if self.share.excess is not None:
                     self._let_go()
-                    await apart(give_back)
+                    await run_in_thread(trim_heap)
                     await environment.sleep(AGAIN * (0.5 + environment.chance()))
             except Exception as error:
                 environment.logger.exception(
@@ -487,7 +487,7 @@ class Informer:
             self._notify(change)
         self._moved.set()
         union = self.state.union
-        for branch, why in union.take_outdated().items():
+        for branch, why in union.pop_streams_to_relist().items():
             self.state.reflectors[union.branches.index(branch)].relist(why)
         self._confirming.look()
         self._news.look()

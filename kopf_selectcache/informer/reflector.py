@@ -53,7 +53,7 @@ from ._awaited_versions import AwaitedVersions
 from ._checked_reader import CheckedReader
 from ._comparison import Comparison
 from ._messages import Mistake
-from .dictionary_training import DictionaryTraining, apart, give_back
+from .dictionary_training import DictionaryTraining, run_in_thread, trim_heap
 from .environment import Environment
 from .health import Condition, Health
 from .list_version import SharedVersion
@@ -303,7 +303,7 @@ class Reflector:
                     if writer.is_confirmed:
                         self.comparison.confirm(writer.branch.version)
                     if writer.has_committed:  # The memory of the pages is free now.
-                        await apart(give_back)
+                        await run_in_thread(trim_heap)
                     if self._share is not None and self._share.is_beyond():
                         return
                     missing = missing or (isinstance(input_, Refusal) and input_.code == 404)

@@ -278,7 +278,7 @@ class Union:
             self._catch_up()  # Not while a list is in progress, which may be older than the reads.
         return True
 
-    def take_outdated(self) -> dict[Branch, Outdated]:
+    def pop_streams_to_relist(self) -> dict[Branch, Outdated]:
         """Return and clear the branches to relist, with the reason of each."""
         outdated, self._outdated = self._outdated, {}
         return outdated
