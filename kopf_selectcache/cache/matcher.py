@@ -360,6 +360,9 @@ def _by_path(path: tuple[str, ...]) -> Callable[[Obj], tuple[bool, bool, Any]]:
 
 # ---- Comparisons.
 
+REMEMBERED = 1024
+"""Maximum number of memoised comparisons of one kind, and of memoised selectors of one operator."""
+
 
 class Coverage(NamedTuple):
     """The result of a comparison, as errors show it."""
@@ -429,15 +432,12 @@ class Comparisons:
         declared: Selector | AnyOf,
         projection: Projection,
         indexes: Mapping[str, Indexed],
-        *,
-        remembered: int = 1024,
     ) -> None:
         self.resource = resource
         self.filter = declared
         self.projection = projection
         self.indexes = indexes
         """The declared and added indexes, by name."""
-        self._remembered = remembered
         self._by_id: dict[int, Compared] = {}  # It keeps the selector, so that its id is not reused.
         self._by_selector: dict[Selector, Compared] = {}
         self.kind, self._branches = resource.domains, declared.branches
@@ -457,7 +457,7 @@ class Comparisons:
             raise ReadError(
                 f"{self.resource} are cluster-scoped, and the read names a namespace", remedy="Leave it out"
             )
-        if len(self._by_id) >= self._remembered:
+        if len(self._by_id) >= REMEMBERED:
             self._by_id, self._by_selector = {}, {}
         found = self._by_selector.setdefault(selector, Compared(selector, self))
         if found.selector is selector:

@@ -17,7 +17,7 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.retention import PATHS, wrong_path
 
 from .formats.formats import Form, form_of
-from .matcher import Field, Label, Namespaces, SortBy, Where
+from .matcher import REMEMBERED, Field, Label, Namespaces, SortBy, Where
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 Selectors: TypeAlias = Callable[[str | Pairs | None, str | None], Selector]
@@ -138,9 +138,9 @@ def _write_selector(selector: Selector) -> list[str]:
 # ---- From the arguments of a read.
 
 
-def selectors(*, remembered: int = 1024) -> Selectors:
+def selectors() -> Selectors:
     """Return a memoised constructor: reads repeat a few dozen selectors."""
-    return lru_cache(remembered)(_selector)
+    return lru_cache(REMEMBERED)(_selector)
 
 
 def _selector(label: str | Pairs | None, namespace: str | None) -> Selector:

@@ -51,6 +51,19 @@ def shown_with_type(given: object) -> str:
     return text if text.startswith(("a ", "an ")) else f"{text}, of the type {type(given).__name__}"
 
 
+LONGEST_NAME = 63 + 1 + 253
+"""Maximum length of a namespace, a slash and a name."""
+
+
+def printable_name(namespace: str, name: str) -> str:
+    """Return the name of an object, with its namespace if it has one, for a log.
+
+    >>> printable_name('shop', 'web-1'), printable_name('', 'node-1')
+    ('shop/web-1', 'node-1')
+    """
+    return printable("/".join(filter(None, (namespace, name))), LONGEST_NAME)
+
+
 def printable(text: str, most: int) -> str:
     r"""Return a server's text as one line of at most this many printable characters, for a log.
 

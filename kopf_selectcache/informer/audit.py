@@ -15,7 +15,7 @@ from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
-from kopf_selectcache.core.redact import printable
+from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Unreadable
 from kopf_selectcache.core.store.substore import Branch, Key
@@ -182,10 +182,6 @@ class Auditor:
         return whole
 
 
-LONGEST_NAME = 63 + 1 + 253
-"""Maximum length of a namespace, a slash and a name."""
-
-
 def _named(keys: tuple[Key, ...]) -> str:
-    names = [printable("/".join(filter(None, key)), LONGEST_NAME) for key in keys[:3]]
+    names = [printable_name(*key) for key in keys[:3]]
     return ", ".join([*names, *(["..."] if len(keys) > len(names) else [])])

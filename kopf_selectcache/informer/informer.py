@@ -30,16 +30,16 @@ from kopf_selectcache.settings.planner import Plan, Stream, plan
 
 from ._awaited_versions import AwaitedVersions
 from ._confirmer import Confirmer
+from ._dictionary_training import run_in_thread, trim_heap
+from ._list_version import SharedVersion, shared_versions
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
 from .audit import Audit, Auditor
 from .causes import reason
 from .claims import Claims, warn_provisional
-from .dictionary_training import run_in_thread, trim_heap
 from .environment import Environment
 from .health import Condition, Health
 from .index_builder import IndexBuilder
-from .list_version import SharedVersion, shared_versions
 from .log import StateLog, context_of
 from .memory import AGAIN, Budget, LetGo, indexed_bytes
 from .metrics import Counts

@@ -52,11 +52,11 @@ from kopf_selectcache.settings.planner import Stream
 from ._awaited_versions import AwaitedVersions
 from ._checked_reader import CheckedReader
 from ._comparison import Comparison
+from ._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
+from ._list_version import SharedVersion
 from ._messages import Mistake
-from .dictionary_training import DictionaryTraining, run_in_thread, trim_heap
 from .environment import Environment
 from .health import Condition, Health
-from .list_version import SharedVersion
 from .log import context_of_stream
 from .memory import Share
 from .metrics import Counts

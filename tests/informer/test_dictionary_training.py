@@ -20,7 +20,7 @@ from kopf_selectcache.core.protocol.decoder import APIECE, SLICE
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
 from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Packing, Storage
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.dictionary_training import DictionaryTraining, run_in_thread, trim_heap
+from kopf_selectcache.informer._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
 from kopf_selectcache.testing.sample_objects import Population
 from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import Obj, Script, Server, bookmark, error, event, held, listed, streamed
@@ -285,7 +285,7 @@ def test_it_is_asked_for_where_the_c_library_keeps_it(
         return library
 
     CALLED.clear()
-    monkeypatch.setattr("kopf_selectcache.informer.dictionary_training.ctypes.CDLL", load)
+    monkeypatch.setattr("kopf_selectcache.informer._dictionary_training.ctypes.CDLL", load)
     trim_heap()
     assert called == CALLED
 
