@@ -13,7 +13,7 @@ import msgspec
 
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import SLOW, delay
-from kopf_selectcache.core.selection.kinds import BUILT_IN, Key, Kind, find, parse_key
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 
 from .transport import Refused
@@ -56,14 +56,14 @@ RETRIES = 3
 """Further requests to groups with a transient refusal, before a match in a later group is accepted."""
 
 
-async def resolve(server: Server, key: Key) -> Resource:
+async def resolve(server: Server, key: KindKey) -> Resource:
     """Return the resource of a key, which may be provisional; see `settle`."""
     return (await settle(server, key)).resource
 
 
 async def settle(
     server: Server,
-    key: Key,
+    key: KindKey,
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     chance: Callable[[], float] = random,
@@ -84,7 +84,7 @@ async def settle(
     return found
 
 
-async def search(server: Server, key: Key) -> Resolution:
+async def search(server: Server, key: KindKey) -> Resolution:
     """Ask the server once for the resource of a key. Raise NotServed, Refused, Unreachable or Garbled."""
     group, version, name = parse_key(key)
     known = find(key)

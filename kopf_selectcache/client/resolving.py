@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from random import random
 from time import monotonic
 
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 
 from .discovery import NotServed, search, settle
@@ -38,12 +38,12 @@ class Kinds:
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
-        self._found: dict[Key, Resource] = {}
-        self._provisional: dict[Key, tuple[float, Resource]] = {}
-        self._missed: dict[Key, tuple[float, str]] = {}
-        self._asked: dict[Key, Shared[Resource]] = {}
+        self._found: dict[KindKey, Resource] = {}
+        self._provisional: dict[KindKey, tuple[float, Resource]] = {}
+        self._missed: dict[KindKey, tuple[float, str]] = {}
+        self._asked: dict[KindKey, Shared[Resource]] = {}
 
-    async def resolve(self, key: Key) -> Resource:
+    async def resolve(self, key: KindKey) -> Resource:
         """Return the resource of a key. Raise NotServed, Refused, Unreachable or Garbled."""
         if (found := self._found.get(key)) is not None:
             return found
@@ -63,7 +63,7 @@ class Kinds:
             if asked.given_up and self._asked.get(key) is asked:
                 del self._asked[key]
 
-    async def _ask(self, key: Key) -> Resource:
+    async def _ask(self, key: KindKey) -> Resource:
         try:
             # Without further tries if the group did not answer before: it may never do.
             found = (

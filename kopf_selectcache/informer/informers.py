@@ -10,7 +10,7 @@ from time import monotonic
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.settings.options import SelectCacheSettings
 
@@ -50,8 +50,8 @@ class Runtime:
             Environment(settings, transport, logger, chance, clock, sleep),
             Budget(settings.max_bytes),
         )
-        informers: dict[Key, Informer] = {}
-        self.informers: Mapping[Key, Informer] = informers
+        informers: dict[KindKey, Informer] = {}
+        self.informers: Mapping[KindKey, Informer] = informers
         self.names = InformersByName(informers, self.ending)
         for key in settings.selectors:
             informers[key] = Informer(
@@ -71,15 +71,15 @@ class Runtime:
         self.pulse = LoopMonitor(self.after_gap, logger=logger)
 
     @property
-    def quick(self) -> dict[Key, Informer]:
+    def quick(self) -> dict[KindKey, Informer]:
         """The informers found by key. Reads look here first."""
         return self.names.quick
 
-    def informer(self, key: Key) -> Informer:
+    def informer(self, key: KindKey) -> Informer:
         """Return the informer of this kind, by any of its names; see `InformersByName`."""
         return self.names.informer(key)
 
-    async def resolve(self, key: Key) -> Resource:
+    async def resolve(self, key: KindKey) -> Resource:
         """Return the resource of a key in this cluster; ask for each key only once."""
         return await self.kinds.resolve(key)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kopf_selectcache._errors import NotSynced, ReadError
-from kopf_selectcache.core.selection.kinds import Key, find, parse_key
+from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.selectors.kind_keys import not_declared, text_of
 
@@ -18,9 +18,9 @@ class Found:
     """Memoised lookups of informers by name. Reads use it in any thread."""
 
     def __init__(self) -> None:
-        self._by: tuple[list[Resource | Health], dict[Key, Informer]] = [], {}
+        self._by: tuple[list[Resource | Health], dict[KindKey, Informer]] = [], {}
 
-    def by(self, known: list[Resource | Health]) -> dict[Key, Informer]:
+    def by(self, known: list[Resource | Health]) -> dict[KindKey, Informer]:
         """Return the lookups that are valid for this knowledge: the resource of each informer, or its health
         while that is not resolved.
         """
@@ -33,14 +33,14 @@ class Found:
 class InformersByName:
     """The informers of one operator by name. Reads use it in any thread."""
 
-    def __init__(self, informers: Mapping[Key, Informer], ending: Ending) -> None:
+    def __init__(self, informers: Mapping[KindKey, Informer], ending: Ending) -> None:
         self.informers = informers
         self.ending = ending
-        self.quick: dict[Key, Informer] = {}
+        self.quick: dict[KindKey, Informer] = {}
         """The informers found by key, until the cluster resolves another key. Reads look here first."""
         self._found = Found()
 
-    def informer(self, key: Key) -> Informer:
+    def informer(self, key: KindKey) -> Informer:
         """Return the informer of this kind, by any of its names.
 
         The declared key comes first. The name of a built-in kind means that kind and no custom resource, as
@@ -63,7 +63,7 @@ class InformersByName:
         """Forget the lookups: the cluster has resolved a key, or the operator has ended."""
         self.quick = {}
 
-    def _named(self, key: Key) -> Informer:
+    def _named(self, key: KindKey) -> Informer:
         asked = parse_key(key)
         if same := next(
             (informer for declared, informer in self.informers.items() if parse_key(declared) == asked), None
@@ -94,7 +94,7 @@ class InformersByName:
         return self.informers[found[0]]
 
 
-def _means(key: Key, declared: Key, informer: Informer) -> bool | None:
+def _means(key: KindKey, declared: KindKey, informer: Informer) -> bool | None:
     """Return True if the key names the kind of the informer; None while the cluster must resolve that."""
     known, (group, version, name) = find(key), parse_key(key)
     _, in_version, _ = parse_key(declared)

@@ -20,7 +20,7 @@ from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.ending import Ending
@@ -91,7 +91,7 @@ class _Runtime:
         self.ending = Ending()  # It never ends.
         self.memo = Memo()
         claims = Claims()
-        self.informers: dict[Key, Informer] = {}
+        self.informers: dict[KindKey, Informer] = {}
         self.names = InformersByName(self.informers, self.ending)
         fakes = [
             FakeInformer(
@@ -113,13 +113,13 @@ class _Runtime:
         self.kinds = Kinds(self.fetches)
 
     @property
-    def quick(self) -> dict[Key, Informer]:
+    def quick(self) -> dict[KindKey, Informer]:
         return self.names.quick
 
-    def informer(self, key: Key) -> Informer:
+    def informer(self, key: KindKey) -> Informer:
         return self.names.informer(key)
 
-    async def resolve(self, key: Key) -> Resource:
+    async def resolve(self, key: KindKey) -> Resource:
         return await self.kinds.resolve(key)
 
     async def wait_started(self) -> None:
