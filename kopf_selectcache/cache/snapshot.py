@@ -180,7 +180,7 @@ def _laid_over(chosen: Chosen, lookup: Lookup, pairs: Collection[Pair]) -> Chose
         for record in shown
         if record.stored
         and lookup.admits(record)
-        and all(index.of(record) == (value,) for index, value in done)
+        and all(index.keys(record) == (value,) for index, value in done)
     ]
     return chosen._replace(records=records, rest=rest, unreadable=tuple(unreadable))
 
@@ -219,7 +219,7 @@ def open_snapshot(
         store = require_readable(informer, request)
     if request.max_age is not None:
         age = informer.age(region_of(request))
-        if age is None or age > request.max_age:
+        if informer.state is state and (age is None or age > request.max_age):
             raise stale(request, age)
     if informer.state is not state:  # The loop's thread has replaced it meanwhile.
         return open_snapshot(informer, request, own, deleted=deleted)
