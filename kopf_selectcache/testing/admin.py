@@ -24,7 +24,8 @@ class Admin:
         self._api = api
         self._token = token
 
-    def ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+    def ask(self, method: str, path: str, body: object = None, *, collect: bool = True) -> dict[str, Any]:
+        """Make a request. With `collect=False`, garbage stays until a later request."""
         content_type = MERGE_PATCH if method == "PATCH" else "application/json"
         headers = {
             "authorization": f"Bearer {self._token}",
@@ -32,7 +33,7 @@ class Admin:
             "accept": "application/json",
         }
         sent = b"" if body is None else json.dumps(body, default=_plain).encode()
-        answer = self._api.answer(Request(method, path, {}, headers, sent))
+        answer = self._api.answer(Request(method, path, {}, headers, sent), collect=collect)
         assert isinstance(answer, Answer), "only watches are something else"
         answered: dict[str, Any] = json.loads(answer.body)
         if answer.code >= 400:
@@ -47,15 +48,15 @@ class Admin:
         served = self.served(obj)
         collection = self._collection(obj)
         try:
-            made = self.ask("POST", collection, obj)
+            made = self.ask("POST", collection, obj, collect=False)
         except Problem as problem:
             if problem.reason != "AlreadyExists" or not merge:
                 raise
-            made = self.ask("PATCH", self.path(obj), obj)
+            made = self.ask("PATCH", self.path(obj), obj, collect=False)
         if served.has_status and "status" in obj:
-            made = self.ask(
-                "PUT", f"{collection}/{made['metadata']['name']}/status", {**made, "status": obj["status"]}
-            )
+            path = f"{collection}/{made['metadata']['name']}/status"
+            made = self.ask("PUT", path, {**made, "status": obj["status"]}, collect=False)
+        self._api.collect()
         return made
 
     def delete(self, obj: Mapping[str, Any], *, grace_period: int | None = None) -> dict[str, Any]:

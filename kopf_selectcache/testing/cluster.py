@@ -1,6 +1,7 @@
 """A Kubernetes cluster inside the process: an API server on a port of 127.0.0.1, with methods for tests.
 
-It has no controllers, kubelet or scheduler: Pods stay Pending until a test writes their status.
+It has no scheduler, no kubelet, and no controller but the garbage collector: Pods stay Pending until a test
+writes their status.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class EmbeddedCluster:
     as cluster:`.
 
     Its methods need no HTTP and can be called in any thread. They act as the cluster's admin, and raise
-    `Problem` where the server refuses.
+    `Problem` where the server refuses. With `garbage_collection=False`, dependents of deleted owners stay.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class EmbeddedCluster:
         port: int = 0,
         tls: bool = True,
         bookmarks_every: float = 60,
+        garbage_collection: bool = True,
         faults: Iterable[Fault] = (),
         now: Callable[[], dt.datetime] = _utc_now,
         random: random.Random = random.SystemRandom(),  # It has no state.  # noqa: B008
@@ -81,7 +83,13 @@ class EmbeddedCluster:
         """The HTTP requests."""
         self.faults = Faults(faults, post=self._do)
         """The faults."""
-        self.api = Api(now=now, new_uid=self._uid, suffix=self._suffix, admin_token=self.token)
+        self.api = Api(
+            now=now,
+            new_uid=self._uid,
+            suffix=self._suffix,
+            admin_token=self.token,
+            garbage_collection=garbage_collection,
+        )
         self._admin = Admin(self.api, token=self.token)
         self.port = _checked(port)
         self._tls = tls
@@ -444,8 +452,7 @@ class EmbeddedCluster:
             port = self.port
             self._running().stop_listening()
             self.api.history.restore(backup)
-            self.api.objects.restored()
-            self.api.rbac.forget()
+            self.api.restored()
             self.port = port
             self.listen_again()
 

@@ -201,7 +201,7 @@ class Objects:
         wish = deletion.Wish.read(options or {})
         wish.check(served, old)
         if served.table == NAMESPACES:
-            return self._delete_namespace(served, old, dry_run=dry_run)
+            return self._delete_namespace(served, old, wish, dry_run=dry_run)
         body = _decode(old.data)
         outcome = deletion.decide(served, body, wish)
         if outcome.marks:
@@ -432,13 +432,19 @@ class Objects:
 
     # ---- Namespaces, in the role of their controller.
 
-    def _delete_namespace(self, served: Served, old: Stored, *, dry_run: bool) -> tuple[Stored, bool]:
+    def _delete_namespace(
+        self, served: Served, old: Stored, wish: deletion.Wish, *, dry_run: bool
+    ) -> tuple[Stored, bool]:
         name = old.key[1]
         if name in {"default", "kube-system", "kube-public"}:
             raise forbidden(served, name, "this namespace may not be deleted", [])
         body = _decode(old.data)
         if "deletionTimestamp" not in body["metadata"]:
-            body["metadata"] = metadata.in_order({**body["metadata"], "deletionTimestamp": self.time()})
+            said = {**body["metadata"], "deletionTimestamp": self.time()}
+            said["finalizers"] = metadata.finalizers_of_deletion(said.pop("finalizers", []), wish.policy)
+            if not said["finalizers"]:
+                del said["finalizers"]
+            body["metadata"] = metadata.in_order(said)
             body["status"] = {**strategies.part(body, "status"), "phase": "Terminating"}
             old = self._put(served, old, body, dry_run=dry_run)
             if not dry_run:

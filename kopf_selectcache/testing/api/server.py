@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from . import body as reading
-from . import default_roles, discovery, options, representations, reviews, routing, types
+from . import default_roles, deletion, discovery, options, representations, reviews, routing, types
 from . import selection as selecting
+from .garbage import Collector
 from .history import History, Stored
 from .impersonation import Impersonation
 from .kinds import Kinds, Served
@@ -83,6 +84,7 @@ class Api:
         new_uid: Callable[[], str],
         suffix: Callable[[], str],
         admin_token: str,
+        garbage_collection: bool = True,
     ) -> None:
         self.history = History()
         self.kinds = Kinds()
@@ -94,15 +96,31 @@ class Api:
         self._impersonation = Impersonation(self.rbac)
         self._reviews = Reviews(self.users, self.rbac, now=now)
         default_roles.create(self.objects, self.kinds)
+        self._collector = Collector(self.objects, self.kinds) if garbage_collection else None
 
-    def answer(self, request: Request, *, seen: int | None = None) -> Answer | Watch:
-        """Execute a request. With `seen`, lists and watches know no later version, as of a
-        lagging replica.
+    def answer(self, request: Request, *, seen: int | None = None, collect: bool = True) -> Answer | Watch:
+        """Execute a request, and collect the garbage that it leaves. With `seen`, lists and watches know no
+        later version, as of a lagging replica.
         """
         try:
             return self._answer(request, seen)
         except Problem as problem:
             return refusal(problem)
+        finally:
+            if collect:
+                self.collect()
+
+    def collect(self) -> None:
+        """Let the garbage collector run until it has nothing to do."""
+        if self._collector is not None:
+            self._collector.run()
+
+    def restored(self) -> None:
+        """Read again what is derived from the history, after it has been restored."""
+        self.objects.restored()
+        self.rbac.forget()
+        if self._collector is not None:
+            self._collector.reload()
 
     def _answer(self, request: Request, seen: int | None) -> Answer | Watch:
         user = self.users.authenticate(request.headers)
@@ -376,10 +394,12 @@ def _is_dry(call: Call, kind: str, wish: Mapping[str, Any] | None = None) -> boo
     """Read whether the write is a dry run; raise 422 if that, or the treatment of unknown
     fields, is invalid.
     """
-    asked = [text or "" for text in (wish or {}).get("dryRun") or ()] or [
-        text for text in [call.options.get("dryRun", "")] if text
-    ]
-    faults = [_unsupported("dryRun", asked, "All")] if any(text != "All" for text in asked) else []
+    if wish is None:
+        asked = [text for text in [call.options.get("dryRun", "")] if text]
+    else:
+        asked = [text or "" for text in wish.get("dryRun") or ()]
+    faults = [*deletion.faults(wish or {})]
+    faults += [_unsupported("dryRun", asked, "All")] if any(text != "All" for text in asked) else []
     judging = call.options.get("fieldValidation", "")
     if kind != "DeleteOptions" and judging not in _JUDGING:
         faults.append(_unsupported("fieldValidation", judging, *_JUDGING))
