@@ -1,0 +1,98 @@
+"""Calls of admission webhooks over HTTPS, with the words of Go's client for calls that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections.abc import Sequence
+from typing import TypeVar
+
+import aiohttp
+
+from ._watch_streams import Later
+from .api.admission import Steps, WebhookCall
+from .api.webhook_answers import WebhookAnswer
+
+T = TypeVar("T")
+
+_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, */*",
+    "User-Agent": "kube-apiserver-admission",
+}
+LARGEST = 3 * 1024 * 1024  # Bytes of a response, as for the real server.
+
+
+class WebhookClient:
+    """Calls webhooks in the loop of the server. Each call has a connection of its own."""
+
+    def __init__(self, later: Later) -> None:
+        self._later = later
+
+    async def complete(self, steps: Steps[T]) -> T:
+        """Do work that yields calls of webhooks. Without any, it is done before this suspends."""
+        try:
+            calls = next(steps)
+            while True:
+                calls = steps.send(await self.call(calls))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def call(self, calls: Sequence[WebhookCall]) -> list[WebhookAnswer]:
+        """Call webhooks at the same time."""
+        return await asyncio.gather(*map(self._call, calls))
+
+    async def _call(self, call: WebhookCall) -> WebhookAnswer:
+        task = asyncio.ensure_future(_post(call))
+
+        def expire() -> None:
+            task.cancel()
+
+        timer = self._later(call.timeout, expire)
+        try:
+            await asyncio.wait({task})
+        finally:
+            timer.cancel()
+            task.cancel()
+        return WebhookAnswer(failure="context deadline exceeded") if task.cancelled() else task.result()
+
+
+async def _post(call: WebhookCall) -> WebhookAnswer:
+    try:
+        connector = aiohttp.TCPConnector(ssl=_trusting(call.bundle), force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout()) as session,
+            session.post(call.url, data=call.body, headers=_HEADERS, allow_redirects=False) as response,
+        ):
+            body = await response.content.read(LARGEST)
+            while not response.content.at_eof():
+                body += await response.content.read(LARGEST)
+                if len(body) > LARGEST:
+                    return WebhookAnswer(failure="http: request body too large")
+            return WebhookAnswer(response.status, body, response.headers.get("Content-Type", ""))
+    except (aiohttp.ClientError, OSError) as error:
+        return WebhookAnswer(failure=_told(error))
+
+
+def _trusting(bundle: bytes | None) -> ssl.SSLContext:
+    if bundle is None:
+        return ssl.create_default_context()
+    context = ssl.create_default_context(cadata=bundle.decode(errors="replace"))
+    # As Go: any certificate of the bundle is trusted, also one that signs nothing.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _told(error: Exception) -> str:
+    cause = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        unknown = cause.verify_code in (18, 19, 20, 21)  # OpenSSL's codes of a missing or foreign authority.
+        why = "certificate signed by unknown authority" if unknown else cause.verify_message
+        return f"tls: failed to verify certificate: x509: {why}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        why = "connection refused" if error.errno == errno.ECONNREFUSED else error.strerror or str(error)
+        return f"dial tcp {error.host}:{error.port}: connect: {why}"
+    return "EOF" if isinstance(error, aiohttp.ServerDisconnectedError) else str(error) or type(error).__name__
