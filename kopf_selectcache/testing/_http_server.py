@@ -101,6 +101,7 @@ class Web:
         # aiohttp has no event for the end of its connections.
         while self._http.connections or self._connecting:  # noqa: ASYNC110
             await asyncio.sleep(0)
+        await self.webhooks.close()
 
     def _accept(self, listener: socket.socket) -> None:
         try:

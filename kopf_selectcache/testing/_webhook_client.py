@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import ssl
 from collections.abc import Sequence
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import aiohttp
 
@@ -29,6 +31,18 @@ class WebhookClient:
 
     def __init__(self, later: Later) -> None:
         self._later = later
+        self._calls: set[asyncio.Task[WebhookAnswer]] = set()
+        self._sockets: set[socket.socket] = set()
+
+    async def close(self) -> None:
+        """End all calls, and wait until their connections are closed."""
+        calls = tuple(self._calls)
+        for task in calls:
+            task.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        # aiohttp has no event for the end of its connections.
+        while any(connection.fileno() != -1 for connection in self._sockets):  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
     async def complete(self, steps: Steps[T]) -> T:
         """Do work that yields calls of webhooks. Without any, it is done before this suspends."""
@@ -45,7 +59,9 @@ class WebhookClient:
         return await asyncio.gather(*map(self._call, calls))
 
     async def _call(self, call: WebhookCall) -> WebhookAnswer:
-        task = asyncio.ensure_future(_post(call))
+        task = asyncio.get_running_loop().create_task(self._post(call))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
 
         def expire() -> None:
             task.cancel()
@@ -58,22 +74,38 @@ class WebhookClient:
             task.cancel()
         return WebhookAnswer(failure="context deadline exceeded") if task.cancelled() else task.result()
 
+    async def _post(self, call: WebhookCall) -> WebhookAnswer:
+        sockets: list[socket.socket] = []
 
-async def _post(call: WebhookCall) -> WebhookAnswer:
-    try:
-        connector = aiohttp.TCPConnector(ssl=_trusting(call.bundle), force_close=True)
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout()) as session,
-            session.post(call.url, data=call.body, headers=_HEADERS, allow_redirects=False) as response,
-        ):
-            body = await response.content.read(LARGEST)
-            while not response.content.at_eof():
-                body += await response.content.read(LARGEST)
-                if len(body) > LARGEST:
-                    return WebhookAnswer(failure="http: request body too large")
-            return WebhookAnswer(response.status, body, response.headers.get("Content-Type", ""))
-    except (aiohttp.ClientError, OSError) as error:
-        return WebhookAnswer(failure=_told(error))
+        def connect(address: tuple[Any, ...]) -> socket.socket:
+            sockets.append(socket.socket(*address[:3]))
+            self._sockets.add(sockets[-1])
+            return sockets[-1]
+
+        try:
+            connector = aiohttp.TCPConnector(
+                ssl=_trusting(call.bundle), force_close=True, socket_factory=connect
+            )
+            async with (
+                aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout()) as session,
+                session.post(call.url, data=call.body, headers=_HEADERS, allow_redirects=False) as response,
+            ):
+                body = await response.content.read(LARGEST)
+                while not response.content.at_eof():
+                    body += await response.content.read(LARGEST)
+                    if len(body) > LARGEST:
+                        return WebhookAnswer(failure="http: request body too large")
+                return WebhookAnswer(response.status, body, response.headers.get("Content-Type", ""))
+        except (aiohttp.ClientError, OSError) as error:
+            return WebhookAnswer(failure=_told(error))
+        except asyncio.CancelledError:
+            # Otherwise TLS waits for the webhook to close the connection as well.
+            for connection in sockets:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+            raise
+        finally:
+            self._sockets = {connection for connection in self._sockets if connection.fileno() != -1}
 
 
 def _trusting(bundle: bytes | None) -> ssl.SSLContext:

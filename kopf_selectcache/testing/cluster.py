@@ -130,8 +130,10 @@ class EmbeddedCluster:
     ) -> None:
         if self._bookmarks is not None:
             self._bookmarks.cancel()
-        for task in self._acting:
+        acting = tuple(self._acting)
+        for task in acting:
             task.cancel()
+        await asyncio.gather(*acting, return_exceptions=True)
         try:
             await self._running().close()
         finally:

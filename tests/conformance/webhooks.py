@@ -46,8 +46,7 @@ class Hooks:
         self.reviews: list[tuple[str, dict[str, Any]]] = []
         authority = trustme.CA()
         self.bundle = base64.b64encode(authority.cert_pem.bytes()).decode()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         authority.issue_cert("127.0.0.1").configure_cert(context)
         self._server.socket = context.wrap_socket(
@@ -148,6 +147,13 @@ class Hooks:
                 self.wfile.write(body)
 
         return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of clients that do not trust it, or that go away."""
 
 
 def answered(review: Mapping[str, Any], response: Any) -> bytes:
