@@ -97,7 +97,7 @@ class WebhookClient:
                         return WebhookAnswer(failure="http: request body too large")
                 return WebhookAnswer(response.status, body, response.headers.get("Content-Type", ""))
         except (aiohttp.ClientError, OSError) as error:
-            return WebhookAnswer(failure=_told(error))
+            return WebhookAnswer(failure=_describe(error))
         except asyncio.CancelledError:
             # Otherwise TLS waits for the webhook to close the connection as well.
             for connection in sockets:
@@ -118,7 +118,7 @@ def _trusting(bundle: bytes | None) -> ssl.SSLContext:
     return context
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     cause = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         unknown = cause.verify_code in (18, 19, 20, 21)  # OpenSSL's codes of a missing or foreign authority.

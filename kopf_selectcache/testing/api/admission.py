@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from . import events, webhooks
-from .history import Change, History, Key
+from .history import Change, History, ObjectKey
 from .kinds import Kinds, Served
 from .request import Call, User
 from .selection import label_selector
@@ -59,7 +59,7 @@ class _Hook:
     """A webhook of one configuration."""
 
     name: str
-    said: Mapping[str, Any]
+    spec: Mapping[str, Any]
     mutates: bool
     in_namespace: Callable[[Mapping[str, str]], bool]
     of_object: Callable[[Mapping[str, str]], bool]
@@ -108,36 +108,36 @@ class Webhooks:
         if self._hooks is None:
             self._hooks = [*self._read(webhooks.MUTATING), *self._read(webhooks.VALIDATING)]
         for hook in self._hooks:
-            if hook.mutates is mutating and (served := self._wanted(hook, write)) is not None:
+            if hook.mutates is mutating and (served := self._version_for(hook, write)) is not None:
                 yield hook, served
 
     def _read(self, table: tuple[str, str]) -> Iterator[_Hook]:
         for key in self._history.keys(table):
             stored = self._history.get(table, key)
             assert stored is not None
-            for said in _decode(stored.data).get("webhooks", ()):
+            for spec in _decode(stored.data).get("webhooks", ()):
                 yield _Hook(
-                    said["name"],
-                    said,
+                    spec["name"],
+                    spec,
                     table == webhooks.MUTATING,
-                    label_selector(said["namespaceSelector"]),
-                    label_selector(said["objectSelector"]),
+                    label_selector(spec["namespaceSelector"]),
+                    label_selector(spec["objectSelector"]),
                 )
 
-    def _wanted(self, hook: _Hook, write: _Write) -> Served | None:
+    def _version_for(self, hook: _Hook, write: _Write) -> Served | None:
         labels = self._namespace_labels(write)
         if labels is not None and not hook.in_namespace(labels):
             return None
         objects = [obj for obj in (write.new, write.old) if obj is not None]
-        if hook.said["objectSelector"] and not any(hook.of_object(_labels(obj)) for obj in objects):
+        if hook.spec["objectSelector"] and not any(hook.of_object(_labels(obj)) for obj in objects):
             return None
         same = [write.served]
-        if hook.said["matchPolicy"] == "Equivalent":
+        if hook.spec["matchPolicy"] == "Equivalent":
             same += (
                 other for other in self.kinds if other.table == write.served.table and other != write.served
             )
         for served in same:
-            if any(_matches(rule, write, served) for rule in hook.said.get("rules", ())):
+            if any(_matches(rule, write, served) for rule in hook.spec.get("rules", ())):
                 return served
         return None
 
@@ -205,7 +205,7 @@ class Admission:
         again: set[str] = set()
         for second in (False, True):
             for hook, wanted in self.webhooks.matching(write, mutating=True):
-                place = f"{hook.name}/{hook.said}"
+                place = f"{hook.name}/{hook.spec}"
                 if second and place not in again:
                     continue
                 changed = self._mutated(hook, wanted, write)
@@ -214,7 +214,7 @@ class Admission:
                     write = self._write(operation, served, namespace, subresource, changed, old, name=name)
                     assert write.new is not None
                     new = write.new
-                if hook.said["reinvocationPolicy"] == "IfNeeded":
+                if hook.spec["reinvocationPolicy"] == "IfNeeded":
                     called.append(place)
         return new
 
@@ -246,7 +246,7 @@ class Admission:
         if problems:
             raise problems[0]
 
-    def delete(self, served: Served, key: Key, old: Mapping[str, Any], *, named: bool = True) -> None:
+    def delete(self, served: Served, key: ObjectKey, old: Mapping[str, Any], *, named: bool = True) -> None:
         """Review a deletion, by webhooks of both kinds. Those of many are without a name."""
         write = self._write("DELETE", served, key[0], "", None, old, name=None if named else "")
         for hook, wanted in self.webhooks.matching(write, mutating=True):
@@ -254,7 +254,7 @@ class Admission:
         self.validate("DELETE", served, key[0], None, old, named=named)
 
     def concerns(self, served: Served, namespace: str, subresource: str) -> bool:
-        """Return True if any webhook is to be called for updates of a subresource."""
+        """Return True if a webhook reviews updates of a subresource."""
         write = self._write("UPDATE", served, namespace, subresource, {}, {}, name="")
         return any(
             next(self.webhooks.matching(write, mutating=mutating), None) is not None
@@ -316,11 +316,11 @@ class Admission:
 
     def _answered(self, hook: _Hook, wanted: Served, write: _Write) -> dict[str, Any]:
         """Return the answer of a webhook; raise NeedsReview if it has not been asked."""
-        version = next(word for word in hook.said["admissionReviewVersions"] if word in ("v1", "v1beta1"))
+        version = next(word for word in hook.spec["admissionReviewVersions"] if word in ("v1", "v1beta1"))
         request = self._request(wanted, write)
-        key = _canonical([hook.name, hook.said, request])
+        key = _canonical([hook.name, hook.spec, request])
         url = self._url(hook)
-        given = hook.said["clientConfig"].get("caBundle")
+        given = hook.spec["clientConfig"].get("caBundle")
         bundle = None if given is None else base64.b64decode(given)
         if bundle is not None and b"-----BEGIN CERTIFICATE-----" not in bundle:
             raise Failure(
@@ -334,7 +334,7 @@ class Admission:
                 "apiVersion": f"{GROUP}/{version}",
                 "request": {"uid": uid, **request},
             }
-            call = WebhookCall(url, bundle, hook.said["timeoutSeconds"], _encode(review))
+            call = WebhookCall(url, bundle, hook.spec["timeoutSeconds"], _encode(review))
             raise NeedsReview({key: call})
         answer = self.answers[key]
         if answer.failure:
@@ -343,12 +343,12 @@ class Admission:
 
     def _failed(self, hook: _Hook, why: str) -> None:
         """Raise InternalError for a webhook that cannot be used, unless it may be ignored."""
-        if hook.said["failurePolicy"] == "Fail":
+        if hook.spec["failurePolicy"] == "Fail":
             raise internal(f'failed calling webhook "{hook.name}": {why}')
 
     def _url(self, hook: _Hook) -> str:
-        config = hook.said["clientConfig"]
-        ending = f"?timeout={hook.said['timeoutSeconds']}s"
+        config = hook.spec["clientConfig"]
+        ending = f"?timeout={hook.spec['timeoutSeconds']}s"
         if (service := config.get("service")) is not None:
             path = (service.get("path") or "").lstrip("/")
             host = f"{service['name']}.{service['namespace']}.svc:{service['port']}"

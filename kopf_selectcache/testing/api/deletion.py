@@ -11,7 +11,7 @@ from typing import Any
 from .events import TABLE as EVENTS
 from .history import Stored
 from .kinds import Served
-from .metadata import Cause, cause, finalizers_of_deletion, in_order, invalid_value
+from .metadata import StatusCause, cause, finalizers_of_deletion, in_order, invalid_value
 from .status import bad_request, conflict, invalid
 from .strategies import default_policy, part
 
@@ -64,7 +64,7 @@ class Wish:
             raise conflict(served.kind, name, why, group=group)
 
 
-def faults(options: Mapping[str, Any]) -> list[Cause]:
+def faults(options: Mapping[str, Any]) -> list[StatusCause]:
     """Return the errors of the options about dependents."""
     policy = options.get("propagationPolicy")
     if policy is None:

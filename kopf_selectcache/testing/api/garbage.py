@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from .history import Change, Key, Stored, Table
+from .history import Change, ObjectKey, Stored, Table
 from .kinds import Kinds, Served
 from .objects import Objects
 from .patches import MERGE
@@ -30,18 +30,18 @@ _encode = msgspec.json.encode
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
     """One owner reference."""
 
-    apiVersion: str  # noqa: N815  # The names are those of Kubernetes.
+    apiVersion: str  # The names are those of Kubernetes.  # noqa: N815
     kind: str
     name: str
     uid: str
     controller: bool | None = None
-    blockOwnerDeletion: bool | None = None  # noqa: N815
+    blockOwnerDeletion: bool | None = None  # Its name in Kubernetes.  # noqa: N815
 
 
 class _Metadata(msgspec.Struct):
-    ownerReferences: tuple[Owner, ...] = ()  # noqa: N815
+    ownerReferences: tuple[Owner, ...] = ()  # Its name in Kubernetes.  # noqa: N815
     finalizers: tuple[str, ...] = ()
-    deletionTimestamp: str = ""  # noqa: N815
+    deletionTimestamp: str = ""  # Its name in Kubernetes.  # noqa: N815
 
     def waits_for(self, finalizer: str) -> bool:
         """Return True if the object is being deleted, and this finalizer holds it."""
@@ -54,7 +54,7 @@ class _Object(msgspec.Struct):
 
 class _Place(NamedTuple):
     table: Table
-    key: Key
+    key: ObjectKey
 
 
 # The states of an owner. It waits if it is deleted after its dependents.
@@ -164,13 +164,13 @@ class Collector:
 
     def _check(self, served: Served, place: _Place, stored: Stored) -> None:
         """Delete an object whose owners are gone; release one that waits for its dependents."""
-        said = _read(stored)
+        metadata = _read(stored)
         self._unresolved.pop(place, None)
-        if said.waits_for(FOREGROUND):
-            self._release(served, place, stored, said)
-        elif said.ownerReferences and not said.deletionTimestamp:
+        if metadata.waits_for(FOREGROUND):
+            self._release(served, place, stored, metadata)
+        elif metadata.ownerReferences and not metadata.deletionTimestamp:
             try:
-                owners = {owner: self._state(owner, place) for owner in said.ownerReferences}
+                owners = {owner: self._state(owner, place) for owner in metadata.ownerReferences}
             except _UnresolvedError as error:
                 if error.may_be_served:
                     self._unresolved[place] = None
@@ -190,14 +190,14 @@ class Collector:
                     return
                 self._delete(served, place, "Foreground")
             else:
-                own = said.finalizers
+                own = metadata.finalizers
                 self._delete(
                     served,
                     place,
                     "Orphan" if ORPHAN in own else "Foreground" if FOREGROUND in own else "Background",
                 )
 
-    def _release(self, served: Served, place: _Place, stored: Stored, said: _Metadata) -> None:
+    def _release(self, served: Served, place: _Place, stored: Stored, metadata: _Metadata) -> None:
         """Remove the finalizer of an owner that no dependent blocks, or check those that do."""
         blocking = [
             other
@@ -208,7 +208,7 @@ class Collector:
             )
         ]
         if not blocking:
-            left = tuple(item for item in said.finalizers if item != FOREGROUND)
+            left = tuple(item for item in metadata.finalizers if item != FOREGROUND)
             self._write(served, place, finalizers=left)
         for other in blocking:
             if not self._read(other).waits_for(FOREGROUND):
@@ -220,9 +220,11 @@ class Collector:
             kind = next(kind for kind in self._kinds if kind.table == other.table)
             left = tuple(owner for owner in self._read(other).ownerReferences if owner.uid != stored.uid)
             self._write(kind, other, ownerReferences=left)
-        said = _read(self._history.get(*place))
-        if said.waits_for(ORPHAN):
-            self._write(served, place, finalizers=tuple(item for item in said.finalizers if item != ORPHAN))
+        metadata = _read(self._history.get(*place))
+        if metadata.waits_for(ORPHAN):
+            self._write(
+                served, place, finalizers=tuple(item for item in metadata.finalizers if item != ORPHAN)
+            )
 
     def _state(self, owner: Owner, dependent: _Place) -> str:
         if self._deleted.get(owner.uid) in ("", dependent.key[0]):

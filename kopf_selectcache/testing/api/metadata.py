@@ -65,7 +65,7 @@ _FOR_COLLECTOR = frozenset({"orphan", "foregroundDeletion"})
 _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
 _GENERATED = 58  # Go's limit of 63 without the five letters of the suffix.
 
-Cause: TypeAlias = Mapping[str, str]
+StatusCause: TypeAlias = Mapping[str, str]
 
 LABEL_VALUE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must"
@@ -89,16 +89,16 @@ _LABEL = (
 )
 
 
-def cause(reason: str, message: str, field: str) -> Cause:
+def cause(reason: str, message: str, field: str) -> StatusCause:
     return {"reason": reason, "message": message, "field": field}
 
 
-def invalid_value(field: str, value: object, why: str) -> Cause:
+def invalid_value(field: str, value: object, why: str) -> StatusCause:
     told = f'"{value}"' if isinstance(value, str) else str(value)
     return cause("FieldValueInvalid", f"Invalid value: {told}: {why}", field)
 
 
-def forbidden(field: str, why: str) -> Cause:
+def forbidden(field: str, why: str) -> StatusCause:
     return cause("FieldValueForbidden", f"Forbidden: {why}", field)
 
 
@@ -189,9 +189,9 @@ def with_version(data: bytes, version: int) -> bytes:
 # ---- Checking
 
 
-def problems_of(served: Served, metadata: Mapping[str, Any]) -> list[Cause]:
+def problems_of(served: Served, metadata: Mapping[str, Any]) -> list[StatusCause]:
     """Return the errors of the metadata of an object before it is stored."""
-    found: list[Cause] = []
+    found: list[StatusCause] = []
     name = metadata.get("name", "")
     if not name:
         found.append(
@@ -245,7 +245,7 @@ def _wrong_name(served: Served, name: str) -> Iterator[str]:
         yield "must be no more than 253 characters" if len(name) > 253 else SUBDOMAIN
 
 
-def _wrong_owner(owner: Mapping[str, Any]) -> Iterator[Cause]:
+def _wrong_owner(owner: Mapping[str, Any]) -> Iterator[StatusCause]:
     group, _, version = owner["apiVersion"].rpartition("/")
     if not version or "/" in group:
         yield invalid_value(
@@ -258,12 +258,12 @@ def _wrong_owner(owner: Mapping[str, Any]) -> Iterator[Cause]:
         yield _not_owners(owner, "/v1, Kind=Event is disallowed from being an owner")
 
 
-def _not_owners(value: object, why: str) -> Cause:
+def _not_owners(value: object, why: str) -> StatusCause:
     told = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return cause("FieldValueInvalid", f"Invalid value: {told}: {why}", "metadata.ownerReferences")
 
 
-def problems_of_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Cause]:
+def problems_of_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[StatusCause]:
     """Return the changes of the metadata that are not allowed."""
     found = [
         invalid_value(f"metadata.{key}", new[key], "field is immutable")

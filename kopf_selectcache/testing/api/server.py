@@ -16,7 +16,7 @@ from . import default_roles, deletion, discovery, options, representations, revi
 from . import selection as selecting
 from .admission import Admission, NeedsReview, Steps, Webhooks, finish
 from .garbage import Collector
-from .history import History, Key, Stored
+from .history import History, ObjectKey, Stored
 from .impersonation import Impersonation
 from .kinds import Kinds, Served
 from .kubectl import openapi, protobuf, scales
@@ -353,7 +353,7 @@ class _Judging:
         if self._judging == "Strict":
             types.refuse(served, paths)
         elif self._judging != "Ignore":
-            self._warnings += map(types.told, paths)
+            self._warnings += map(types.unknown_field, paths)
 
     def warned(self, answer: Answer) -> Answer:
         return _warned(answer, self._warnings)
@@ -361,11 +361,11 @@ class _Judging:
 
 def _reviewed(
     admission: Admission, served: Served, found: Sequence[Stored]
-) -> tuple[set[Key], Problem | None]:
+) -> tuple[set[ObjectKey], Problem | None]:
     """Review the deletion of many, before the first deletion; return those before the first that is denied,
     and the denial.
     """
-    keys: set[Key] = set()
+    keys: set[ObjectKey] = set()
     for stored in found:
         try:
             admission.delete(served, stored.key, typed(served, stored.data), named=False)
@@ -405,7 +405,7 @@ def _body(request: Request, kind: str) -> Mapping[str, Any]:
         return sent
     try:
         return _typed(request.body)
-    except reading.Unreadable as error:
+    except reading.UnreadableBody as error:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json"
             f" parse error: {error} ({reading.summary(request.body)})"
@@ -416,7 +416,7 @@ def _typed(data: bytes) -> dict[str, Any]:
     """Read an object whose kind and apiVersion, if present, are texts."""
     body = reading.decode(data)
     if why := types.misfit(body, types.TYPE, _TYPE):
-        raise reading.Unreadable(why)
+        raise reading.UnreadableBody(why)
     return dict(body or {})
 
 
@@ -436,7 +436,7 @@ def _deleting(request: Request) -> dict[str, Any]:
         body = _sent_as_protobuf(request)
         try:
             body = _typed(request.body) if body is None else body
-        except reading.Unreadable as error:
+        except reading.UnreadableBody as error:
             raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
         kind = body.get("kind") or "DeleteOptions"
         if kind != "DeleteOptions":

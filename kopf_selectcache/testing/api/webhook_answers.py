@@ -62,7 +62,7 @@ def read(answer: WebhookAnswer, version: str, uid: str, *, mutates: bool) -> dic
         )
     try:
         review = reading.decode(answer.body)
-    except reading.Unreadable as error:
+    except reading.UnreadableBody as error:
         why = f"couldn't get version/kind; json parse error: {error}"
         raise Failure(f"failed to call webhook: {why}") from None
     if not isinstance(review, dict) or (why := types.misfit(review, types.TYPE, "struct { }")):
@@ -111,23 +111,23 @@ def _invalid(
 def _refusal(answer: WebhookAnswer) -> str:
     try:
         status = reading.decode(answer.body)
-    except reading.Unreadable:
+    except reading.UnreadableBody:
         status = None
     if isinstance(status, dict) and (status.get("kind"), status.get("status")) == ("Status", "Failure"):
         return str(status.get("message") or "unknown")
     if answer.code in _REFUSALS:
         return _REFUSALS[answer.code]
     is_text = answer.content_type.startswith("text/")
-    said = _encode(answer.body.decode(errors="replace").strip() if is_text else "unknown").decode()
-    return f"an error on the server ({said}) has prevented the request from succeeding"
+    text = _encode(answer.body.decode(errors="replace").strip() if is_text else "unknown").decode()
+    return f"an error on the server ({text}) has prevented the request from succeeding"
 
 
 def denial(name: str, status: Mapping[str, Any] | None) -> Problem:
     status = status or {}
     denied = f'admission webhook "{name}" denied the request'
     message, reason = status.get("message") or "", status.get("reason") or ""
-    told = f"{denied}: {message or reason}" if message or reason else f"{denied} without explanation"
-    return Problem(max(400, status.get("code") or 0), reason, told, details=status.get("details"))
+    text = f"{denied}: {message or reason}" if message or reason else f"{denied} without explanation"
+    return Problem(max(400, status.get("code") or 0), reason, text, details=status.get("details"))
 
 
 def internal(why: str) -> Problem:
@@ -146,7 +146,7 @@ def patched(hook: str, patch: bytes, obj: Mapping[str, Any] | None, served: Serv
     """Return the object with the patch of a webhook; None if the patch changes nothing."""
     try:
         steps = reading.decode(patch)
-    except reading.Unreadable as error:
+    except reading.UnreadableBody as error:
         raise Failure(f"received undecodable patch in webhook response: {error}") from None
     if not isinstance(steps, list) or any(not isinstance(step, dict) for step in steps):
         wrong = next((step for step in steps if not isinstance(step, dict)), None) if steps else None

@@ -11,7 +11,7 @@ from kopf_selectcache.core.selection.values import is_dns_subdomain, is_label_ke
 
 from .history import Table
 from .kinds import Served
-from .metadata import KEY_NAME, LABEL_VALUE, SUBDOMAIN, Cause, cause, invalid_value
+from .metadata import KEY_NAME, LABEL_VALUE, SUBDOMAIN, StatusCause, cause, invalid_value
 from .status import not_implemented
 
 GROUP = "admissionregistration.k8s.io"
@@ -89,9 +89,9 @@ def _mapping(value: Mapping[str, Any] | None) -> Mapping[str, Any]:
 # ---- Checks.
 
 
-def problems(body: Mapping[str, Any]) -> list[Cause]:
+def problems(body: Mapping[str, Any]) -> list[StatusCause]:
     """Return the errors of a configuration."""
-    found: list[Cause] = []
+    found: list[StatusCause] = []
     names: set[str] = set()
     for index, hook in enumerate(body.get("webhooks") or ()):
         path = f"webhooks[{index}]"
@@ -104,7 +104,7 @@ def problems(body: Mapping[str, Any]) -> list[Cause]:
     return found
 
 
-def _versions(versions: Sequence[str], path: str) -> Iterator[Cause]:
+def _versions(versions: Sequence[str], path: str) -> Iterator[StatusCause]:
     listed = ", ".join(_VERSIONS)
     if not versions:
         yield _required(path, f"must specify one of {listed}")
@@ -112,7 +112,7 @@ def _versions(versions: Sequence[str], path: str) -> Iterator[Cause]:
         yield _invalid(path, versions, f"must include at least one of {listed}")
 
 
-def _hook(hook: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _hook(hook: Mapping[str, Any], path: str) -> Iterator[StatusCause]:
     name = hook["name"]
     if not name:
         yield _required(f"{path}.name")
@@ -144,7 +144,7 @@ def _hook(hook: Mapping[str, Any], path: str) -> Iterator[Cause]:
                 yield _required(f"{path}.clientConfig.service.{key}")
 
 
-def _rule(rule: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _rule(rule: Mapping[str, Any], path: str) -> Iterator[StatusCause]:
     for key, others in (
         ("operations", "operations"),
         ("apiGroups", "API groups"),
@@ -165,7 +165,7 @@ def _rule(rule: Mapping[str, Any], path: str) -> Iterator[Cause]:
         yield _unsupported(f"{path}.scope", rule["scope"], _SCOPES)
 
 
-def _resources(resources: Sequence[str], path: str) -> Iterator[Cause]:
+def _resources(resources: Sequence[str], path: str) -> Iterator[StatusCause]:
     if not resources:
         yield _required(path)
     starred: set[str] = set()
@@ -185,7 +185,7 @@ def _resources(resources: Sequence[str], path: str) -> Iterator[Cause]:
         yield _invalid(path, resources, why)
 
 
-def _selector(selector: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _selector(selector: Mapping[str, Any], path: str) -> Iterator[StatusCause]:
     for key, value in (selector.get("matchLabels") or {}).items():
         if not is_label_key(key):
             yield invalid_value(f"{path}.matchLabels", key, KEY_NAME)
@@ -208,7 +208,7 @@ def _selector(selector: Mapping[str, Any], path: str) -> Iterator[Cause]:
                 yield invalid_value(f"{where}.values[{number}]", value, LABEL_VALUE)
 
 
-def _url(url: str, path: str) -> Iterator[Cause]:
+def _url(url: str, path: str) -> Iterator[StatusCause]:
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -228,15 +228,15 @@ def _url(url: str, path: str) -> Iterator[Cause]:
             yield invalid_value(path, value, f"{what} not permitted in the URL")
 
 
-def _required(path: str, why: str = "") -> Cause:
+def _required(path: str, why: str = "") -> StatusCause:
     return cause("FieldValueRequired", f"Required value{': ' if why else ''}{why}", path)
 
 
-def _invalid(path: str, value: object, why: str) -> Cause:
-    told = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return cause("FieldValueInvalid", f"Invalid value: {told}: {why}", path)
+def _invalid(path: str, value: object, why: str) -> StatusCause:
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return cause("FieldValueInvalid", f"Invalid value: {text}: {why}", path)
 
 
-def _unsupported(path: str, value: str, supported: Sequence[str]) -> Cause:
+def _unsupported(path: str, value: str, supported: Sequence[str]) -> StatusCause:
     listed = ", ".join(f'"{item}"' for item in supported)
     return cause("FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}', path)
