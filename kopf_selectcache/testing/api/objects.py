@@ -8,20 +8,47 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from . import builtin, deletion, events, metadata, options, patches, schemas, strategies, types
+from . import (
+    apply,
+    builtin,
+    deletion,
+    events,
+    managed_fields,
+    merge_types,
+    metadata,
+    options,
+    patches,
+    schemas,
+    strategies,
+    types,
+)
 from .crds import Definitions
 from .history import History, Key, Stored
 from .kinds import Kinds, Served
-from .status import CHANGED, Problem, already_exists, bad_request, conflict, invalid, not_found
+from .managed_fields import Writer
+from .status import (
+    CHANGED,
+    Problem,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+    not_implemented,
+)
 from .types import Unknown, ignore
+
+Managed: TypeAlias = list[dict[str, Any]]
+"""`managedFields`, as they are stored."""
 
 NAMESPACES = ("", "namespaces")
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
+_NOBODY = Writer()
 _NO_LABELS: Mapping[str, str] = {}
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -81,10 +108,16 @@ class Objects:
         *,
         dry_run: bool = False,
         unknown: Unknown = ignore,
+        writer: Writer = _NOBODY,
+        managed: Managed | None = None,
     ) -> Stored:
-        """Create an object. Unknown fields are reported to `unknown`, and dropped."""
+        """Create an object. Unknown fields are reported to `unknown`, and dropped.
+
+        `managed` are the managers of its fields, if it is applied.
+        """
         new = self._readable(served, body, unknown)
         said = metadata.read(served, new)
+        sent = said.pop("managedFields", None)
         _fill_namespace(served, said, namespace)
         name = said.get("name", "")
         if not name and "generateName" in said:
@@ -105,6 +138,7 @@ class Objects:
         strategies.before_create(served, new)
         self._shape(served, new)
         self._check(served, metadata.problems_of(served, said), name, self._problems_of(served, new))
+        self._set_managed(served, {}, new, sent, writer, managed)
         if version:
             raise Problem(500, "", "resourceVersion should not be set on objects to be created")
         key = (namespace, name)
@@ -129,6 +163,7 @@ class Objects:
         subresource: str = "",
         dry_run: bool = False,
         unknown: Unknown = ignore,
+        writer: Writer = _NOBODY,
     ) -> Stored:
         new = self._readable(served, body, unknown)
         said = metadata.read(served, new)
@@ -144,7 +179,7 @@ class Objects:
                     f"the object has been deleted or never existed at version {version}",
                     group=served.group,
                 )
-            return self.create(served, namespace, new, dry_run=dry_run)
+            return self.create(served, namespace, new, dry_run=dry_run, writer=writer)
         if old is None:
             raise not_found(served.plural, name, group=served.group)
         version = said.get("resourceVersion", "0")
@@ -154,7 +189,9 @@ class Objects:
         self._require_version(served, old, version)
         if said.get("uid", old.uid) != old.uid:
             raise conflict(served.plural, name, _other_uid(served, old, said["uid"]), group=served.group)
-        return self._change(served, old, _decode(old.data), new, subresource=subresource, dry_run=dry_run)
+        return self._change(
+            served, old, _decode(old.data), new, subresource=subresource, dry_run=dry_run, writer=writer
+        )
 
     def patch(
         self,
@@ -167,12 +204,13 @@ class Objects:
         subresource: str = "",
         dry_run: bool = False,
         unknown: Unknown = ignore,
+        writer: Writer = _NOBODY,
     ) -> Stored:
-        apply = patches.read(patch, content_type, served)
+        change = patches.read(patch, content_type, served)
         old = self.get(served, namespace, name)
         before = _decode(old.data)
         shown = events.to_regarding(before) if served.group == events.GROUP else before
-        patched = apply({"kind": served.kind, "apiVersion": served.api_version, **shown})
+        patched = change({"kind": served.kind, "apiVersion": served.api_version, **shown})
         try:
             new = self._readable(served, patched, unknown)
             said = metadata.read(served, new)
@@ -183,7 +221,55 @@ class Objects:
         _fill_namespace(served, said, namespace)
         new["metadata"] = said
         self._require_version(served, old, said.get("resourceVersion", "0"))
-        return self._change(served, old, before, new, subresource=subresource, dry_run=dry_run)
+        return self._change(served, old, before, new, subresource=subresource, dry_run=dry_run, writer=writer)
+
+    def apply(
+        self,
+        served: Served,
+        namespace: str,
+        name: str,
+        sent: Mapping[str, Any],
+        writer: Writer,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Stored:
+        """Apply an object (server-side): merge it into the present one, or create it."""
+        if served.group == events.GROUP:
+            raise not_implemented(f"server-side apply of {served.qualified}")
+        old = self.history.get(served.table, (namespace, name))
+        if old is None and writer.subresource:
+            raise not_found(served.plural, name, group=served.group)
+        before = _decode(old.data) if old is not None else {}
+        result = apply.applied(served, before, sent, writer, force=force, time=self.time())
+        body = result.body if served.custom else apply.without_nulls(result.body)
+        new = self._readable(served, body, ignore)
+        said = metadata.read(served, new)
+        _check_name(said, name)
+        if served.schema is not None:
+            # An applied null is not dropped, unlike that of other writes.
+            found = schemas.problems_of(served.schema, new)
+            nulls = [item for item in found if item["reason"] == "FieldValueTypeInvalid"]
+            self._check(served, nulls, name, [])
+        if old is None:
+            said.pop("resourceVersion", None)
+            if "uid" in said:
+                why = f"the provided object specified uid {said['uid']}, and no existing object was found"
+                raise conflict(served.plural, name, f"uid mismatch: {why}", group=served.group)
+            body = {**body, "metadata": said}
+            return self.create(served, namespace, body, dry_run=dry_run, managed=result.managed)
+        _fill_namespace(served, said, namespace)
+        new["metadata"] = said
+        self._require_version(served, old, said.get("resourceVersion", "0"))
+        return self._change(
+            served,
+            old,
+            before,
+            new,
+            subresource=writer.subresource,
+            dry_run=dry_run,
+            managed=result.managed,
+        )
 
     def delete(
         self,
@@ -360,9 +446,12 @@ class Objects:
         *,
         subresource: str,
         dry_run: bool,
+        writer: Writer = _NOBODY,
+        managed: Managed | None = None,
     ) -> Stored:
         """Replace one version of an object by the next, or remove it."""
         was, said = before["metadata"], new["metadata"]
+        sent = said.pop("managedFields", None)
         name = old.key[1]
         for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
             if key in was:
@@ -388,15 +477,37 @@ class Objects:
         self._check(served, found * 2, name, more or self._problems_of(served, new))
         if not subresource and strategies.counts_up(served, before, new, changed=_differ):
             new["metadata"] = metadata.in_order({**said, "generation": was.get("generation", 0) + 1})
+        self._set_managed(served, before, new, sent, writer, managed)
         if deletion.is_over(served, was, new):
             self._remove(served, old, dry_run=dry_run)
             return self._stored(served, old.key, new, old.version)
-        if not _differ(before, new):
+        if not _differ(before, new) or (
+            "managedFields" in was and not _differ(_without_times(before), _without_times(new))
+        ):
             return old
         stored = self._put(served, old, new, dry_run=dry_run)
         if served.table == NAMESPACES:
             self._finish_namespace(name)
         return stored
+
+    def _set_managed(
+        self,
+        served: Served,
+        before: Mapping[str, Any],
+        new: dict[str, Any],
+        sent: Any,
+        writer: Writer,
+        managed: Managed | None,
+    ) -> None:
+        """Write the managers of the fields into an object: those of its apply, or those after a change."""
+        if managed is None:
+            if not managed_fields.is_tracked(before, sent, writer):
+                return
+            managed = managed_fields.updated(
+                served, merge_types.of(served), before, new, sent, writer, self.time()
+            )
+        if managed:
+            new["metadata"] = {**new["metadata"], "managedFields": managed}
 
     def _put(self, served: Served, old: Stored, new: dict[str, Any], *, dry_run: bool) -> Stored:
         if dry_run:
@@ -528,6 +639,15 @@ def _other_uid(served: Served, old: Stored, uid: str) -> str:
 def whole(number: float) -> float:
     """Return a number as the server stores it: without a fraction of zero."""
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def _without_times(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object as it is compared: a write that changes only times of managers is none."""
+    said = body["metadata"]
+    return {
+        **body,
+        "metadata": {**said, "managedFields": managed_fields.without_times(said.get("managedFields"))},
+    }
 
 
 def _differ(one: Any, other: Any) -> bool:

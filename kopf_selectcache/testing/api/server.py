@@ -5,20 +5,33 @@ other modules.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from . import body as reading
-from . import default_roles, discovery, options, representations, reviews, routing, types
+from . import (
+    default_roles,
+    discovery,
+    managed_fields,
+    metadata,
+    options,
+    patches,
+    representations,
+    reviews,
+    routing,
+    types,
+    yaml_body,
+)
 from . import selection as selecting
 from .history import History, Stored
 from .impersonation import Impersonation
 from .kinds import Kinds, Served
 from .kubectl import openapi, protobuf, scales
 from .listing import page
+from .managed_fields import Writer
 from .objects import Objects
 from .options import ListOptions
 from .rbac import Rbac, Url
@@ -125,7 +138,7 @@ class Api:
             included=request.query.get("includeObject", ""),
             watch=call.verb == "watch",
         )
-        return self._resource(call, View(served, form, self._now), request, seen)
+        return self._resource(user, call, View(served, form, self._now), request, seen)
 
     # ---- Paths that are no resource.
 
@@ -171,7 +184,9 @@ class Api:
 
     # ---- Resources.
 
-    def _resource(self, call: Call, view: View, request: Request, seen: int | None) -> Answer | Watch:
+    def _resource(
+        self, user: User, call: Call, view: View, request: Request, seen: int | None
+    ) -> Answer | Watch:
         served = view.served
         match call.verb:
             case "list" | "watch":
@@ -184,12 +199,16 @@ class Api:
             case "delete":
                 return self._delete(call, view, request)
             case _:
-                return self._write(call, view, request)
+                return self._write(user, call, view, request)
 
-    def _write(self, call: Call, view: View, request: Request) -> Answer:
+    def _write(self, user: User, call: Call, view: View, request: Request) -> Answer:
         served = view.served
-        dry_run = _is_dry(call, _WRITING[call.verb])
+        applies = call.verb == "patch" and _media_type(request) == patches.APPLY
+        dry_run = _is_dry(call, _WRITING[call.verb], applies=applies)
+        writer = _writer(call, request)
         judging = _Judging(call.options.get("fieldValidation", ""))
+        if applies:
+            return self._apply(user, call, view, request, writer, judging, dry_run=dry_run)
         match call.verb:
             case "create":
                 stored = self.objects.create(
@@ -198,6 +217,7 @@ class Api:
                     _body(request, served.kind),
                     dry_run=dry_run,
                     unknown=judging.judge,
+                    writer=writer,
                 )
                 return judging.warned(_shown(view, stored, code=201))
             case "update":
@@ -210,6 +230,7 @@ class Api:
                     subresource=call.subresource,
                     dry_run=dry_run,
                     unknown=judging.judge,
+                    writer=writer,
                 )
                 return judging.warned(_shown(view, stored, code=200 if is_there else 201))
             case _:
@@ -222,8 +243,36 @@ class Api:
                     subresource=call.subresource,
                     dry_run=dry_run,
                     unknown=judging.judge,
+                    writer=writer,
                 )
                 return judging.warned(_shown(view, stored))
+
+    def _apply(
+        self,
+        user: User,
+        call: Call,
+        view: View,
+        request: Request,
+        writer: Writer,
+        judging: _Judging,
+        *,
+        dry_run: bool,
+    ) -> Answer:
+        sent = yaml_body.read(request.body)
+        judging.judge_keys(request.body)
+        is_there = self.history.get(view.served.table, (call.namespace, call.name)) is not None
+        if not is_there and not call.subresource:
+            self.rbac.require(user, replace(call, verb="create"))
+        stored = self.objects.apply(
+            view.served,
+            call.namespace,
+            call.name,
+            sent,
+            writer,
+            force=options.is_true(call.options.get("force")),
+            dry_run=dry_run,
+        )
+        return judging.warned(_shown(view, stored, code=200 if is_there else 201))
 
     def _scale(self, call: Call, served: Served, request: Request) -> Answer:
         """Read or change the number of replicas, in the form that all kinds with replicas share."""
@@ -236,8 +285,11 @@ class Api:
             sent = scales.patched(served, old, request.body, request.headers.get("content-type", ""))
         body = scales.changed(served, old, sent)
         dry_run = _is_dry(call, _WRITING[call.verb])
+        writer = _writer(call, request)
         return Answer.of(
-            scales.shown(self.objects.update(served, call.namespace, call.name, body, dry_run=dry_run))
+            scales.shown(
+                self.objects.update(served, call.namespace, call.name, body, dry_run=dry_run, writer=writer)
+            )
         )
 
     def _many(self, call: Call, view: View, seen: int | None) -> Answer | Watch:
@@ -294,7 +346,17 @@ class _Judging:
         if self._judging == "Strict":
             types.refuse(served, paths)
         elif self._judging != "Ignore":
-            self._warnings += (f"299 - {msgspec.json.encode(types.told(path)).decode()}" for path in paths)
+            self._warn(map(types.told, paths))
+
+    def judge_keys(self, data: bytes) -> None:
+        """Treat keys that come twice in an applied object as unknown fields are treated elsewhere."""
+        if self._judging == "Strict":
+            yaml_body.refuse_doubled(yaml_body.doubled(data))
+        elif self._judging != "Ignore":
+            self._warn(yaml_body.doubled(data))
+
+    def _warn(self, lines: Iterable[str]) -> None:
+        self._warnings += (f"299 - {msgspec.json.encode(line).decode()}" for line in lines)
 
     def warned(self, answer: Answer) -> Answer:
         """Return the response with the warnings, in the header that kubectl shows."""
@@ -372,14 +434,29 @@ def _deleting(request: Request) -> dict[str, Any]:
     return found | ({"dryRun": [query["dryRun"]]} if query.get("dryRun") else {})
 
 
-def _is_dry(call: Call, kind: str, wish: Mapping[str, Any] | None = None) -> bool:
-    """Read whether the write is a dry run; raise 422 if that, or the treatment of unknown
-    fields, is invalid.
+def _writer(call: Call, request: Request) -> Writer:
+    named = call.options.get("fieldManager", "")
+    return Writer(named, request.headers.get("user-agent", ""), call.subresource)
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip()
+
+
+def _is_dry(call: Call, kind: str, wish: Mapping[str, Any] | None = None, *, applies: bool = False) -> bool:
+    """Read whether the write is a dry run; raise 422 if that, the manager of the fields, or the treatment of
+    unknown fields, is invalid.
     """
     asked = [text or "" for text in (wish or {}).get("dryRun") or ()] or [
         text for text in [call.options.get("dryRun", "")] if text
     ]
-    faults = [_unsupported("dryRun", asked, "All")] if any(text != "All" for text in asked) else []
+    faults: list[Mapping[str, str]] = []
+    if kind != "DeleteOptions":
+        faults += managed_fields.problems_of(call.options, applies=applies)
+        if kind == "PatchOptions" and not applies and "force" in call.options:
+            faults.append(metadata.forbidden("force", "may not be specified for non-apply patch"))
+    if any(text != "All" for text in asked):
+        faults.append(_unsupported("dryRun", asked, "All"))
     judging = call.options.get("fieldValidation", "")
     if kind != "DeleteOptions" and judging not in _JUDGING:
         faults.append(_unsupported("fieldValidation", judging, *_JUDGING))
