@@ -95,7 +95,11 @@ def _compare(old: Any, new: Any, type_: Type) -> tuple[Fields | None, Fields | N
             )
     elif type_.keys is not None and (old or new) and not (_is_scalar(old) or _is_scalar(new)):
         return _compare_parts(_items(old, type_), _items(new, type_))
-    return (None, None) if same(old, new) else (None, {})
+    if same(old, new):
+        return None, None
+    # Of a map that comes or goes instead of another value, the parts come or go, too.
+    gone, found = field_sets.below(_all_of(old, type_)), field_sets.below(_all_of(new, type_))
+    return gone or None, node(member=True, inner=found)
 
 
 def _compare_parts(
