@@ -106,9 +106,7 @@ def test_yaml_that_is_nested_too_deeply_is_refused(depth: int, begin: str, end: 
     assert caught.value.code == 400
 
 
-@pytest.mark.parametrize(
-    "text", ["? [1]\n: 2", "a: !!binary x", "a: !!python/name:os.system x"]
-)
+@pytest.mark.parametrize("text", ["? [1]\n: 2", "a: !!binary x", "a: !!python/name:os.system x"])
 def test_yaml_that_is_no_json(text: str) -> None:
     with pytest.raises(Problem) as caught:
         yaml_body.read(text.encode())

@@ -47,6 +47,10 @@ SCHEMA: Mapping[str, Any] = {
 }
 
 
+def _id_of(item: Any) -> Any:
+    return item["id"]
+
+
 def _widgets() -> Served:
     store = Store()
     store.define(schema=SCHEMA)
@@ -74,7 +78,7 @@ specs = st.fixed_dictionaries(
         "map": maps,
         "whole": maps,
         "any": st.dictionaries(words, anything, min_size=1, max_size=2),
-        "keyed": st.lists(items, min_size=1, max_size=3, unique_by=lambda item: str(item["id"])),
+        "keyed": st.lists(items, min_size=1, max_size=3, unique_by=_id_of),
     },
 )
 managers = st.sampled_from(["m", "n"])

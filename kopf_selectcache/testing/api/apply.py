@@ -177,7 +177,7 @@ def _identity(manager: Manager) -> tuple[str, ...]:
     return manager.name, manager.operation, manager.api_version, manager.subresource
 
 
-def _told(manager: Manager) -> str:
+def _shown(manager: Manager) -> str:
     told = msgspec.json.encode(manager.name).decode()
     if manager.subresource:
         told += f' with subresource "{manager.subresource}"'
@@ -189,7 +189,7 @@ def _conflict(conflicts: list[tuple[Manager, Path]]) -> Problem:
     causes = [
         {
             "reason": "FieldManagerConflict",
-            "message": f"conflict with {_told(manager)}",
+            "message": f"conflict with {_shown(manager)}",
             "field": field_sets.text(path),
         }
         for manager, path in conflicts
@@ -199,7 +199,7 @@ def _conflict(conflicts: list[tuple[Manager, Path]]) -> Problem:
     else:
         listed: dict[str, list[str]] = {}
         for manager, path in conflicts:
-            listed.setdefault(f"conflicts with {_told(manager)}:", []).append(f"- {field_sets.text(path)}")
+            listed.setdefault(f"conflicts with {_shown(manager)}:", []).append(f"- {field_sets.text(path)}")
         texts = (line for head, paths in listed.items() for line in (head, *paths))
         lines = f"{len(causes)} conflicts: " + "\n".join(texts)
     return Problem(409, "Conflict", f"Apply failed with {lines}", details={"causes": causes})

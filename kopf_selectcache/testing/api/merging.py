@@ -199,7 +199,7 @@ def removed(value: Any, fields: Fields, type_: Type) -> Any:
     if isinstance(value, Mapping) and not type_.is_atomic:
         parts = ((f"f:{name}", name, item, type_.field(name)) for name, item in value.items())
         kept = {
-            name: _kept(item, fields[key], inner) if key in fields else item
+            name: _remaining(item, fields[key], inner) if key in fields else item
             for key, name, item, inner in parts
             if not is_member(fields.get(key))
         }
@@ -208,7 +208,7 @@ def removed(value: Any, fields: Fields, type_: Type) -> Any:
         items = [(key_of(item, type_.keys), item) for item in value]
         inner = type_.items()
         left = [
-            _kept(item, fields[key], inner) if key in fields else item
+            _remaining(item, fields[key], inner) if key in fields else item
             for key, item in items
             if not is_member(fields.get(key))
         ]
@@ -216,7 +216,7 @@ def removed(value: Any, fields: Fields, type_: Type) -> Any:
     return None if isinstance(value, Mapping | list) else value
 
 
-def _kept(value: Any, fields: Fields, type_: Type) -> Any:
+def _remaining(value: Any, fields: Fields, type_: Type) -> Any:
     inner = field_sets.below(fields)
     return removed(value, inner, type_) if inner else value
 
