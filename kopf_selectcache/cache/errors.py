@@ -35,7 +35,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
-from kopf_selectcache.core.store.record import Unreadable as UnreadableRecord
+from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
 from kopf_selectcache.selectors.kind_keys import key_of, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
@@ -44,6 +44,9 @@ from .matcher import Coverage
 from .request import Request, call_of, replace
 
 _E = TypeVar("_E", bound=NotSynced | Stale | StateError)
+
+_WITHOUT_CACHE = dict.fromkeys(("list", "held", "count", "owned"), "fetch_list")
+"""The read that asks the server, for each read of several objects."""
 
 _LATER = 30
 """Seconds after which a read may be tried again, if the server names no time."""
@@ -166,7 +169,7 @@ class Unmatchable(ReadError):
 # ---- Projections.
 
 
-def not_kept(request: Request, path: Keys, projection: Projection) -> NotKept:
+def path_not_stored(request: Request, path: Keys, projection: Projection) -> NotKept:
     """Return the error of a read that looks at a path that is not stored."""
     dropped = projection.dropping(path)
     if dropped is None:
@@ -216,16 +219,18 @@ def for_request(error: _E, request: Request, declared: Branches | None = None) -
     return type(error)(f"{request!r}: {error.what}{behind}", remedy=error.remedy, **cause)
 
 
-def undeclared(error: NotDeclared) -> NotDeclared:
-    """Return the error of a kind without a cache, with the read that needs none."""
-    return NotDeclared(error.what, remedy=f"{error.remedy}; or ask the server: {call_of('fetch')}")
+def undeclared(error: NotDeclared, request: Request) -> NotDeclared:
+    """Return the error of a kind without a cache, with the read of the same objects that needs none."""
+    verb = "fetch" if request.name is not None else _WITHOUT_CACHE.get(request.verb)
+    server = f"; or ask the server: {call_of(verb)}" if verb is not None else ""
+    return NotDeclared(error.what, remedy=f"{error.remedy}{server}")
 
 
-def unsynced(key: str, trouble: str, remedy: str, *, after: float | None = None) -> NotSynced:
+def unsynced(key: str, message: str, remedy: str, *, after: float | None = None) -> NotSynced:
     """Return the error of a cache that has had no complete list yet."""
     waited = "" if after is None else f" after {after:g} s"
     return NotSynced(
-        f"the cache of {key} is not synced{waited}: {trouble or 'no complete list has come yet'}",
+        f"the cache of {key} is not synced{waited}: {message or 'no complete list has come yet'}",
         remedy=remedy or f"Wait for it: {call_of('wait_synced')}",
     )
 

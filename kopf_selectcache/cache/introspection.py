@@ -40,14 +40,17 @@ def explain(request: Request, snapshot: Snapshot) -> Explanation:
         match = match_of(request, snapshot, compared)
     except BadField as problem:
         raise Unmatchable(request, problem.label) from None
-    chosen = snapshot.chosen(match.lookup, asking=False)
+    chosen, pairs = snapshot.laid_over(match.lookup, asking=False)
+    differing = {
+        record.key for pair in pairs for record in pair if record is not None and match.lookup.admits(record)
+    }
     records, _ = snapshot.store.records()
     return Explanation(
         verdict=compared.verdict,
         looks_at=chosen.size,
         decodes=match.left(chosen.rest).decodes,
         by=chosen.by,
-        indexes=str(chosen.wanted or ""),
+        indexes=str(chosen.missing or ""),
         nowhere=tuple(
             str(index)
             for index, _ in (*match.values, *match.lookup.where)
@@ -56,6 +59,7 @@ def explain(request: Request, snapshot: Snapshot) -> Explanation:
         asks=tuple(written(path, query) for path, query in questions(snapshot.resource, compared.selector)),
         partial=str(snapshot.projection),
         lacks=lacks,
+        laid_over=len(differing),
     )
 
 

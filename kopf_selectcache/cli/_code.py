@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 
 VERBS = {"fetch": "get", "fetch_list": "list", "gone": "get"}
 """The verb that each of these reads needs if the cache cannot answer."""
@@ -20,7 +20,7 @@ class Fetch(NamedTuple):
     """One call of such a read."""
 
     verb: str
-    key: Key | None
+    key: KindKey | None
     """The kind; None if it is not a constant."""
     where: str
 
@@ -31,7 +31,7 @@ def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
 
     >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')"), 'web.py'))
     [Fetch(verb='get', key='configmaps', where='web.py, line 1')]
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
@@ -49,7 +49,7 @@ def _is_cache(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "cache"
 
 
-def _constant(node: ast.expr) -> Key | None:
+def _constant(node: ast.expr) -> KindKey | None:
     try:
         value = ast.literal_eval(node)
     except ValueError:
@@ -67,7 +67,7 @@ def posts_events(tree: ast.AST) -> bool:
 
     >>> [posts_events(ast.parse(text)) for text in ("kopf.info(body, reason='Made', message='It is there.')", "logger.info('It is there.')")]
     [True, False]
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     return any(
         isinstance(node, ast.Attribute)
         and node.attr in POSTING

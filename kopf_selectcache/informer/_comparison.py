@@ -22,16 +22,16 @@ from kopf_selectcache.core.protocol.query import not_older_than
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_older
-from kopf_selectcache.core.store.substore import Branch, Key
+from kopf_selectcache.core.store.substore import ObjectKey, Substore
 from kopf_selectcache.settings.planner import Stream
 
-from .environment import World
+from .environment import Environment
 
 
 class _Difference(NamedTuple):
     """An object of the list that the watch lacks, or one that the watch has and the list lacks."""
 
-    key: Key
+    key: ObjectKey
     uid: str
     version: str
 
@@ -42,10 +42,10 @@ class Comparison:
     def __init__(
         self,
         stream: Stream,
-        branch: Branch,
+        substore: Substore,
         resource: Resource,
         *,
-        world: World,
+        environment: Environment,
         turns: asyncio.Semaphore | None = None,
     ) -> None:
         self.has_caught_up = False
@@ -53,9 +53,9 @@ class Comparison:
         self.openings = 0
         """The number of watches that were opened."""
         self._stream = stream
-        self._branch = branch
+        self._substore = substore
         self._resource = resource
-        self._world = world
+        self._environment = environment
         # Shared by the streams of an informer: there may be a hundred.
         self._turns = turns or asyncio.Semaphore()
         self._is_open = asyncio.Event()
@@ -100,7 +100,7 @@ class Comparison:
         self.has_caught_up = self.has_caught_up or not self._waiting
 
     def look(self) -> None:
-        """Note a change of the branch."""
+        """Note a change of the substore."""
         if self._missing or self._surplus:
             self._strike_off()
 
@@ -161,11 +161,11 @@ class Comparison:
 
     async def _run(self) -> None:
         """Compare until nobody waits any more."""
-        world = self._world
+        environment = self._environment
         while self._waiting:
             await self._is_open.wait()
-            if (pause := self._next_list - world.clock()) > 0:
-                await world.sleep(pause)
+            if (pause := self._next_list - environment.clock()) > 0:
+                await environment.sleep(pause)
                 continue  # The watch may have ended.
             self._has_changed.clear()
             self._is_comparing = True
@@ -174,45 +174,45 @@ class Comparison:
                 self._failures = 0
             except (Refused, Unreachable, Garbled) as error:
                 at_least = error.refusal.retry_after if isinstance(error, Refused) else None
-                self._postpone(delay(self._failures, world.chance(), at_least=at_least or 0.0))
+                self._postpone(delay(self._failures, environment.chance(), at_least=at_least or 0.0))
             except Exception:
-                world.logger.exception(
+                environment.logger.exception(
                     "The comparison of %(resource)s stumbled over a mistake of its own, and starts again.",
                     {"resource": str(self._resource)},
                     extra={"resource": str(self._resource)},
                 )
-                self._postpone(delay(6, world.chance()))
+                self._postpone(delay(6, environment.chance()))
             finally:
                 self._is_comparing = False
         self._task = None
 
     def _postpone(self, seconds: float) -> None:
         self._failures += 1
-        self._next_list = self._world.clock() + seconds
+        self._next_list = self._environment.clock() + seconds
 
     async def _compare(self) -> None:
         """Compare the open watch with one list, and wait until it lacks nothing; raise Refused, Unreachable
         or Garbled.
         """
-        view, listed, missing = self._branch.view, set[Key](), list[_Difference]()
+        view, listed, missing = self._substore.view, set[ObjectKey](), list[_Difference]()
         newest = reduce(lambda one, other: other if is_newer(other, one) else one, self._waiting.values())
         self._is_listing = True
         try:
             async with self._turns:
                 paging = Paging(
                     self._stream.query(),
-                    page_limit=self._world.settings.page_limit,
-                    patience=self._world.settings.sync_timeout,
+                    page_limit=self._environment.settings.page_limit,
+                    patience=self._environment.settings.sync_timeout,
                     first=not_older_than(newest) if is_number(newest) else None,
                 )
                 path = self._stream.path(self._resource)
                 async for records in pages_of_metadata(
-                    self._world.transport,
+                    self._environment.transport,
                     self._resource,
                     path,
                     paging,
-                    chance=self._world.chance,
-                    sleep=self._world.sleep,
+                    chance=self._environment.chance,
+                    sleep=self._environment.sleep,
                 ):
                     # Only keys and differences are stored, not the records.
                     for record in self._stream.within(records):
@@ -251,7 +251,7 @@ class Comparison:
         """Remove differences that the watch has delivered meanwhile. Each call checks one difference more
         than it removes, so the cost per event is constant on average.
         """
-        view, version = self._branch.view, self._branch.version
+        view, version = self._substore.view, self._substore.version
         is_past = not is_newer(self._as_of, version)
         while self._missing and (
             is_past

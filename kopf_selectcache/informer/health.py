@@ -24,7 +24,7 @@ from kopf_selectcache._errors import (
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 
 from ._messages import SOON, Described, Failure, Subject, asking, describe
 from .causes import cause_of
@@ -142,7 +142,7 @@ class Condition:
         self,
         subject: Subject,
         *,
-        key: Key,
+        key: KindKey,
         sync_timeout: float,
         clock: Callable[[], float],
         report: Callable[[Condition, Phrase | None], None],
@@ -178,7 +178,7 @@ class Condition:
         return status.health
 
     def lasted(self) -> float:
-        """Return the seconds since its present health began."""
+        """Return for how many seconds the stream has had its present health."""
         status = self._status
         stale = self._health_of(status) is Health.STALE and status.stale_at is not None
         return self._clock() - (status.stale_at if stale and status.stale_at is not None else status.began)
@@ -204,9 +204,9 @@ class Condition:
         return self._status.failure
 
     @property
-    def trouble(self) -> str:
+    def message(self) -> str:
         """The failure, as a sentence without its full stop; empty if there is none."""
-        return str(self._described(self._status).trouble)
+        return str(self._described(self._status).message)
 
     @property
     def remedy(self) -> str:
@@ -226,7 +226,7 @@ class Condition:
         if error is None:
             return None
         described = self._described(status)
-        return error(str(described.trouble), remedy=str(self._remedy(status)), cause=_cause(status))
+        return error(str(described.message), remedy=str(self._remedy(status)), cause=_cause(status))
 
     def until_stalled(self) -> float | None:
         """Return the seconds until the health becomes `stalled`; None if the first list is complete, or the
@@ -345,7 +345,7 @@ class Condition:
             ):
                 remedy = self._remedy(after)
                 self._report(
-                    self, Phrase("%(trouble)s. %(remedy)s.", trouble=described.trouble, remedy=remedy)
+                    self, Phrase("%(message)s. %(remedy)s.", message=described.message, remedy=remedy)
                 )
         elif health is Health.SYNCED and (before.health is not health or before.failure is not None):
             self._report(self, None)

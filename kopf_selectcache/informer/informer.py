@@ -15,14 +15,14 @@ from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.selection.kinds import Key, Kind, find
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.compression import packing_of
 from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.store import Cause, Change, Store
-from kopf_selectcache.core.store.substore import Branch
-from kopf_selectcache.core.store.substore import Key as ObjectKey
+from kopf_selectcache.core.store.store import Change, ChangeCause, Store
+from kopf_selectcache.core.store.substore import ObjectKey, Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.declaration import Cached
@@ -33,13 +33,14 @@ from ._confirmer import Confirmer
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
 from .audit import Audit, Auditor
-from .causes import reason
+from .causes import reason_of
 from .claims import Claims
 from .dictionary_training import apart, give_back
-from .environment import World
+from .environment import Environment
 from .health import Condition, Health
 from .index_builder import IndexBuilder
-from .list_version import AgreedVersion, agreed_versions
+from .laying import Laying
+from .list_version import SharedVersion, shared_versions
 from .log import StateLog, context_of
 from .memory import AGAIN, Budget, LetGo, indexed_bytes
 from .metrics import Counts
@@ -58,10 +59,10 @@ class Informer:
 
     def __init__(
         self,
-        key: Key,
+        key: KindKey,
         declared: Cached,
         *,
-        world: World,
+        environment: Environment,
         namespaces: tuple[str, ...] | None,
         claims: Claims | None = None,
         resolved: Callable[[], object] = lambda: None,
@@ -71,17 +72,17 @@ class Informer:
         self.key = key if isinstance(key, str) else "/".join(key)
         """The declared key, for messages."""
         self.counts = Counts()
-        self.packing = packing_of(declared.storage or world.settings.storage)
+        self.packing = packing_of(declared.storage or environment.settings.storage)
         """The compression of stored objects; None if they are stored unpacked."""
         self.share = (budget or Budget()).share(key, declared.max_bytes)
         """The bytes that it stores, and their limit."""
         self._key = key
         self._declared = declared
-        self._world = world
+        self._environment = environment
         self._namespaces = namespaces
         self._claims = claims or Claims()
         self._is_resolved = resolved  # Called whenever the cluster has resolved the key.
-        self._subscribers = Subscribers(self, world.logger, deliver)
+        self._subscribers = Subscribers(self, environment.logger, deliver)
         self._confirming: Confirmer  # Set by `begin`, with the first streams.
         self._moved = asyncio.Event()
         self._begun: tuple[Resource, Plan] | None = None
@@ -91,16 +92,19 @@ class Informer:
         """The number of handlers that wait until the cache is as new as their body."""
         self.next_wait_log = 0.0
         """The earliest time of the next log line about them."""
+        self.own_writes = OwnWrites()
+        """The own writes that its streams have not reported yet. Reads show them."""
+        self.laying = Laying(self.own_writes, self, environment=environment, context=lambda: context_of(self))
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._comparing = asyncio.Semaphore(PAGES_AT_ONCE)
-        self._news = StateLog(self, clock=world.clock, logger=world.logger)
+        self._news = StateLog(self, clock=environment.clock, logger=environment.logger)
         self.indexing = IndexBuilder(declared.indexes, self._set_indexes)
         self.state = InformerState(
             declared.filter, declared.projection, self.indexing.indexes, self._new_condition(self)
         )
         """The state that reads use, replaced in one assignment. A read takes one reference."""
         self._auditor = Auditor(
-            lambda: self.state, self.counts, world=world, context=lambda: context_of(self)
+            lambda: self.state, self.counts, environment=environment, context=lambda: context_of(self)
         )
 
     def __str__(self) -> str:
@@ -164,9 +168,9 @@ class Informer:
         return self._worst().health
 
     @property
-    def trouble(self) -> str:
+    def message(self) -> str:
         """The failure, as a sentence without its full stop; empty if there is none."""
-        return self._worst().trouble
+        return self._worst().message
 
     @property
     def remedy(self) -> str:
@@ -194,9 +198,9 @@ class Informer:
         return state.store if state.store.version else None
 
     @property
-    def world(self) -> World:
+    def environment(self) -> Environment:
         """Its settings, transport, logger, random source, clock and sleep."""
-        return self._world
+        return self._environment
 
     @property
     def parted(self) -> bool:
@@ -244,7 +248,9 @@ class Informer:
         )
 
     def lasted(self) -> float:
-        """Return the seconds since the first of its streams entered the present health of the informer."""
+        """Return for how many seconds the informer has had its present health: the longest time of its
+        streams with that health.
+        """
         return max(
             (each.lasted() for each in self.state.conditions if each.health is self.health), default=0.0
         )
@@ -263,12 +269,12 @@ class Informer:
         self._subscribers.notify(change)
 
     def _new_condition(self, subject: Subject, since: float | None = None) -> Condition:
-        world = self._world
+        environment = self._environment
         return Condition(
             subject,
             key=self._key,
-            sync_timeout=world.settings.sync_timeout,
-            clock=world.clock,
+            sync_timeout=environment.settings.sync_timeout,
+            clock=environment.clock,
             report=self._news.report,
             unreadable=lambda: self._notify(None),
             since=since,
@@ -285,25 +291,25 @@ class Informer:
         """Maintain the cache until cancelled. A bug in this package causes a restart, and never ends the
         operator.
         """
-        world = self._world
+        environment = self._environment
         while True:
             try:
                 await self._run_streams(await self._resolved())
                 if self.share.excess is not None:
                     self._let_go()
                     await apart(give_back)
-                    await world.sleep(AGAIN * (0.5 + world.chance()))
+                    await environment.sleep(AGAIN * (0.5 + environment.chance()))
             except Exception as error:
-                world.logger.exception(
+                environment.logger.exception(
                     "The cache of %(resource)s stumbled over a mistake of its own, and starts again.",
                     {"resource": str(self)},
                     extra=context_of(self),
                 )
                 self.state.resolving.fail(Mistake(type(error).__name__))
-                await world.sleep(delay(6, world.chance()))
+                await environment.sleep(delay(6, environment.chance()))
 
     def mark_resolving(self) -> None:
-        """Note that the cluster is asked what the key means."""
+        """Note that the cluster is asked which kind the key names."""
         self.state = replace(self.state, is_resolving=True)
 
     def mark_resolved(self) -> None:
@@ -328,10 +334,10 @@ class Informer:
             asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}")
             for each in state.reflectors
         ]
-        beside = {"its indexes": self.indexing.run} | (
+        beside = {"its indexes": self.indexing.run, "own writes": self.laying.run} | (
             {"unconfirmed leaves": self._confirming.run} if self.parted else {}
         )
-        if self._world.settings.audit_interval:
+        if self._environment.settings.audit_interval:
             beside["audit"] = self._auditor.run
         tasks += [
             asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}")
@@ -364,7 +370,7 @@ class Informer:
             values=indexed_bytes(records) if self.indexes else 0,
         )
         state.resolving.fail(let_go)
-        self.begin(state.plan, cause=Cause.EVICTED)
+        self.begin(state.plan, cause=ChangeCause.EVICTED)
         for each in self.state.reflectors:
             each.condition.fail(let_go)
 
@@ -375,18 +381,18 @@ class Informer:
 
     async def _again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run an endless task. A bug in it restarts it, and does not affect the streams."""
-        world = self._world
+        environment = self._environment
         while True:
             try:
                 await work()
             except Exception:
-                world.logger.exception(
+                environment.logger.exception(
                     "What is done beside the cache of %(resource)s stumbled over a mistake of its own, and"
                     " starts again.",
                     {"resource": str(self)},
                     extra=context_of(self),
                 )
-                await world.sleep(delay(6, world.chance()))
+                await environment.sleep(delay(6, environment.chance()))
 
     async def audit(self) -> Audit:
         """Compare the stored objects with the server, and relist the streams that have drifted; raise
@@ -394,38 +400,49 @@ class Informer:
         """
         return await self._auditor.audit()
 
-    def begin(self, planned: Plan, *, cause: Cause = Cause.REPLACED) -> None:
+    def begin(self, planned: Plan, *, cause: ChangeCause = ChangeCause.REPLACED) -> None:
         """Replace the store by an empty one with the planned streams. Subscribers stay, and receive the
         departure of each stored object.
         """
-        state, resource, world = self.state, self.resource, self._world
+        state, resource, environment = self.state, self.resource, self._environment
         assert resource is not None, "planned before it was resolved"
         for needless in planned.needless:
-            world.logger.warning(
+            environment.logger.warning(
                 "The filter of %(resource)s: %(selector)s selects nothing that the other selectors do not.",
                 {"resource": str(self), "selector": str(needless)},
                 extra=context_of(self),
             )
         departed = state.store.records()[0] if self._subscribers else []
         union = Union(
-            [stream.keys for stream in planned.streams], wanted=self.indexing.want, tally=self.share.begin()
+            [stream.keys for stream in planned.streams],
+            request_index=self.indexing.want,
+            tally=self.share.begin(),
         )
         reflectors = tuple(
             self._reflector(*parts, union, resource)
-            for parts in zip(planned.streams, union.branches, agreed_versions(union), strict=True)
+            for parts in zip(planned.streams, union.substores, shared_versions(union), strict=True)
         )
         self._news.begin(state.resolving, [each.condition for each in reflectors])
-        self._confirming = Confirmer(union, planned.streams, resource, world=world, notify=self.apply_changes)
+        self._confirming = Confirmer(
+            union,
+            planned.streams,
+            resource,
+            environment=environment,
+            own_writes=self.own_writes,
+            notify=self.apply_changes,
+        )
         self.indexing.begin(union, reflectors)
         self._begun = resource, planned
-        self.state = replace(
-            state,
-            filter=planned.filter,
-            plan=planned,
-            union=union,
-            reflectors=reflectors,
-            derived=Derived(),
-        )
+        with self.own_writes.lock:
+            self.own_writes.follow(union.substores)
+            self.state = replace(
+                state,
+                filter=planned.filter,
+                plan=planned,
+                union=union,
+                reflectors=reflectors,
+                derived=Derived(),
+            )
         # From here on no read uses the previous streams.
         for reflector in state.reflectors:
             reflector.forget()
@@ -436,8 +453,8 @@ class Informer:
     def _reflector(
         self,
         stream: Stream,
-        branch: Branch,
-        agreed: AgreedVersion | None,
+        substore: Substore,
+        shared_version: SharedVersion | None,
         union: Union,
         resource: Resource,
     ) -> Reflector:
@@ -445,24 +462,25 @@ class Informer:
             stream,
             resource,
             union,
-            branch,
+            substore,
+            own_writes=self.own_writes,
             new_condition=self._new_stream_condition,
-            clock=self._world.clock,
+            clock=self._environment.clock,
             counts=self.counts,
-            logger=self._world.logger,
+            logger=self._environment.logger,
             notify=self.apply_changes,
         )
         return Reflector(
             stream,
             writer,
             resource,
-            world=self._world,
+            environment=self._environment,
             counts=self.counts,
             projection=self.projection,
             packing=self.packing,
             share=self.share,
             all_kept=union.writing,
-            agreed=agreed,
+            shared_version=shared_version,
             turns=self._turns,
             comparing=self._comparing,
         )
@@ -472,8 +490,8 @@ class Informer:
             self._notify(change)
         self._moved.set()
         union = self.state.union
-        for branch, why in union.take_outdated().items():
-            self.state.reflectors[union.branches.index(branch)].relist(why)
+        for substore, reason in union.take_outdated().items():
+            self.state.reflectors[union.substores.index(substore)].relist(reason)
         self._confirming.look()
         self._news.look()
         if self.awaited:
@@ -488,7 +506,7 @@ class Informer:
 
     async def _resolved(self) -> Plan:
         """Resolve the key, with retries, until the cluster serves it and the filter fits; return the plan."""
-        world, failures, condition = self._world, 0, self.state.resolving
+        environment, failures, condition = self._environment, 0, self.state.resolving
         while True:
             try:
                 return await self.resolve()
@@ -496,15 +514,15 @@ class Informer:
                 condition.fail(error)
             except (Refused, Unreachable, Garbled) as error:
                 failure = failure_of(error)
-                self.counts.failures[reason(failure)] += 1
+                self.counts.failures[reason_of(failure)] += 1
                 condition.fail(failure, verb="get")
-            await world.sleep(delay(failures, world.chance(), slow=condition.error() is not None))
+            await environment.sleep(delay(failures, environment.chance(), slow=condition.error() is not None))
             failures += 1
 
     async def resolve(self) -> Plan:
-        """Ask the cluster what the key means; return the plan of the streams."""
-        resource = await resolve(self._world.transport, self._key)
-        self._claims.claim(self._key, resource, logger=self._world.logger)
+        """Ask the cluster which kind the key names; return the plan of the streams."""
+        resource = await resolve(self._environment.transport, self._key)
+        self._claims.claim(self._key, resource, logger=self._environment.logger)
         self.state = replace(self.state, resource=resource)
         self._is_resolved()
         return plan(

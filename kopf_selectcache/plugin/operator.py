@@ -24,7 +24,7 @@ from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, R
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.freshness import wait_until_fresh
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.core.selection.kinds import Key, find
+from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.informer.ending import ended
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -37,7 +37,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .narrowing import advise
 
-Kinds: TypeAlias = tuple[Key, ...] | None
+Kinds: TypeAlias = tuple[KindKey, ...] | None
 """The kinds that are waited for; None for all that are declared."""
 
 _SLOT = "_selectcache_operator"  # The attribute of settings with their operator.
@@ -238,7 +238,7 @@ class Operator:
                 handled, cause.body, patient=not _is_retried(cause), ending=self.runtime.ending
             )
 
-    async def _informer(self, kind: Key) -> Informer:
+    async def _informer(self, kind: KindKey) -> Informer:
         try:
             return self.runtime.informer(kind)
         except (NotDeclared, NotSynced):
@@ -267,7 +267,7 @@ def failing(informers: Iterable[Informer], limits: Mapping[str, float]) -> str:
     """Return a text about caches that have been in one of these states for at least its number of seconds."""
     return " ".join(
         f"The cache of {informer} is {informer.health.value}{f', for {limit:g} s or more' if limit else ''}:"
-        f" {informer.trouble}. {informer.remedy}."
+        f" {informer.message}. {informer.remedy}."
         for informer in informers
         if (limit := limits.get(informer.health.value)) is not None and informer.lasted() >= limit
     )
@@ -282,7 +282,7 @@ def _feed_report(informer: Informer) -> Mapping[str, Any]:
         "objects": len(records),
         "version": version,
         "age": None if age is None else round(age, 1),
-        "trouble": informer.trouble,
+        "trouble": informer.message,
         "remedy": informer.remedy,
         "unreadable": in_words(informer.store.unreadable.values()),
     }

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
 
 from .cluster import Cluster, Filter, Logged, Thing
@@ -27,7 +27,9 @@ _COMPARING = ("version of another sort", "stale list", "stale stream", "duplicat
 
 _REFUSED = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
 
-KEYS: tuple[Key, ...] = tuple((space, name) for space in ("shop", "blog") for name in ("a", "b", "c", "d"))
+KEYS: tuple[ObjectKey, ...] = tuple(
+    (space, name) for space in ("shop", "blog") for name in ("a", "b", "c", "d")
+)
 
 LIMIT = 2_000
 """The longest line that the client takes, in bytes."""
@@ -94,7 +96,7 @@ class Server:
 
     def churn(self) -> None:
         key = self.rng.choice(KEYS)
-        before, chance = self.cluster.world.get(key), self.rng.random()
+        before, chance = self.cluster.contents.get(key), self.rng.random()
         uid = f"uid-{self.cluster.serial}"
         if before is None:
             self._write(key, self._drawn(Thing(*key, uid, "")))
@@ -124,7 +126,7 @@ class Server:
             running=rng.random() < 0.8,
         )
 
-    def _write(self, key: Key, thing: Thing | None) -> None:
+    def _write(self, key: ObjectKey, thing: Thing | None) -> None:
         self.cluster.write(key, thing, after=self.rng.randint(1, 3))
 
     def advance(self) -> None:
@@ -135,7 +137,9 @@ class Server:
                 self.replicas[replica] = (
                     self.cluster.version
                     if whole
-                    else self.rng.choice([known for known in self.cluster.worlds if known >= version])
+                    else self.rng.choice(
+                        [known for known in self.cluster.contents_by_version if known >= version]
+                    )
                 )
 
     def compact(self) -> None:
@@ -190,7 +194,7 @@ class Server:
         """Return a replica that is at a version, or gets there while the request waits; None if none does."""
         replica = self.rng.randrange(len(self.replicas))
         if self.replicas[replica] < floor:
-            later = [known for known in self.cluster.worlds if known >= floor]
+            later = [known for known in self.cluster.contents_by_version if known >= floor]
             if not later or (self.rate and self.rng.random() < 0.3):
                 self.struck("too new for the replica")
                 return None
@@ -200,7 +204,7 @@ class Server:
         return replica
 
     def _older(self, floor: int) -> list[int]:
-        return [known for known in self.cluster.worlds if known < floor]
+        return [known for known in self.cluster.contents_by_version if known < floor]
 
     def page(self, command: machine.List, filter_: Filter) -> bytes | Refusal:
         if self.rng.random() < 0.5 and (refusal := self._refusal()):
@@ -231,7 +235,7 @@ class Server:
             else:
                 version = self.replicas[replica]
         if command.token and self.fault("page of another version"):
-            version = self.rng.choice(list(cluster.worlds))
+            version = self.rng.choice(list(cluster.contents_by_version))
         selected = [thing for _, thing in sorted(cluster.selected(filter_, version=version).items())]
         whole = command.whole or (len(selected) > offset + self.limit and self.fault("limit ignored"))
         items = selected[offset:] if whole else selected[offset : offset + self.limit]
@@ -266,9 +270,9 @@ class Server:
                 return None
             else:
                 version = self.replicas[replica]
-        return version, self.cluster.worlds[version].get((doubt.namespace, doubt.name))
+        return version, self.cluster.contents_by_version[version].get((doubt.namespace, doubt.name))
 
-    def look_up_all(self, lists: JoinedLists, filters: Sequence[Filter]) -> dict[Key, str] | None:
+    def look_up_all(self, lists: JoinedLists, filters: Sequence[Filter]) -> dict[ObjectKey, str] | None:
         """Answer joined lists; None if an answer does not come, or the server has no list as of that
         version."""
         version = self.number(lists.version)
@@ -277,7 +281,7 @@ class Server:
         keys = {doubt.key for doubt in lists.doubts}
         return {
             key: thing.uid
-            for number in lists.branches
+            for number in lists.substores
             for key, thing in self.cluster.selected(filters[number], version=version).items()
             if key in keys
         }
@@ -311,7 +315,7 @@ class Server:
                 self.rng.choice(
                     [
                         known
-                        for known in cluster.worlds
+                        for known in cluster.contents_by_version
                         if (start or cluster.version) <= known <= self.replicas[found]
                     ]
                 ),

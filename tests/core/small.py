@@ -1,8 +1,8 @@
-"""A world small enough to be explored: up to three objects, two branches and two faults; all that can happen
+"""A system small enough to be explored: up to three objects, two branches and two faults; all that can happen
 next, as data.
 
-It does what the shell does with `step` and `Union`, message by message. Two worlds that differ only in
-which object is which are one: see `World.frozen`."""
+It does what the shell does with `step` and `Union`, message by message. Two systems that differ only in
+which object is which are one: see `System.frozen`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
 from kopf_selectcache.core.store.record import Record, is_older
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.core.store.unconfirmed import JoinedLists
 from kopf_selectcache.core.store.union import Union
 
 from .client import carried_out
 from .cluster import Cluster, Filter, Thing
-from .copying import Part, as_a_whole, copied, of_key, said
+from .copying import Part, as_a_whole, copied, of_key, part
 from .guarantees import Judge, Observer, Taken, Violation, equal
 from .writers import Writer
 
@@ -62,7 +62,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may happen, and in how large a world."""
+    """What may happen, and in how large a system."""
 
     objects: int = 3
     writes: int = 3
@@ -73,7 +73,7 @@ class Rules:
     page: int = 2
 
 
-class World:
+class System:
     """A cluster, and a client of two branches."""
 
     def __init__(self, rules: Rules) -> None:
@@ -89,7 +89,7 @@ class World:
         self.judge = Judge(self.cluster)
         self.observer = Observer()
         self.outdated: list[Leg] = []
-        self.joined: tuple[JoinedLists, dict[Key, str]] | None = None
+        self.joined: tuple[JoinedLists, dict[ObjectKey, str]] | None = None
         """The joined lists that are under way, and their answer."""
         known = machine.Known(streaming=rules.streaming)
         self.legs = [Leg(number, each, machine.Idle(known)) for number, each in enumerate(FILTERS)]
@@ -98,10 +98,10 @@ class World:
         while rules.synced and not all(leg.state.known.marked for leg in self.legs):
             self.settle_a_little()
 
-    # ---- Which world it is.
+    # ---- Which system it is.
 
-    def copy(self) -> World:
-        made = World.__new__(World)
+    def copy(self) -> System:
+        made = System.__new__(System)
         made.rules, made.writes, made.faults = self.rules, self.writes, self.faults
         made.cluster, made.union = self.cluster.copy(), copied(self.union)
         made.judge, made.observer = self.judge.copy(made.cluster), self.observer.copy()
@@ -109,7 +109,7 @@ class World:
         return made
 
     def frozen(self) -> Part:
-        """Return what makes two worlds one. Of objects, only what happened to them counts, not which is
+        """Return what makes two systems one. Of objects, only what happened to them counts, not which is
         which."""
         cluster = self.cluster
         return (
@@ -140,7 +140,7 @@ class World:
             *sorted(repr(self._of_key(("", name))) for name in NAMES[: self.rules.objects]),
         )
 
-    def _of_key(self, key: Key) -> Part:
+    def _of_key(self, key: ObjectKey) -> Part:
         cluster, judge = self.cluster, self.judge
         writes = tuple(
             (entry.version, entry.after and (entry.after.uid, entry.after.app, entry.after.gold))
@@ -152,7 +152,7 @@ class World:
             for entry in cluster.history.get(key, ())
         )
         coming = tuple(
-            (leg.number, at, line.type, said(line.record))
+            (leg.number, at, line.type, part(line.record))
             for leg in self.legs
             for at, line in enumerate((leg.last, *leg.lines))
             if isinstance(line, Event) and line.record.key == key
@@ -164,19 +164,19 @@ class World:
             of_key(self.union, key),
             judge.places.get(key),
             judge.newest.get(key),
-            said(judge.shown.get(key)),
-            cluster.world.get(key) is None,
+            part(judge.shown.get(key)),
+            cluster.contents.get(key) is None,
             self._joined_of(key),
         )
 
-    def _joined_of(self, key: Key) -> Part | None:
+    def _joined_of(self, key: ObjectKey) -> Part | None:
         """Return what the joined lists under way say of a key."""
         if self.joined is None:
             return None
         lists, uids = self.joined
         return (
             lists.version,
-            lists.branches,
+            lists.substores,
             uids.get(key),
             *((each.uid, each.version, each.epoch) for each in lists.doubts if each.key == key),
         )
@@ -199,7 +199,7 @@ class World:
             found += [
                 Action("read", index, version)
                 for version in sorted(versions)
-                if version in self.cluster.worlds
+                if version in self.cluster.contents_by_version
             ]
         if self.joined is not None:
             found.append(Action("joined answer"))
@@ -233,7 +233,7 @@ class World:
         return all(not leg.beyond if leg in behind else leg.state.known.marked for leg in self.legs)
 
     def _shown_as(self, name: str) -> str:
-        thing = self.cluster.world.get(("", name))
+        thing = self.cluster.contents.get(("", name))
         return (
             "x"
             if thing is None
@@ -250,20 +250,20 @@ class World:
                 if (
                     not floor
                 ):  # The first list that each of several asks for may be as of the version of another.
-                    begins = not (self.union.branches[number].version or leg.state.known.failures)
+                    begins = not (self.union.substores[number].version or leg.state.known.failures)
                     listed = {
-                        int(branch.listed) for branch in self.union.branches if branch.listed and begins
+                        int(branch.listed) for branch in self.union.substores if branch.listed and begins
                     }
                     return [
                         Action("answer", number, version)
                         for version in {self.cluster.version, *listed}
-                        if version in self.cluster.worlds
+                        if version in self.cluster.contents_by_version
                     ]
                 # A replica may lag, but not behind what it was asked for.
                 return [
                     Action("answer", number, version)
                     for version in {int(floor), self.cluster.version}
-                    if version in self.cluster.worlds
+                    if version in self.cluster.contents_by_version
                 ]
             case _:
                 return [Action("next", number)] if self._next(leg) is not None else []
@@ -342,7 +342,7 @@ class World:
 
     def _write(self, name: str, how: str) -> None:
         key, wrote = ("", name), _WRITES[how]
-        before = self.cluster.world.get(key)
+        before = self.cluster.contents.get(key)
         if wrote is None and before is None:
             return
         uid = before.uid if before is not None else f"uid-{self.cluster.version + 1}"
@@ -351,7 +351,7 @@ class World:
     def _restore(self, *, bump: bool) -> None:
         self.cluster.restore(FIRST, bump=bump)
         for leg in self.legs:
-            version = self.union.branches[leg.number].version
+            version = self.union.substores[leg.number].version
             if not bump and max(int(leg.state.known.floor or 0), int(version or 0)) <= FIRST:
                 leg.epoch = self.cluster.epoch
                 self.observer.hears(leg.epoch, FIRST)
@@ -360,7 +360,7 @@ class World:
 
     def _read(self, index: int, version: int) -> None:
         doubt = self.union.doubts[index]
-        thing = self.cluster.worlds[version].get((doubt.namespace, doubt.name))
+        thing = self.cluster.contents_by_version[version].get((doubt.namespace, doubt.name))
         outside = thing is not None and not any(each.may_hold(thing) for each in FILTERS)
         if not is_older(str(version), doubt.version):
             self.observer.hears(self.cluster.epoch, version)
@@ -380,7 +380,7 @@ class World:
             lists,
             {
                 key: thing.uid
-                for branch in lists.branches
+                for branch in lists.substores
                 for key, thing in self.cluster.selected(FILTERS[branch], version=int(lists.version)).items()
                 if key in keys
             },
@@ -439,13 +439,13 @@ class World:
             leg.lines, leg.cursor = leg.lines[1:], max(leg.cursor, int(coming.record.version))
             self._feed(leg, Event("DELETED", _record(thing)))
         else:
-            troubles: dict[str, machine.Input] = {
+            failures: dict[str, machine.Input] = {
                 "lost": machine.Lost("cut"),
                 "ended": machine.Lost("end", clean=True),
                 "410": Refusal(410, "Expired"),
                 "silent": machine.Silent(),
             }
-            self._feed(leg, troubles[how])
+            self._feed(leg, failures[how])
 
     # ---- What the shell does.
 
@@ -453,7 +453,7 @@ class World:
         stepped = machine.step(leg.state, input_)
         leg.state = stepped.state
         leg.beyond = leg.beyond or leg.state.known.beyond
-        branch = self.union.branches[leg.number]
+        branch = self.union.substores[leg.number]
         for effect in stepped.effects:
             match effect:
                 case machine.List() | machine.Watch() | machine.Wait():
@@ -470,7 +470,7 @@ class World:
                     leg.beyond = False
             changes = carried_out(effect, Writer(self.union, branch))
             for old, why in self.union.take_outdated().items():
-                self.outdated.append(self.legs[self.union.branches.index(old)])
+                self.outdated.append(self.legs[self.union.substores.index(old)])
                 if why == "restored":
                     self.outdated[-1].epoch = self.cluster.epoch - 1  # As far as readers are concerned.
             if isinstance(effect, (machine.Commit, machine.Progress)):
@@ -544,8 +544,8 @@ class World:
             if self._follows() and any(
                 int(read.version) > self.cluster.version for read in self.union._reads.values()
             ):
-                # What a world that was lost has answered is believed until the server has passed it. It will,
-                # with whatever is written.
+                # What a system that was lost has answered is believed until the server has passed it. It
+                # will, with whatever is written.
                 self.cluster.pass_()
             self.settle_a_little()
         held = {record.key: (record.uid, record.version) for record in self.union.store.records()[0]}

@@ -14,33 +14,18 @@ from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm
-from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.informer._messages import Mistake
 from kopf_selectcache.informer.causes import cause_of
 from kopf_selectcache.informer.health import SEVERAL, Condition, Health
 from kopf_selectcache.informer.memory import Excess, LetGo
-from tests.cache.world import builtin
-
-
-class Pods:
-    """What the condition is of: a list that has not come yet."""
-
-    kind: Kind | None = builtin("pods")
-    filter = Selector("app=web")
-    version = ""
-
-    def __str__(self) -> str:
-        return "pods"
-
-    def held(self) -> int:
-        return 0
+from tests.messages.states import Subject
 
 
 def condition() -> Condition:
     """Return one whose `sync_timeout` is over."""
     return Condition(
-        Pods(),
+        Subject(),
         key="pods",
         sync_timeout=0.0,
         clock=lambda: 1.0,
@@ -56,7 +41,7 @@ def error_of(one: Condition) -> StateError:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "cause"),
+    ("failure", "cause"),
     [
         (
             Refusal(429, "TooManyRequests", retry_after=7.0),
@@ -71,15 +56,15 @@ def error_of(one: Condition) -> StateError:
         (Silent(), Cause(transient=True)),
     ],
 )
-def test_what_has_stalled_a_cache_is_told_apart(trouble: Refusal | Lost | Silent, cause: Cause) -> None:
+def test_what_has_stalled_a_cache_is_told_apart(failure: Refusal | Lost | Silent, cause: Cause) -> None:
     one = condition()
-    one.fail(trouble, verb="list")
+    one.fail(failure, verb="list")
     error = error_of(one)
     assert isinstance(error, Stalled)
     assert (error.code, error.reason, error.retry_after, error.transient) == cause
 
 
-def test_the_cause_is_that_of_the_last_trouble_and_of_the_state_that_is_told() -> None:
+def test_the_cause_is_that_of_the_last_failure_and_of_the_state_that_is_told() -> None:
     one = condition()
     one.fail(Refusal(503), verb="list")
     one.fail(Refusal(429), verb="list")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.messages import commands, declarations, logs, probe, reads, servers, states
+from tests.messages import commands, declarations, logs, probe, reads, servers, states, testkit
 from tests.messages.provoked import Provoked
 
 PROVOKED = Provoked()
@@ -13,3 +13,4 @@ declarations.provoke(PROVOKED)
 logs.provoke(PROVOKED)
 probe.provoke(PROVOKED)
 commands.provoke(PROVOKED)
+testkit.provoke(PROVOKED)

@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.apiserver.client import Client
-from tests.faults.world import connections_closed
+from tests.faults.environment import connections_closed
 
 Condition = Callable[[web.Request], bool]
 
@@ -35,7 +35,7 @@ def status(code: int, reason: str) -> dict[str, Any]:
 
 @dataclass
 class Fault:
-    """Answers requests that meet a condition with a refusal, so many times."""
+    """Refuses the first requests that meet a condition."""
 
     condition: Condition
     code: int

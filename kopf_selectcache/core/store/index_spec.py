@@ -16,7 +16,7 @@ import msgspec
 from kopf_selectcache.core.errors import BadIndex, Undecodable
 
 from .projection import Keys, as_written, at, repeated, where_of
-from .record import INDEXED, Record, kept_json
+from .record import INDEXED, Record, compact_json
 
 Value: TypeAlias = str | bool | int | float
 
@@ -115,8 +115,9 @@ class Indexed:
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:
             why = (
-                "returned"
-                f" {'a list with something else than texts in it' if isinstance(made, (list, tuple, set, frozenset)) else f'something of the type {type(made).__name__}'}"  # noqa: E501
+                "returned a list with something else than texts in it"
+                if isinstance(made, (list, tuple, set, frozenset))
+                else f"returned something of the type {type(made).__name__}"
             )
         # Raised outside of the handler, so that its context is not the error, which may hold the object.
         raise BadIndex(self.name, why)
@@ -135,7 +136,7 @@ def note(record: Record, indexes: Collection[Indexed]) -> None:
 
 def with_values(fields: bytes, values: Mapping[str, Collection[Any]]) -> bytes:
     """Return `Record.fields` with these values of declared indexes."""
-    return kept_json({**(msgspec.json.decode(fields) if fields else {}), INDEXED: values})
+    return compact_json({**(msgspec.json.decode(fields) if fields else {}), INDEXED: values})
 
 
 def _at(obj: dict[str, Any], path: Keys) -> Values:

@@ -213,7 +213,7 @@ def _of_last_apply(served: Served, type_: Type, live: Mapping[str, Any]) -> Fiel
     text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     try:
         last = reading.decode(text.encode()) if text else None
-    except reading.Unreadable:
+    except reading.UnreadableBody:
         return {}
     if not isinstance(last, dict) or last.get("apiVersion") != served.api_version:
         return {}

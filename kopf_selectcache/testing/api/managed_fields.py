@@ -17,7 +17,7 @@ from . import field_sets, merging
 from .field_sets import Fields
 from .kinds import Served
 from .merge_types import Type
-from .metadata import Cause, cause
+from .metadata import StatusCause, cause
 
 APPLY, UPDATE = "Apply", "Update"
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -105,7 +105,7 @@ def agent(header: str) -> str:
     return name or "unknown"
 
 
-def problems_of(query: Mapping[str, str], *, applies: bool) -> list[Cause]:
+def problems_of(query: Mapping[str, str], *, applies: bool) -> list[StatusCause]:
     """Return the errors of the manager in the query of a write."""
     name = query.get("fieldManager", "")
     if applies and not name:

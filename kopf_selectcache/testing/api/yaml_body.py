@@ -29,7 +29,7 @@ def read(data: bytes) -> dict[str, Any]:
     """Read an object from YAML or JSON; of several documents, the first counts. Raise 400."""
     try:
         value = reading.decode(data)
-    except reading.Unreadable:
+    except reading.UnreadableBody:
         value = _from_yaml(data)
     if value is not None and not isinstance(value, dict):
         raise _undecodable(

@@ -57,9 +57,9 @@ def test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is(
     try:
         for history in histories(states, length):
             stories += 1
-            for world in walks(history, branches, rules, story=paths.append):
+            for system in walks(history, branches, rules, story=paths.append):
                 walked += 1
-                departures += world.lefts
+                departures += system.lefts
     except Violation as violation:
         raise AssertionError(f"{violation}\n{paths[0]}") from violation
     print(
@@ -87,8 +87,8 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ),
     (
         "wait for one branch only",
-        "next((branch for branch in branches if not branch.has_reached(left)), None)",
-        "next((branch for branch in tuple(branches)[:1] if not branch.has_reached(left)), None)",
+        "next((substore for substore in substores if not substore.has_reached(left)), None)",
+        "next((substore for substore in tuple(substores)[:1] if not substore.has_reached(left)), None)",
         Rules(),
         ("I8b",),
     ),
@@ -133,14 +133,14 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     (
         "forget the diff of a commit",
         "left = [key_of(change) for change in changes if change.after is None]",
-        "left = list[Key]()",
+        "left = list[ObjectKey]()",
         Rules(relists=1),
         ("I8b",),
     ),
     (
         "forget that a list is silent on what came before",
-        "if branch.epoch == self._epoch and is_older(version, branch.listed):",
-        "if branch is None:",
+        "if substore.epoch == self._epoch and is_older(version, substore.listed):",
+        "if substore is None:",
         Rules(relists=1),
         ("I8b",),
     ),
@@ -167,8 +167,8 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ),
     (
         "take the newest version for the answer's",
-        "return least(branch.version for branch in group)",
-        "return max((branch.version for branch in group), key=lambda each: int(each or 0))",
+        "return least(substore.version for substore in group)",
+        "return max((substore.version for substore in group), key=lambda each: int(each or 0))",
         Rules(),
         ("I4",),
     ),
@@ -196,14 +196,14 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ),
     (
         "show what has left at a version not told",
-        "            branch.vague.add(key)\n",
+        "            substore.vague.add(key)\n",
         "",
         Rules(vague=True),
         ("I8b",),
     ),
     (
         "take the version of what was deleted for that of the deletion",
-        "if is_newer(record.version, branch.version):\n            # An event",
+        "if is_newer(record.version, substore.version):\n            # An event",
         "if True:\n            # An event",
         Rules(vague=True),
         ("I8b",),
@@ -237,9 +237,9 @@ def test_a_seeded_bug_of_joined_lists_breaks_an_invariant(
 ) -> None:
     wrong = mutated(old, new)
     every = (
-        world
+        system
         for history in histories(states, length)
-        for world in walks(history, branches, Rules(lists=1), union=wrong)
+        for system in walks(history, branches, Rules(lists=1), union=wrong)
     )
     with pytest.raises(Violation) as raised:
         deque(every, maxlen=0)
@@ -272,7 +272,7 @@ def test_a_seeded_bug_breaks_an_invariant(
     what: str, old: str, new: str, rules: Rules, invariants: tuple[str, ...]
 ) -> None:
     wrong = mutated(old, new)
-    every = (world for history in histories(TWO, 3) for world in walks(history, 2, rules, union=wrong))
+    every = (system for history in histories(TWO, 3) for system in walks(history, 2, rules, union=wrong))
     with pytest.raises(Violation) as raised:
         deque(every, maxlen=0)
     assert raised.value.invariant in invariants, what

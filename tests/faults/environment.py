@@ -15,6 +15,8 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import MAX_BYTES, KopfTransport
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.informer._messages import Failure
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.declaration import Declared
@@ -78,7 +80,7 @@ class Time:
         await asyncio.sleep(0)
 
 
-class World:
+class Environment:
     """One operator."""
 
     def __init__(self, server: Server, runtime: Runtime, time: Time, vault: Vault) -> None:
@@ -105,14 +107,23 @@ class World:
 
     async def synced(self) -> None:
         """Wait until all is well."""
-        await until(lambda: self.informer.synced and not self.informer.trouble)
+        await until(lambda: self.informer.synced and not self.informer.message)
+
+    def failure(self) -> Failure | None:
+        """Return the failure of the first stream."""
+        return self.informer.reflectors[0].condition.failure
+
+    def code(self) -> int | None:
+        """Return the status of the refusal that the first stream failed by; None for another failure."""
+        failure = self.failure()
+        return failure.code if isinstance(failure, Refusal) else None
 
     async def watched(self, times: int) -> None:
-        """Wait until so many watches have been asked for."""
+        """Wait until this number of watches has been requested."""
         await until(lambda: len(self.server.pods.watched) >= times)
 
     async def listed(self, times: int) -> None:
-        """Wait until so many pages have been asked for."""
+        """Wait until this number of pages has been requested."""
         await until(lambda: len(self.server.pods.listed) >= times)
 
 
@@ -126,7 +137,7 @@ async def operating(
     request_timeout: float = 60.0,
     chance: float = 1.0,
     **options: Any,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[Environment]:
     """Keep caches in front of the server, for the code within the block; afterwards nothing of them is
     left."""
     vault = Vault({"login": kopf.ConnectionInfo(server=server.url)}) if vault is None else vault
@@ -139,7 +150,7 @@ async def operating(
         servers=[server],
         **options,
     ) as (runtime, time):
-        yield World(server, runtime, time, vault)
+        yield Environment(server, runtime, time, vault)
 
 
 @asynccontextmanager

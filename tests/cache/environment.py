@@ -18,9 +18,10 @@ from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.kinds import Key, Kind, find
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.store import Change, Store
 from kopf_selectcache.errors import StateError
@@ -91,9 +92,10 @@ class FakeInformer:
         self.filter = declared
         self.resource = resource
         self.store = Store()
+        self.own_writes = OwnWrites()
         self._state = SimpleNamespace(parts=())
         self.counts = Counts()
-        self.trouble = ""
+        self.message = ""
         self.remedy = ""
         self.error: StateError | None = None
         self.listeners: list[Callable[[Change | None], None]] = []
@@ -136,6 +138,10 @@ class FakeInformer:
     parted = False
 
     @property
+    def laying(self) -> SimpleNamespace:
+        return SimpleNamespace(subscribe=lambda _listener: lambda: None)
+
+    @property
     def state(self) -> Any:
         """The parts that reads look at, with an empty cell when a part has been replaced."""
         parts = self.resource, self.filter, self.projection, self.indexes
@@ -158,7 +164,7 @@ class FakeInformer:
         return 1.5
 
     def part(self, _: Selector | None = None) -> Part:
-        return Part(self.error, self.store, self.trouble, self.remedy)
+        return Part(self.error, self.store, self.message, self.remedy)
 
     async def settled(self, _: Selector | None = None) -> None:
         await self.settling.wait()
@@ -211,7 +217,7 @@ class Server:
         raise AssertionError(f"a read never watches: {path} {query}")
 
 
-class World:
+class Environment:
     """One operator. Its clock stands still, unless somebody sleeps."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -224,11 +230,11 @@ class World:
             self.server, per_second=self.settings.fetch_per_second, clock=lambda: self.time, sleep=self.sleep
         )
         self.retries = Retries(clock=lambda: self.time, sleep=self.sleep, chance=lambda: 1.0)
-        self.informers: dict[Key, FakeInformer] = {}
+        self.informers: dict[KindKey, FakeInformer] = {}
         self.ending = Ending()
-        self.quick: dict[Key, FakeInformer] = {}
+        self.quick: dict[KindKey, FakeInformer] = {}
         self.memo = Memo()
-        self.resources: dict[Key, Resource | Exception] = {}
+        self.resources: dict[KindKey, Resource | Exception] = {}
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -245,7 +251,7 @@ class World:
         self.informers[key] = FakeInformer(declared, resource, key, projection)
         return self.informers[key]
 
-    def informer(self, key: Key) -> FakeInformer:
+    def informer(self, key: KindKey) -> FakeInformer:
         for declared, informer in self.informers.items():
             if declared == key or find(declared) is find(key) is not None:
                 self.quick[key] = informer
@@ -255,7 +261,7 @@ class World:
     async def wait_started(self) -> None:
         pass
 
-    async def resolve(self, key: Key) -> Resource:
+    async def resolve(self, key: KindKey) -> Resource:
         found = self.resources[key]
         if isinstance(found, Exception):
             raise found
@@ -280,16 +286,16 @@ def reading(
     projection: Projection = ALL,
 ) -> Cache:
     """Make the cache of one kind that holds these objects."""
-    world = World()
-    world.declare(declared, resource, key, projection).hold(*objects)
-    return world.cache()
+    environment = Environment()
+    environment.declare(declared, resource, key, projection).hold(*objects)
+    return environment.cache()
 
 
-def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
+def run(main: Callable[[Environment], Coroutine[Any, Any, T]]) -> T:
     """Run a test on an event loop that is the operator's."""
 
     async def run() -> T:
-        return await main(World(asyncio.get_running_loop()))
+        return await main(Environment(asyncio.get_running_loop()))
 
     return asyncio.run(run())
 
