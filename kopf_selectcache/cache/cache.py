@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, cast, overload
 
-from kopf_selectcache._errors import NoSuchRead, NotDeclared, NotSynced, ReadError, Stale, StateError
-from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache._errors import NoSuchRead, NotDeclared, NotSynced, Stale, StateError
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import Record
@@ -51,10 +51,6 @@ if TYPE_CHECKING:
 
 _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
 """Errors of reads that the server may be able to answer."""
-
-_CACHES_IN_REPR = 10
-_LONGEST_FILTER = 80
-"""The number of caches that `repr(cache)` lists, and the characters of each filter."""
 
 
 class Cache:
@@ -700,14 +696,4 @@ class Cache:
         )
 
     def __repr__(self) -> str:
-        name = type(self).__name__
-        try:
-            informers = builtins.list(self._runtime.informers.values())
-        except ReadError as error:  # The operator has not started yet, or has ended.
-            return f"<{name}: {clipped(error.what, _LONGEST_FILTER)}>"
-        caches = [
-            f"{informer}: {clipped(informer.filter, _LONGEST_FILTER)} ({informer.health})"
-            for informer in informers[:_CACHES_IN_REPR]
-        ]
-        more = [f"{len(informers) - _CACHES_IN_REPR:,} more"] if len(informers) > _CACHES_IN_REPR else []
-        return f"<{name} {'; '.join([*caches, *more]) or 'of no kinds'}>"
+        return introspection.describe(type(self).__name__, self._runtime)

@@ -220,7 +220,7 @@ def _audit(answer: dict[str, Any] | Exception) -> Callable[[], None]:
         reflector = SimpleNamespace(
             version="100",
             stream=Stream(Selector("app=web")),
-            branch=writer.substore,
+            substore=writer.substore,
             filter=Selector("app=web"),
             relist=lambda _: None,
         )

@@ -219,7 +219,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("drop an own write that the streams have passed while the union shows an older object", OWN, "            elif not write.is_newer_than(held(key), write.version):\n", "            else:\n", 9, (OWN_MODEL,)),
     Mutant("show an own write over the store that has passed it", OWN, "return is_older(held.version if held is not None else version, self.version)", "return True", 9, (OWN_MODEL, OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown")),
     Mutant("let a late answer replace a newer write", OWN, "            if _is_late(write, before):\n                return ()\n", "", 9, (OWN_MODEL, OWN_UNIT + "test_answers_may_arrive_in_another_order_than_the_server_gave_them")),
-    Mutant("lay a write over streams that have passed it", OWN, "        if self._branches and not write.behind:\n            return ()\n", "", 9, (OWN_MODEL,)),
+    Mutant("lay a write over streams that have passed it", OWN, "        if self._substores and not write.behind:\n            return ()\n", "", 9, (OWN_MODEL,)),
     Mutant("hide another object of the name of a deleted one", OWN, "return held is not None and held.uid == self.uid", "return held is not None", 9, (OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown",)),
     Mutant("take the effect of an own write in one stream for a later departure", OWN, "if record.uid == write.uid if write.is_deletion else is_older(write.version, record.version):", "if record.uid == write.uid if write.is_deletion else not is_newer(write.version, record.version):", 9,
            (OWN_UNIT + "test_a_departure_at_the_version_of_the_write_may_be_its_own_effect",)),
