@@ -117,3 +117,13 @@ def test_aliases_in_yaml_are_not_there_and_say_so() -> None:
     with pytest.raises(Problem) as caught:
         yaml_body.read(b"a: &x {b: c}\nd: *x\n")
     assert caught.value.code == 501
+
+
+def test_a_manager_whose_name_is_before_that_of_the_joined_entry_is_joined_too() -> None:
+    store = Store()
+    applied(store, "configmaps", {**CONFIG_MAP, "data": {"k": "1"}})
+    for number, name in enumerate(["a", *(f"b{number}" for number in range(10)), "a"]):
+        store.patch("configmaps", "it", {"data": {f"k{number}": "1"}}, writer=Writer(named=name))
+    obj = store.get("configmaps", "it")
+    [joined] = [item for item in obj["metadata"]["managedFields"] if item["manager"] == "ancient-changes"]
+    assert set(joined["fieldsV1"]["f:data"]) == {"f:k0", "f:k1", "f:k11"}

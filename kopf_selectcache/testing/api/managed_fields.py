@@ -276,7 +276,7 @@ def _capped(managed: Managed) -> Managed:
     """Join the oldest entries of ordinary writes if there are too many."""
     updaters = sorted(
         (item for item in managed.items() if item[0].operation == UPDATE),
-        key=lambda item: (item[1].time, item[0].name, item[0].subresource),
+        key=lambda item: (item[0].name != _OLD, item[1].time, item[0].name, item[0].subresource),
     )
     excess = len(updaters) - _MOST_UPDATERS
     first: dict[str, Manager] = {}
