@@ -25,13 +25,12 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
 from .matcher import selects
-from .request import running_loop
 
 
 def remember_answer(runtime: Runtime, resource: Resource, answer: bytes) -> None:
     """Show an object as the server answered a write, until the streams have passed its version."""
     for informer in _informers_of(runtime, resource):
-        _lay(runtime, informer, _write_of(informer, resource, answer))
+        _lay(informer, _write_of(informer, resource, answer))
 
 
 def remember_deletion(
@@ -44,7 +43,7 @@ def remember_deletion(
         remember_answer(runtime, resource, answer)
         return
     for informer in _informers_of(runtime, resource):
-        _lay(runtime, informer, _deletion_of(informer, (namespace or "", name), uid))
+        _lay(informer, _deletion_of(informer, (namespace or "", name), uid))
 
 
 def remember(runtime: Runtime, call: str, obj: Mapping[str, Any], *, deleted: bool = False) -> None:
@@ -74,7 +73,7 @@ def remember(runtime: Runtime, call: str, obj: Mapping[str, Any], *, deleted: bo
         else:
             # The caller's dict may change later.
             write = _write_of(informer, resource, with_room(partial(msgspec.json.encode, dict(obj))))
-        _lay(runtime, informer, write)
+        _lay(informer, write)
 
 
 def _informers_of(runtime: Runtime, resource: Resource) -> Iterator[Informer]:
@@ -88,14 +87,9 @@ def _informers_of(runtime: Runtime, resource: Resource) -> Iterator[Informer]:
             yield informer
 
 
-def _lay(runtime: Runtime, informer: Informer, write: OwnWrite | None) -> None:
-    if write is None:
-        return
-    informer.laying.lay(write)
-    if running_loop() is runtime.loop:
-        informer.laying.tell(write)
-    else:
-        runtime.loop.call_soon_threadsafe(informer.laying.tell, write)
+def _lay(informer: Informer, write: OwnWrite | None) -> None:
+    if write is not None:
+        informer.laying.lay(write)
 
 
 def _write_of(informer: Informer, resource: Resource, answer: bytes) -> OwnWrite | None:

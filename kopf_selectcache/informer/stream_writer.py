@@ -179,12 +179,12 @@ class StreamWriter:
             match effect:  # The most frequent ones come first.
                 case Put(record):
                     changes += union.put(substore, record)
-                    if own_writes:
+                    if own_writes.writes:
                         own_writes.put(record)
                 case Progress(version):
                     self.heard = self._clock()
                     changes += union.progress(substore, version)
-                    if own_writes:
+                    if own_writes.writes:
                         own_writes.progress(substore, version)
                 case List() | Watch() | Wait():
                     command = effect
@@ -192,7 +192,7 @@ class StreamWriter:
                     was_held = substore.view.held(record.key) is not None
                     changes += union.leave(substore, record)
                     self.has_moved |= was_held and substore.view.held(record.key) is None
-                    if own_writes:
+                    if own_writes.writes:
                         own_writes.leave(record)
                 case Begin():
                     union.begin(substore)
@@ -205,7 +205,7 @@ class StreamWriter:
                     changes += self._commit(version, restored=restored)
                 case _:  # Report.
                     self.report(effect.failure)
-        if own_writes:
+        if own_writes.writes:
             own_writes.settle(union.shown)
         return command, changes
 
@@ -220,7 +220,7 @@ class StreamWriter:
         changes = self.union.commit(self.substore, version, restored=restored)
         if restored:
             self._own_writes.clear()
-        elif self._own_writes:
+        elif self._own_writes.writes:
             self._own_writes.progress(self.substore, version)
             if self.is_consistent:
                 self._own_writes.list(self.substore, self._laid)

@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from kopf_selectcache.cache import own_writes
 from kopf_selectcache.cache.own_writes import remember_answer, remember_deletion
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.errors import ReadError
+from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import NODES, PODS
 from tests.informer.test_own_writes_model import FILTERS, Model, State
 
@@ -141,6 +143,15 @@ def test_9_an_answer_that_is_no_object_lays_nothing_over() -> None:
     assert not model.informer.own_writes
 
 
+def test_9_where_only_the_server_knows_a_field_of_the_filter_nothing_is_laid_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Model(FILTERS["one stream"])
+    monkeypatch.setattr(own_writes, "selects", lambda *_: None)
+    model.cache.remember(model.obj("a", State(11, "u1", WEB)))
+    assert not model.informer.own_writes
+
+
 def test_9_a_wait_sees_an_own_write() -> None:
     async def main() -> None:
         model = Model(FILTERS["one stream"])
@@ -155,10 +166,15 @@ def test_9_a_wait_sees_an_own_write() -> None:
     asyncio.run(main())
 
 
-def test_9_a_thread_hands_its_object_over() -> None:
+def test_9_a_thread_hands_its_object_over_and_a_wait_sees_it() -> None:
     async def main() -> None:
         model = Model(FILTERS["one stream"])
+        model.passes = False
+        task = asyncio.ensure_future(model.informer.laying.run())
         model.operator.loop = asyncio.get_running_loop()
+        waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, label="app=web"))
+        while not model.informer.laying._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
+            await asyncio.sleep(0)
         obj = model.obj("a", State(11, "u1", WEB))
 
         def work() -> int:
@@ -166,8 +182,40 @@ def test_9_a_thread_hands_its_object_over() -> None:
             return model.cache.count("pods", label="app=web")
 
         assert await asyncio.to_thread(work) == 1
+        assert (await waiting)["metadata"]["uid"] == "u1"
+        task.cancel()
 
     asyncio.run(main())
+
+
+def test_9_a_thread_that_outlives_the_loop_hands_its_object_over() -> None:
+    model = Model(FILTERS["one stream"])
+
+    async def main() -> None:
+        task = asyncio.ensure_future(model.informer.laying.run())
+        await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(main())
+    model.cache.remember(model.obj("a", State(11, "u1", WEB)))
+    assert model.cache.count("pods", label="app=web") == 1
+
+
+def test_9_a_write_beyond_the_bound_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    model = Model(FILTERS["one stream"])
+    model.informer.own_writes._most = 1
+    for name in "ab":
+        model.cache.remember(model.obj(name, State(11, name, WEB)))
+    assert [each for each in caplog.records if "ns/a" in each.getMessage()]
+
+
+def test_9_a_fake_cache_remembers_and_forgets() -> None:
+    cache = FakeCache([], {"pods": "app=web"})
+    obj = Model(FILTERS["one stream"]).obj("a", State(99, "u1", WEB))
+    cache.remember(obj)
+    assert cache.count("pods", label="app=web") == 1
+    cache.forget(obj)
+    assert cache.count("pods", label="app=web") == 0
 
 
 def test_9_a_write_that_no_stream_reports_is_dropped_and_named_in_the_log(
@@ -175,7 +223,6 @@ def test_9_a_write_that_no_stream_reports_is_dropped_and_named_in_the_log(
 ) -> None:
     async def main() -> None:
         model = Model(FILTERS["one stream"])
-        model.operator.loop = asyncio.get_running_loop()
         model.write("a", WEB, own=True)
         model.write("b", OTHER, own=True)  # No stream reports what is outside of its filter.
         model.answer(0)

@@ -63,6 +63,8 @@ class Model:
         self.lost: set[str] = set()
         """Objects of which an event was lost: nothing is promised before the next list."""
         self.now = 0.0
+        self.passes = True
+        """Whether time passes for those who sleep."""
         self.selected = declared
         operator = Operator()
         environment = Environment(
@@ -87,6 +89,8 @@ class Model:
             self.run(stream, stream.writer.take(Start()))
 
     async def sleep(self, seconds: float) -> None:
+        if not self.passes:
+            await asyncio.Event().wait()
         self.now += seconds
         await asyncio.sleep(0)
 

@@ -60,7 +60,7 @@ class OwnWrite:
 
 
 class OwnWrites:
-    """The own writes of one informer. Each method but `__bool__` needs the lock, and any thread may call it.
+    """The own writes of one informer. Each method needs the lock, and any thread may call it.
 
     The writer of the store holds the lock while it applies an event. So a reader that holds it sees one
     generation of the store and the writes that go with it.
@@ -74,24 +74,22 @@ class OwnWrites:
         """The number of writes that were laid so far."""
         self._most = most
         self._most_bytes = most_bytes
-        self._writes: dict[ObjectKey, OwnWrite] = {}  # The oldest comes first.
+        self.writes: dict[ObjectKey, OwnWrite] = {}
+        """The writes, the oldest first. Whoever only looks if there are any needs no lock."""
         self._passed: set[ObjectKey] = set()
         """The keys of writes that all streams have passed."""
         self._substores: Collection[Substore] = ()
         self._waits: dict[Substore, list[tuple[tuple[int, str], ObjectKey]]] = {}
         """For each stream, a heap of the versions that it has to pass, with the keys of the writes."""
 
-    def __bool__(self) -> bool:
-        return bool(self._writes)
-
     def __len__(self) -> int:
-        return len(self._writes)
+        return len(self.writes)
 
     def __iter__(self) -> Iterator[OwnWrite]:
-        return iter(self._writes.values())
+        return iter(self.writes.values())
 
     def get(self, key: ObjectKey) -> OwnWrite | None:
-        return self._writes.get(key)
+        return self.writes.get(key)
 
     def lay(self, write: OwnWrite) -> Sequence[OwnWrite]:
         """Add a write, unless the streams have passed it or a newer one of the object is known. Return the
@@ -102,20 +100,20 @@ class OwnWrites:
         write.behind = {each for each in self._substores if self._is_behind(each, write)}
         if self._substores and not write.behind:
             return ()
-        before = self._writes.get(write.key)
+        before = self.writes.get(write.key)
         if before is not None:
             if _is_late(write, before):
                 return ()
             self._drop(before)
         self.laid += 1
         write.number = self.laid
-        self._writes[write.key] = write
+        self.writes[write.key] = write
         self.size += write.size
         if not write.is_deletion:
             for substore in write.behind:
                 heappush(self._waits[substore], (rank_of(write.version), write.key))
         dropped = []
-        while len(self._writes) > self._most or self.size > self._most_bytes:
+        while len(self.writes) > self._most or self.size > self._most_bytes:
             dropped.append(next(iter(self)))
             self._drop(dropped[-1])
         return dropped
@@ -128,12 +126,12 @@ class OwnWrites:
 
     def forget(self, key: ObjectKey) -> None:
         """Drop the write of an object."""
-        if (write := self._writes.get(key)) is not None:
+        if (write := self.writes.get(key)) is not None:
             self._drop(write)
 
     def clear(self) -> None:
         """Drop all writes: the server was restored to an older state."""
-        self._writes.clear()
+        self.writes.clear()
         self._passed.clear()
         self._waits = {substore: [] for substore in self._substores}
         self.size = 0
@@ -156,7 +154,7 @@ class OwnWrites:
 
     def put(self, record: Record) -> None:
         """Note that a stream has reported an object."""
-        write = self._writes.get(record.key)
+        write = self.writes.get(record.key)
         if write is None:
             return
         if record.uid != write.uid if write.is_deletion else not is_newer(write.version, record.version):
@@ -168,7 +166,7 @@ class OwnWrites:
         A departure at the version of the write may be its own effect in this stream, while the object enters
         another one.
         """
-        write = self._writes.get(record.key)
+        write = self.writes.get(record.key)
         if write is None:
             return
         if record.uid == write.uid if write.is_deletion else is_older(write.version, record.version):
@@ -176,7 +174,7 @@ class OwnWrites:
 
     def confirm(self, key: ObjectKey, version: str) -> None:
         """Note that as of a version there is no such object in the filter."""
-        write = self._writes.get(key)
+        write = self.writes.get(key)
         if write is not None and is_older(write.version, version):
             self._drop(write)
 
@@ -188,7 +186,7 @@ class OwnWrites:
         passed = rank_of(version)
         while waits and waits[0][0] <= passed:
             at, key = heappop(waits)
-            write = self._writes.get(key)
+            write = self.writes.get(key)
             if write is None or write.is_deletion or rank_of(write.version) != at:
                 continue  # It was dropped, or a newer one has replaced it.
             self._pass(write, substore)
@@ -211,14 +209,12 @@ class OwnWrites:
         While an object moves between streams, the store may show it as it was before the write.
         """
         for key in tuple(self._passed):
-            write = self._writes.get(key)
-            if write is None or write.behind:
-                self._passed.discard(key)
-            elif not write.is_newer_than(held(key), write.version):
+            write = self.writes[key]
+            if not write.is_newer_than(held(key), write.version):
                 self._drop(write)
 
     def _drop(self, write: OwnWrite) -> None:
-        del self._writes[write.key]
+        del self.writes[write.key]
         self._passed.discard(write.key)
         self.size -= write.size
 
