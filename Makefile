@@ -21,7 +21,7 @@ WITH_SPHINX := $(SITE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo test quick test-real test-clients test-lowest comparison bench test-bench structure soak hostile mutants test-all lint docs test-quick test-oldest servers field-labels dist try-dist clean
+.PHONY: help env demo test quick test-real test-clients test-lowest comparison bench test-bench structure soak hostile mutants test-all lint docs test-quick test-oldest servers field-labels merge-types dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -163,6 +163,11 @@ docs: $(WITH_SPHINX)  ## Build the pages of docs/ into a site, build/docs/index.
 field-labels:  ## Generate the table of field labels anew from Kubernetes' own code (needs Go).
 	cd tests/apiserver && GOTOOLCHAIN=local CGO_ENABLED=0 go run ./fieldlabels > ../../kopf_selectcache/core/selection/_field_table.py.new
 	mv kopf_selectcache/core/selection/_field_table.py.new kopf_selectcache/core/selection/_field_table.py
+
+merge-types: $(INSTALLED)  ## Generate the table of server-side apply anew from Kubernetes' own schema (needs Go).
+	$(PY) -m tests.apiserver.merge_types > kopf_selectcache/testing/api/_merge_table.py.new
+	mv kopf_selectcache/testing/api/_merge_table.py.new kopf_selectcache/testing/api/_merge_table.py
+	$(PY) -m ruff format --quiet kopf_selectcache/testing/api/_merge_table.py
 
 dist: $(INSTALLED)  ## Build the wheel and the sdist into dist/.
 	rm -rf dist

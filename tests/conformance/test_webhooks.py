@@ -10,6 +10,7 @@ import pytest
 
 from tests.apiserver.cluster import Cluster
 
+from .applying import applied, fields, refused
 from .places import POD, Place, fresh_group, names_of, once_ready, raw, refusal
 from .webhooks import CONFIGURATIONS, EVERYTHING, Hooks, add, patching
 
@@ -469,6 +470,64 @@ def test_the_order_and_the_second_round(maps: Place, hooks: Hooks, policy: str) 
     first = ["/zero", "/one", "/two", "/three"]
     assert called == (first if policy == "Never" else [*first, "/one"])
     assert made["metadata"]["annotations"] == {"n": "2"}
+
+
+def test_what_is_applied_is_reviewed_with_its_managers(maps: Place, hooks: Hooks) -> None:
+    hooks.reply = lambda path, _: patching(add("/data/added", "v")) if path.startswith("/m") else {}
+    seen = []
+    with hooks.configured("mutating", hooks.hook("m")), hooks.configured("validating", hooks.hook("v")):
+        made = applied(maps, "a", "one", data={"k": "1"})
+        seen += hooks.take()
+        changed = applied(maps, "a", "two", data={"x": "1"})
+        seen += hooks.take()
+    assert [(path, request["operation"]) for path, request in seen] == [
+        ("/m", "CREATE"),
+        ("/v", "CREATE"),
+        ("/m", "UPDATE"),
+        ("/v", "UPDATE"),
+    ]
+    assert [request["options"] for _, request in seen[::2]] == [
+        {"kind": kind, "apiVersion": "meta.k8s.io/v1", "fieldManager": manager}
+        for kind, manager in (("CreateOptions", "one"), ("UpdateOptions", "two"))
+    ]
+    assert [request["object"]["data"] for _, request in seen] == [
+        {"k": "1"},
+        {"k": "1", "added": "v"},
+        {"k": "1", "added": "v", "x": "1"},
+        {"k": "1", "added": "v", "x": "1"},
+    ]
+    one: dict[str, Any] = {"f:data": {"f:k": {}}}
+    two: dict[str, Any] = {"f:data": {"f:x": {}}}
+    assert [fields(request["object"]) for _, request in seen] == [{"one": one}] * 2 + [
+        {"one": one, "two": two}
+    ] * 2
+    # Nobody owns what a webhook adds.
+    assert fields(made) == {"one": one}
+    assert fields(changed) == {"one": one, "two": two}
+
+
+def test_what_a_webhook_changes_keeps_its_manager(maps: Place, hooks: Hooks) -> None:
+    hooks.reply = lambda _, __: patching(add("/data/added", "v"), add("/data/k", "9"))
+    body = {"metadata": {"name": "a"}, "data": {"k": "1"}}
+    with hooks.configured("mutating", hooks.hook("m")):
+        made = maps.api.request("POST", maps.path(), body=body, query={"fieldManager": "one"})
+        patch = {"data": {"x": "1"}}
+        patched = maps.api.request("PATCH", maps.path("a"), body=patch, query={"fieldManager": "two"})
+        body = {**patched, "data": {"x": "2"}}
+        replaced = maps.api.request("PUT", maps.path("a"), body=body, query={"fieldManager": "three"})
+    assert made["data"] == {"k": "9", "added": "v"}
+    assert fields(made) == {"one*": {"f:data": {".": {}, "f:k": {}}}}
+    assert fields(patched) == {"one*": {"f:data": {".": {}, "f:k": {}}}, "two*": {"f:data": {"f:x": {}}}}
+    assert replaced["data"] == {"k": "9", "added": "v", "x": "2"}
+    assert fields(replaced) == {"one*": {"f:data": {}}, "three*": {"f:data": {"f:x": {}}}}
+
+
+def test_an_apply_may_be_denied(maps: Place, hooks: Hooks) -> None:
+    hooks.reply = lambda _, __: {"allowed": False}
+    with hooks.configured("validating", hooks.hook("v")):
+        status = refused(maps, "a", "one", data={"k": "1"})
+    assert status["code"] == 400
+    assert maps.names() == []
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,33 @@ def test_custom_kinds_are_defined_created_and_applied(kubectl: Kubectl) -> None:
     )
 
 
+def _config_map(value: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"k": value}}
+
+
+def test_objects_are_applied_on_the_server(kubectl: Kubectl) -> None:
+    applied = ("apply", "--server-side", "-f", "-")
+    assert kubectl(*applied, given=_config_map("1")) == "configmap/m serverside-applied"
+    conflict = kubectl(*applied, "--field-manager=other", given=_config_map("2"))
+    assert "Apply failed with 1 conflict" in conflict
+    assert ".data.k" in conflict
+    forced = kubectl(*applied, "--field-manager=other", "--force-conflicts", given=_config_map("2"))
+    assert forced == "configmap/m serverside-applied"
+    managers = kubectl("get", "cm", "m", "--show-managed-fields", "-o", "jsonpath={..manager}")
+    assert managers == "other"
+    assert kubectl(*applied, given=DEFINITION).endswith("serverside-applied")
+    assert kubectl(*applied, given=_foo("red")) == "foo.example.com/f serverside-applied"
+
+
+def test_what_was_applied_by_kubectl_itself_is_applied_on_the_server(kubectl: Kubectl) -> None:
+    assert kubectl("apply", "-f", "-", given=_config_map("1")) == "configmap/m created"
+    changed = kubectl("apply", "--server-side", "-f", "-", given=_config_map("2"))
+    assert changed == "configmap/m serverside-applied"
+    managers = kubectl("get", "cm", "m", "--show-managed-fields", "-o", "jsonpath={..manager}")
+    assert managers == "kubectl-last-applied kubectl"
+    assert kubectl("get", "cm", "m", "-o", "jsonpath={.data.k}") == "2"
+
+
 def test_resources_are_listed(kubectl: Kubectl) -> None:
     lines = [line.split() for line in kubectl("api-resources", "--no-headers").splitlines()]
     assert ["pods", "po", "v1", "true", "Pod"] in lines

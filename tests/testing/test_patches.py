@@ -132,7 +132,7 @@ def test_custom_resources_have_no_strategic_merge_patch() -> None:
     )
 
 
-def test_server_side_apply_is_not_there_and_says_so() -> None:
+def test_server_side_apply_of_scales_is_not_there_and_says_so() -> None:
     with pytest.raises(Problem) as caught:
         patches.read(b"{}", patches.APPLY, CONFIG_MAPS)
     assert caught.value.code == 501

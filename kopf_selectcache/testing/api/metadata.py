@@ -1,7 +1,7 @@
 """The metadata of objects: read from bodies, checked, and written in the order of the server.
 
-The spec and the status of a body are not read here. `managedFields` are not stored: no cache and no Kopf
-operator reads them, and kubectl's client-side apply works without.
+The spec and the status of a body are not read here. `managedFields` are taken as they are: managed_fields.py
+reads them.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _ORDER = (
     "annotations",
     "ownerReferences",
     "finalizers",
+    "managedFields",
 )
 _MAPS = ("labels", "annotations")
 _LISTS = ("ownerReferences", "finalizers")
@@ -117,6 +118,10 @@ def read(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for key in _ORDER:
         value = sent.get(key)
+        if key == "managedFields":
+            if isinstance(value, list):
+                kept[key] = value
+            continue
         if not value and value != 0:
             continue  # Absent, null, or empty: the server stores none of them.
         if key in _MAPS:

@@ -8,22 +8,47 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
-from . import builtin, deletion, events, metadata, options, patches, schemas, strategies, types
+from . import (
+    apply,
+    builtin,
+    checks,
+    deletion,
+    events,
+    managed_fields,
+    merge_types,
+    metadata,
+    patches,
+    schemas,
+    strategies,
+    types,
+)
 from .admission import Admission
 from .crds import Definitions
 from .history import History, ObjectKey, Stored
 from .kinds import Kinds, Served
-from .status import CHANGED, Problem, already_exists, bad_request, conflict, invalid, not_found
+from .managed_fields import Writer
+from .status import (
+    Problem,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+    not_implemented,
+)
 from .types import Unknown, ignore
 from .webhook_answers import internal
+
+Managed: TypeAlias = list[dict[str, Any]]
+"""`managedFields`, as they are stored."""
 
 NAMESPACES = ("", "namespaces")
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
+_NOBODY = Writer()
 _NO_LABELS: Mapping[str, str] = {}
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -73,6 +98,10 @@ class Objects:
             then += dt.timedelta(seconds=after)
         return then.isoformat(timespec="seconds")[:19] + "Z"
 
+    def _time_of(self, admission: Admission | None) -> str:
+        """Return the time of a write, the same one each time that its request is repeated."""
+        return self.time() if admission is None else admission.keep("time", self.time)
+
     # ---- Writing.
 
     def create(
@@ -84,17 +113,23 @@ class Objects:
         dry_run: bool = False,
         unknown: Unknown = ignore,
         admission: Admission | None = None,
+        writer: Writer = _NOBODY,
+        managed: Managed | None = None,
     ) -> Stored:
-        """Create an object. Unknown fields are reported to `unknown`, and dropped."""
+        """Create an object. Unknown fields are reported to `unknown`, and dropped.
+
+        `managed` are the managers of its fields, if it is applied.
+        """
         new = self._readable(served, body, unknown)
         new["metadata"] = said = metadata.read(served, new)
-        _fill_namespace(served, said, namespace)
+        checks.fill_namespace(served, said, namespace)
         if served.namespaced:
             self._require_namespace(served, namespace, said.get("name") or said.get("generateName", ""))
         keep = _make_anew if admission is None else admission.keep
         if admission is not None:
-            new = self._mutated(admission, served, namespace, new)
+            new, managed = self._mutated(admission, served, namespace, new, writer=writer, managed=managed)
             said = new["metadata"]
+        sent = said.pop("managedFields", None)
         name = said.get("name", "")
         if not name and "generateName" in said:
             name = said["name"] = metadata.generated(said["generateName"], keep("suffix", self._suffix))
@@ -111,7 +146,11 @@ class Objects:
         new["metadata"] = said
         strategies.before_create(served, new)
         self._shape(served, new)
-        self._check(served, metadata.problems_of(served, said), name, self._problems_of(served, new))
+        checks.check(served, metadata.problems_of(served, said), name, self._problems_of(served, new))
+        if managed is None:
+            managed = self._managed(served, {}, new, sent, writer, admission)
+        if managed:
+            new["metadata"] = {**new["metadata"], "managedFields": managed}
         if admission is not None:
             unstored = {key: value for key, value in new["metadata"].items() if key != "resourceVersion"}
             shown = _typed(served, {**new, "metadata": unstored})
@@ -120,7 +159,7 @@ class Objects:
             raise Problem(500, "", "resourceVersion should not be set on objects to be created")
         key = (namespace, name)
         if (there := self.history.get(served.table, key)) is not None:
-            raise _taken(served, there)
+            raise checks.taken(served, there)
         self.definitions.require_open(served, name)
         if dry_run:
             del new["metadata"]["resourceVersion"]
@@ -141,11 +180,12 @@ class Objects:
         dry_run: bool = False,
         unknown: Unknown = ignore,
         admission: Admission | None = None,
+        writer: Writer = _NOBODY,
     ) -> Stored:
         new = self._readable(served, body, unknown)
         said = metadata.read(served, new)
-        _check_name(said, name)
-        _fill_namespace(served, said, namespace)
+        checks.check_name(said, name)
+        checks.fill_namespace(served, said, namespace)
         new["metadata"] = said
         old = self.history.get(served.table, (namespace, name))
         if old is None and served.creates_on_update and not subresource:
@@ -156,19 +196,22 @@ class Objects:
                     f"the object has been deleted or never existed at version {version}",
                     group=served.group,
                 )
-            return self.create(served, namespace, new, dry_run=dry_run, admission=admission)
+            return self.create(served, namespace, new, dry_run=dry_run, admission=admission, writer=writer)
         if old is None:
             raise not_found(served.plural, name, group=served.group)
+        managed = None
         if admission is not None:
-            new = self._mutated(admission, served, namespace, new, old, subresource=subresource)
+            new, managed = self._mutated(admission, served, namespace, new, old, writer=writer)
             said = new["metadata"]
         version = said.get("resourceVersion", "0")
         if version == "0" and not served.unconditional:
             unsaid = metadata.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid(served.plural, name, [unsaid], group=served.group)
-        self._require_version(served, old, version)
+        checks.require_version(served, old, version)
         if said.get("uid", old.uid) != old.uid:
-            raise conflict(served.plural, name, _other_uid(served, old, said["uid"]), group=served.group)
+            raise conflict(
+                served.plural, name, checks.other_uid(served, old, said["uid"]), group=served.group
+            )
         return self._change(
             served,
             old,
@@ -177,6 +220,8 @@ class Objects:
             subresource=subresource,
             dry_run=dry_run,
             admission=admission,
+            writer=writer,
+            managed=managed,
         )
 
     def patch(
@@ -191,27 +236,97 @@ class Objects:
         dry_run: bool = False,
         unknown: Unknown = ignore,
         admission: Admission | None = None,
+        writer: Writer = _NOBODY,
     ) -> Stored:
-        apply = patches.read(patch, content_type, served)
+        change = patches.read(patch, content_type, served)
         old = self.get(served, namespace, name)
         before = _decode(old.data)
         shown = events.to_regarding(before) if served.group == events.GROUP else before
-        patched = apply({"kind": served.kind, "apiVersion": served.api_version, **shown})
+        patched = change({"kind": served.kind, "apiVersion": served.api_version, **shown})
         try:
             new = self._readable(served, patched, unknown)
             said = metadata.read(served, new)
         except Problem as problem:
             # An unreadable result is reported as an error of the patch.
             raise patches.unreadable(patched, problem.message) from None
-        _check_name(said, name)
-        _fill_namespace(served, said, namespace)
+        checks.check_name(said, name)
+        checks.fill_namespace(served, said, namespace)
         new["metadata"] = said
+        managed = None
         if admission is not None:
-            new = self._mutated(admission, served, namespace, new, old, subresource=subresource)
+            new, managed = self._mutated(admission, served, namespace, new, old, writer=writer)
             said = new["metadata"]
-        self._require_version(served, old, said.get("resourceVersion", "0"))
+        checks.require_version(served, old, said.get("resourceVersion", "0"))
         return self._change(
-            served, old, before, new, subresource=subresource, dry_run=dry_run, admission=admission
+            served,
+            old,
+            before,
+            new,
+            subresource=subresource,
+            dry_run=dry_run,
+            admission=admission,
+            writer=writer,
+            managed=managed,
+        )
+
+    def apply(
+        self,
+        served: Served,
+        namespace: str,
+        name: str,
+        sent: Mapping[str, Any],
+        writer: Writer,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        admission: Admission | None = None,
+    ) -> Stored:
+        """Apply an object (server-side): merge it into the present one, or create it.
+
+        Mutating webhooks see the merged object with its managers. What they change belongs to nobody.
+        """
+        if served.group == events.GROUP:
+            raise not_implemented(f"server-side apply of {served.qualified}")
+        old = self.history.get(served.table, (namespace, name))
+        if old is None and writer.subresource:
+            raise not_found(served.plural, name, group=served.group)
+        before = _decode(old.data) if old is not None else {}
+        result = apply.applied(served, before, sent, writer, force=force, time=self._time_of(admission))
+        body = result.body if served.custom else apply.without_nulls(result.body)
+        new = self._readable(served, body, ignore)
+        said = metadata.read(served, new)
+        checks.check_name(said, name)
+        if served.schema is not None:
+            # An applied null is not dropped, unlike that of other writes.
+            found = schemas.problems_of(served.schema, new)
+            nulls = [item for item in found if item["reason"] == "FieldValueTypeInvalid"]
+            checks.check(served, nulls, name, [])
+        if old is None:
+            said.pop("resourceVersion", None)
+            if "uid" in said:
+                why = f"the provided object specified uid {said['uid']}, and no existing object was found"
+                raise conflict(served.plural, name, f"uid mismatch: {why}", group=served.group)
+            body = {**body, "metadata": {**said, "managedFields": result.managed}}
+            return self.create(
+                served, namespace, body, dry_run=dry_run, admission=admission, managed=result.managed
+            )
+        checks.fill_namespace(served, said, namespace)
+        new["metadata"] = {**said, "managedFields": result.managed}
+        if admission is not None:
+            new, _ = self._mutated(
+                admission, served, namespace, new, old, writer=writer, managed=result.managed
+            )
+            said = new["metadata"]
+        checks.require_version(served, old, said.get("resourceVersion", "0"))
+        return self._change(
+            served,
+            old,
+            before,
+            new,
+            subresource=writer.subresource,
+            dry_run=dry_run,
+            admission=admission,
+            managed=result.managed,
         )
 
     def delete(
@@ -288,7 +403,7 @@ class Objects:
         kind, api_version = new.pop("kind", None), new.pop("apiVersion", None)
         if why := types.misfit({"kind": kind, "apiVersion": api_version}, types.TYPE, ""):
             raise bad_request(f"couldn't get version/kind; json parse error: {why}")
-        self._require_kind(served, kind or "", api_version or "", new)
+        checks.require_kind(served, kind or "", api_version or "", new)
         paths = types.unknown_metadata(new)
         if served.custom:
             paths += sorted(path for path, _, _ in schemas.unknown(served.schema or {}, new))
@@ -301,36 +416,6 @@ class Objects:
             new = {"metadata": None, **events.to_involved(new)}
         return new
 
-    def _require_kind(self, served: Served, kind: str, api_version: str, body: Mapping[str, Any]) -> None:
-        if served.custom:
-            name = strategies.part(body, "metadata").get("name", "")
-            if not kind:
-                raise bad_request(
-                    f"the object provided is unrecognized (must be of type {served.kind}): Object 'Kind' is"
-                    " missing"
-                )
-            if api_version != served.api_version:
-                raise bad_request(
-                    f"the API version in the data ({api_version}) does not match the expected API version"
-                    f" ({served.api_version})"
-                )
-            if kind != served.kind:
-                other = metadata.invalid_value("kind", kind, f"must be {served.kind}")
-                raise invalid(kind, name, [other], group=served.group)
-        elif kind not in ("", served.kind):
-            version = api_version.rpartition("/")[2] or served.version
-            raise bad_request(
-                f'{kind} in version "{version}" cannot be handled as a {served.kind}: '
-                f"converting ({version}.{kind}) to"
-                f" ({served.group.partition('.')[0] or 'core'}.{served.kind}): unknown conversion"
-            )
-        elif api_version not in ("", served.api_version) and kind:
-            version = api_version.rpartition("/")[2]
-            raise bad_request(
-                f'{kind} in version "{version}" cannot be handled as a {served.kind}: no kind "{kind}" is'
-                f' registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
-            )
-
     def _require_namespace(self, served: Served, namespace: str, name: str) -> None:
         home = self.history.get(NAMESPACES, ("", namespace))
         if home is None:
@@ -341,34 +426,15 @@ class Objects:
                 "message": f"namespace {namespace} is being terminated",
                 "field": "metadata.namespace",
             }
-            raise forbidden(
+            raise checks.forbidden(
                 served,
                 name,
                 f"unable to create new content in namespace {namespace} because it is being terminated",
                 [cause],
             )
 
-    def _require_version(self, served: Served, old: Stored, version: str) -> None:
-        if version == "0":
-            return
-        try:
-            number = options.unsigned(version)
-        except ValueError as error:
-            raise Problem(500, "", str(error)) from None
-        if number != old.version:
-            raise conflict(served.plural, old.key[1], CHANGED, group=served.group)
-
     def _problems_of(self, served: Served, new: Mapping[str, Any]) -> list[metadata.StatusCause]:
         return self.definitions.problems_of(served, new) + strategies.problems_of(served, new)
-
-    def _check(
-        self, served: Served, found: list[metadata.StatusCause], name: str, more: list[metadata.StatusCause]
-    ) -> None:
-        if found or more:
-            group = (
-                "" if served.table == events.TABLE else served.group
-            )  # Events of both groups are reported as those of the core.
-            raise invalid(served.kind, name, [*found, *more], group=group)
 
     def _mutated(
         self,
@@ -378,23 +444,33 @@ class Objects:
         new: dict[str, Any],
         old: Stored | None = None,
         *,
-        subresource: str = "",
-    ) -> dict[str, Any]:
-        """Return an object as the mutating webhooks change it."""
-        sent = _typed(served, new)
-        before = None if old is None else _typed(served, _decode(old.data))
+        writer: Writer,
+        managed: Managed | None = None,
+    ) -> tuple[dict[str, Any], Managed | None]:
+        """Return an object as the mutating webhooks change it, and its managers if they change it.
+
+        The managers are those of before: the fields that a webhook adds belong to nobody.
+        """
+        stored = {} if old is None else _decode(old.data)
+        said = dict(new["metadata"])
+        sent = said.pop("managedFields", None)
+        first = self._managed(served, stored, new, sent, writer, admission) if managed is None else managed
+        shown = _typed(served, {**new, "metadata": said | ({"managedFields": first} if first else {})})
+        before = None if old is None else _typed(served, stored)
         operation = "CREATE" if old is None else "UPDATE"
-        changed = admission.mutate(operation, served, namespace, sent, before, subresource=subresource)
-        if changed is sent:
-            return new
+        changed = admission.mutate(
+            operation, served, namespace, shown, before, subresource=writer.subresource
+        )
+        if changed is shown:
+            return new, managed
         try:
             again = self._readable(served, changed, ignore)
             again["metadata"] = said = metadata.read(served, again)
         except Problem as problem:
             # An unreadable result is reported as an error of the server.
             raise internal(patches.reason_in(problem.message)) from None
-        _fill_namespace(served, said, namespace)
-        return again
+        checks.fill_namespace(served, said, namespace)
+        return again, first
 
     def _shape(self, served: Served, new: dict[str, Any]) -> None:
         """Drop fields that the server does not store, and add its own."""
@@ -418,10 +494,13 @@ class Objects:
         *,
         subresource: str,
         dry_run: bool,
-        admission: Admission | None,
+        admission: Admission | None = None,
+        writer: Writer = _NOBODY,
+        managed: Managed | None = None,
     ) -> Stored:
         """Replace one version of an object by the next, or remove it."""
         was, said = before["metadata"], new["metadata"]
+        sent = said.pop("managedFields", None)
         name = old.key[1]
         for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
             if key in was:
@@ -444,9 +523,13 @@ class Objects:
         more = strategies.problems_of_change(served, before, new) or self.definitions.problems_of_change(
             served, before, new
         )
-        self._check(served, found * 2, name, more or self._problems_of(served, new))
+        checks.check(served, found * 2, name, more or self._problems_of(served, new))
         if not subresource and strategies.counts_up(served, before, new, changed=_differ):
             new["metadata"] = metadata.in_order({**said, "generation": was.get("generation", 0) + 1})
+        if managed is None:
+            managed = self._managed(served, before, new, sent, writer, admission)
+        if managed:
+            new["metadata"] = {**new["metadata"], "managedFields": managed}
         if admission is not None:
             admission.validate(
                 "UPDATE",
@@ -459,12 +542,29 @@ class Objects:
         if deletion.is_over(served, was, new):
             self._remove(served, old, dry_run=dry_run)
             return self._stored(served, old.key, new, old.version)
-        if not _differ(before, new):
+        if not _differ(before, new) or (
+            "managedFields" in was and not _differ(_without_times(before), _without_times(new))
+        ):
             return old
         stored = self._put(served, old, new, dry_run=dry_run)
         if served.table == NAMESPACES:
             self._finish_namespace(name)
         return stored
+
+    def _managed(
+        self,
+        served: Served,
+        before: Mapping[str, Any],
+        new: Mapping[str, Any],
+        sent: Any,
+        writer: Writer,
+        admission: Admission | None,
+    ) -> Managed | None:
+        """Return the managers of the fields after a change; None if they are not tracked."""
+        if not managed_fields.is_tracked(before, sent, writer):
+            return None
+        time = self._time_of(admission)
+        return managed_fields.updated(served, merge_types.of(served), before, new, sent, writer, time)
 
     def _put(self, served: Served, old: Stored, new: dict[str, Any], *, dry_run: bool) -> Stored:
         if dry_run:
@@ -511,7 +611,7 @@ class Objects:
     ) -> tuple[Stored, bool]:
         name = old.key[1]
         if name in {"default", "kube-system", "kube-public"}:
-            raise forbidden(served, name, "this namespace may not be deleted", [])
+            raise checks.forbidden(served, name, "this namespace may not be deleted", [])
         body = _decode(old.data)
         if "deletionTimestamp" not in body["metadata"]:
             if admission is not None:
@@ -566,65 +666,24 @@ def _typed(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
     return {"kind": served.kind, "apiVersion": served.api_version, **shown}
 
 
-def forbidden(served: Served, name: str, why: str, causes: list[metadata.StatusCause]) -> Problem:
-    details: dict[str, Any] = {
-        "name": name,
-        **({"group": served.group} if served.group else {}),
-        "kind": served.plural,
-    }
-    if causes:
-        details["causes"] = [dict(cause) for cause in causes]
-    return Problem(403, "Forbidden", f'{served.qualified} "{name}" is forbidden: {why}', details=details)
-
-
 def _found(kinds: Kinds, group: str, version: str, plural: str) -> Served:
     served = kinds.find(group, version, plural)
     assert served is not None
     return served
 
 
-def _check_name(said: Mapping[str, Any], name: str) -> None:
-    if "name" not in said:
-        raise bad_request(
-            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        )
-    if said["name"] != name:
-        raise bad_request(
-            f"the name of the object ({said['name']}) does not match the name on the URL ({name})"
-        )
-
-
-def _fill_namespace(served: Served, said: dict[str, Any], namespace: str) -> None:
-    if not served.namespaced:
-        said.pop("namespace", None)
-    elif said.setdefault("namespace", namespace) != namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-
-
-def _taken(served: Served, there: Stored) -> Problem:
-    problem = already_exists(served.plural, there.key[1], group=served.group)
-    if "deletionTimestamp" in _decode(there.data)["metadata"]:
-        return Problem(
-            409, problem.reason, f"object is being deleted: {problem.message}", details=problem.details
-        )
-    return problem
-
-
-def _other_uid(served: Served, old: Stored, uid: str) -> str:
-    path = "/".join(
-        filter(None, ("/registry", served.group if served.custom else "", served.plural, *old.key))
-    )
-    return (
-        f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
-    )
-
-
 def whole(number: float) -> float:
     """Return a number as the server stores it: without a fraction of zero."""
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def _without_times(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object as it is compared: a write that changes only times of managers is none."""
+    said = body["metadata"]
+    return {
+        **body,
+        "metadata": {**said, "managedFields": managed_fields.without_times(said.get("managedFields"))},
+    }
 
 
 def _differ(one: Any, other: Any) -> bool:

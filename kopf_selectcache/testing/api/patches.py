@@ -27,7 +27,7 @@ def read(patch: bytes, content_type: str, served: Served) -> Apply:
     """Return a function that applies the patch. It does not change the given object."""
     kind = content_type.partition(";")[0].strip()
     if kind == APPLY:
-        raise not_implemented("server-side apply")
+        raise not_implemented("server-side apply of scales")
     if kind not in (MERGE, JSON) and (kind != STRATEGIC or served.custom):
         raise _unsupported(served)
     value = _decode(patch, prefix="" if kind == STRATEGIC else _PREFIX)

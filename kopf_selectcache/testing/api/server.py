@@ -12,7 +12,20 @@ from typing import Any
 import msgspec
 
 from . import body as reading
-from . import default_roles, deletion, discovery, options, representations, reviews, routing, types
+from . import (
+    default_roles,
+    deletion,
+    discovery,
+    managed_fields,
+    metadata,
+    options,
+    patches,
+    representations,
+    reviews,
+    routing,
+    types,
+    yaml_body,
+)
 from . import selection as selecting
 from .admission import Admission, NeedsReview, Steps, Webhooks, finish
 from .garbage import Collector
@@ -21,6 +34,7 @@ from .impersonation import Impersonation
 from .kinds import Kinds, Served
 from .kubectl import openapi, protobuf, scales
 from .listing import page
+from .managed_fields import Writer
 from .objects import Objects, typed
 from .options import ListOptions
 from .rbac import Rbac, Url
@@ -170,7 +184,7 @@ class Api:
             included=request.query.get("includeObject", ""),
             watch=call.verb == "watch",
         )
-        return self._resource(call, View(served, form, self._now), request, seen, admission)
+        return self._resource(user, call, View(served, form, self._now), request, seen, admission)
 
     # ---- Paths that are no resource.
 
@@ -217,7 +231,13 @@ class Api:
     # ---- Resources.
 
     def _resource(
-        self, call: Call, view: View, request: Request, seen: int | None, admission: Admission | None
+        self,
+        user: User,
+        call: Call,
+        view: View,
+        request: Request,
+        seen: int | None,
+        admission: Admission | None,
     ) -> Answer | Watch:
         served = view.served
         match call.verb:
@@ -231,12 +251,20 @@ class Api:
             case "delete":
                 return self._delete(call, view, request, admission)
             case _:
-                return self._write(call, view, request, admission)
+                return self._write(user, call, view, request, admission)
 
-    def _write(self, call: Call, view: View, request: Request, admission: Admission | None) -> Answer:
+    def _write(
+        self, user: User, call: Call, view: View, request: Request, admission: Admission | None
+    ) -> Answer:
         served = view.served
-        dry_run = _is_dry(call, _WRITING[call.verb])
+        applies = call.verb == "patch" and _media_type(request) == patches.APPLY
+        dry_run = _is_dry(call, _WRITING[call.verb], applies=applies)
+        writer = _writer(call, request)
         judging = _Judging(call.options.get("fieldValidation", ""))
+        if applies:
+            return self._apply(
+                user, call, view, request, writer, judging, dry_run=dry_run, admission=admission
+            )
         match call.verb:
             case "create":
                 stored = self.objects.create(
@@ -246,6 +274,7 @@ class Api:
                     dry_run=dry_run,
                     unknown=judging.judge,
                     admission=admission,
+                    writer=writer,
                 )
                 return judging.warned(_shown(view, stored, code=201))
             case "update":
@@ -259,6 +288,7 @@ class Api:
                     dry_run=dry_run,
                     unknown=judging.judge,
                     admission=admission,
+                    writer=writer,
                 )
                 return judging.warned(_shown(view, stored, code=200 if is_there else 201))
             case _:
@@ -272,8 +302,38 @@ class Api:
                     dry_run=dry_run,
                     unknown=judging.judge,
                     admission=admission,
+                    writer=writer,
                 )
                 return judging.warned(_shown(view, stored))
+
+    def _apply(
+        self,
+        user: User,
+        call: Call,
+        view: View,
+        request: Request,
+        writer: Writer,
+        judging: _Judging,
+        *,
+        dry_run: bool,
+        admission: Admission | None,
+    ) -> Answer:
+        sent = yaml_body.read(request.body)
+        judging.judge_keys(request.body)
+        is_there = self.history.get(view.served.table, (call.namespace, call.name)) is not None
+        if not is_there and not call.subresource:
+            self.rbac.require(user, replace(call, verb="create"))
+        stored = self.objects.apply(
+            view.served,
+            call.namespace,
+            call.name,
+            sent,
+            writer,
+            force=options.is_true(call.options.get("force")),
+            dry_run=dry_run,
+            admission=admission,
+        )
+        return judging.warned(_shown(view, stored, code=200 if is_there else 201))
 
     def _scale(self, call: Call, served: Served, request: Request) -> Answer:
         """Read or change the number of replicas, in the form that all kinds with replicas share."""
@@ -286,8 +346,11 @@ class Api:
             sent = scales.patched(served, old, request.body, request.headers.get("content-type", ""))
         body = scales.changed(served, old, sent)
         dry_run = _is_dry(call, _WRITING[call.verb])
+        writer = _writer(call, request)
         return Answer.of(
-            scales.shown(self.objects.update(served, call.namespace, call.name, body, dry_run=dry_run))
+            scales.shown(
+                self.objects.update(served, call.namespace, call.name, body, dry_run=dry_run, writer=writer)
+            )
         )
 
     def _many(self, call: Call, view: View, seen: int | None) -> Answer | Watch:
@@ -353,7 +416,17 @@ class _Judging:
         if self._judging == "Strict":
             types.refuse(served, paths)
         elif self._judging != "Ignore":
-            self._warnings += map(types.unknown_field, paths)
+            self._warn(map(types.unknown_field, paths))
+
+    def judge_keys(self, data: bytes) -> None:
+        """Treat keys that come twice in an applied object as unknown fields are treated elsewhere."""
+        if self._judging == "Strict":
+            yaml_body.refuse_doubled(yaml_body.doubled(data))
+        elif self._judging != "Ignore":
+            self._warn(yaml_body.doubled(data))
+
+    def _warn(self, lines: Iterable[str]) -> None:
+        self._warnings += lines
 
     def warned(self, answer: Answer) -> Answer:
         return _warned(answer, self._warnings)
@@ -451,16 +524,30 @@ def _deleting(request: Request) -> dict[str, Any]:
     return found | ({"dryRun": [query["dryRun"]]} if query.get("dryRun") else {})
 
 
-def _is_dry(call: Call, kind: str, wish: Mapping[str, Any] | None = None) -> bool:
-    """Read whether the write is a dry run; raise 422 if that, or the treatment of unknown
-    fields, is invalid.
+def _writer(call: Call, request: Request) -> Writer:
+    named = call.options.get("fieldManager", "")
+    return Writer(named, request.headers.get("user-agent", ""), call.subresource)
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip()
+
+
+def _is_dry(call: Call, kind: str, wish: Mapping[str, Any] | None = None, *, applies: bool = False) -> bool:
+    """Read whether the write is a dry run; raise 422 if that, the manager of the fields, or the treatment of
+    unknown fields, is invalid.
     """
     if wish is None:
         asked = [text for text in [call.options.get("dryRun", "")] if text]
     else:
         asked = [text or "" for text in wish.get("dryRun") or ()]
-    faults = [*deletion.faults(wish or {})]
-    faults += [_unsupported("dryRun", asked, "All")] if any(text != "All" for text in asked) else []
+    faults: list[Mapping[str, str]] = [*deletion.faults(wish or {})]
+    if kind != "DeleteOptions":
+        faults += managed_fields.problems_of(call.options, applies=applies)
+        if kind == "PatchOptions" and not applies and "force" in call.options:
+            faults.append(metadata.forbidden("force", "may not be specified for non-apply patch"))
+    if any(text != "All" for text in asked):
+        faults.append(_unsupported("dryRun", asked, "All"))
     judging = call.options.get("fieldValidation", "")
     if kind != "DeleteOptions" and judging not in _JUDGING:
         faults.append(_unsupported("fieldValidation", judging, *_JUDGING))

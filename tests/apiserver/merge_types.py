@@ -1,0 +1,147 @@
+"""Generates the table of list types and map types of the built-in kinds from Kubernetes' own schema.
+
+client-go has the schema by which servers merge applied objects. `make merge-types` runs this; it needs Go.
+"""
+
+import pprint
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kopf_selectcache.testing.api.builtin import BUILT_IN
+
+from .build import MODULE, kubernetes_version
+
+_SCHEMA = "applyconfigurations/internal/internal.go"
+_GROUPS = {"rbac.authorization.k8s.io": "rbac", "events.k8s.io": "events"}
+_METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+Types = Mapping[str, Mapping[str, Any]]
+
+
+def types_of(source: str) -> Types:
+    """Return the types of the schema by their names."""
+    text = source.split("typed.YAMLObject(`", 1)[1].rsplit("`)", 1)[0]
+    return {item["name"]: item for item in yaml.load(text, Loader=yaml.CSafeLoader)["types"]}
+
+
+def roots(types: Types) -> dict[str, str]:
+    """Return the type of each served kind: `apps/v1/Deployment`."""
+    found = {}
+    for served in BUILT_IN:
+        group = _GROUPS.get(served.group, served.group.partition(".")[0] or "core")
+        name = f"io.k8s.api.{group}.{served.version}.{served.kind}"
+        if name in types and not served.group.startswith("apiext"):
+            found[f"{served.api_version}/{served.kind}"] = name
+    return found
+
+
+def _parts(types: Types, name: str) -> Iterator[tuple[str, str, str]]:
+    """Iterate over the fields of a type that are merged otherwise than plain ones, or lead to such ones: the
+    field, its rule, and the type of its values or items."""
+    for field in types[name].get("map", {}).get("fields", ()):
+        kind = field["type"]
+        if "list" in kind:
+            items = kind["list"]["elementType"].get("namedType", "")
+            if kind["list"]["elementRelationship"] == "associative":
+                keys = [_key(types, items, key) for key in kind["list"].get("keys", ())]
+                yield field["name"], f"[{' '.join(keys)}]", items
+        elif "map" in kind:
+            rule = "{!}" if kind["map"].get("elementRelationship") == "atomic" else "{}"
+            yield field["name"], rule, kind["map"]["elementType"].get("namedType", "")
+        elif "namedType" in kind:
+            is_atomic = kind.get("elementRelationship") != "separable" and (
+                types[kind["namedType"]].get("map", {}).get("elementRelationship") == "atomic"
+            )
+            yield field["name"], "!" if is_atomic else "", "" if is_atomic else kind["namedType"]
+
+
+def _key(types: Types, items: str, key: str) -> str:
+    """Return a key, with its default: `port=0`, `protocol="TCP"`."""
+    for field in types[items]["map"]["fields"]:
+        if field["name"] == key and "default" in field:
+            default = field["default"]
+            return f'{key}="{default}"' if isinstance(default, str) else f"{key}={default}"
+    return key
+
+
+def table(types: Types) -> dict[str, dict[str, str]]:
+    """Return the rules of all types that are reached from the served kinds and have any."""
+    reached: dict[str, list[tuple[str, str, str]]] = {}
+    waiting = list(roots(types).values())
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached[name] = list(_parts(types, name))
+            waiting += [inner for _, _, inner in reached[name] if inner in types]
+    kept = set()
+    while True:
+        more = {
+            name
+            for name, parts in reached.items()
+            if name not in kept and any(rule or inner in kept for _, rule, inner in parts)
+        }
+        if not more:
+            break
+        kept |= more
+    return {
+        _short(name, kept): {
+            field: " ".join(filter(None, (rule, _short(inner, kept) if inner in kept else "")))
+            for field, rule, inner in sorted(reached[name])
+            if rule or inner in kept
+        }
+        for name in sorted(kept)
+    }
+
+
+def _short(name: str, kept: set[str]) -> str:
+    """Return the last part of a type's name, with the group where two types share it."""
+    last = name.rpartition(".")[2]
+    if sum(other.rpartition(".")[2] == last for other in kept) == 1:
+        return last
+    return ".".join(name.split(".")[-3:])
+
+
+def written(types: Types, version: str) -> str:
+    rules = table(types)
+    kinds = {kind: _named(types, name) for kind, name in roots(types).items()}
+    return _TEXT.format(
+        version=version,
+        kinds=pprint.pformat({kind: name for kind, name in kinds.items() if name in rules}, width=108),
+        rules=pprint.pformat(rules, width=108),
+    )
+
+
+def _named(types: Types, name: str) -> str:
+    last = name.rpartition(".")[2]
+    return last if last in table(types) else ".".join(name.split(".")[-3:])
+
+
+_TEXT = '''"""Kubernetes {version}: how server-side apply merges the fields of built-in kinds.
+
+Generated by `make merge-types`: do not edit. Plain fields are left out. A rule is followed by the type of
+the values, if that has rules. `[name]` is a list of objects by keys, which may have defaults; `[]` is a set
+of plain values; `{{}}` is a map; what has an exclamation mark is replaced as a whole, and so are other lists.
+"""
+
+from collections.abc import Mapping
+
+# The type of each kind.
+KINDS: Mapping[str, str] = {kinds}
+
+TYPES: Mapping[str, Mapping[str, str]] = {rules}
+'''
+
+
+def _source() -> Path:
+    """Return the schema in Go's module cache."""
+    go = ["go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/client-go"]
+    folder = subprocess.run(go, cwd=MODULE, check=True, capture_output=True, text=True).stdout.strip()
+    return Path(folder) / _SCHEMA
+
+
+if __name__ == "__main__":
+    print(written(types_of(_source().read_text()), kubernetes_version()), end="")
