@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from kopf_selectcache.core.store.record import Record
 
@@ -49,6 +49,14 @@ class Bookmark:
     complete: bool = False
 
 
+class FieldCause(NamedTuple):
+    """One cause in a refusal: a field that the server refuses, or a field manager that owns the field."""
+
+    field: str
+    reason: str
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """The server said no: as the answer to a request, or in the middle of a stream."""
@@ -59,6 +67,8 @@ class Refusal:
     retry_after: float | None = None
     token: str = ""
     """With a 410 for an expired continue token: where an inconsistent list could go on."""
+    causes: tuple[FieldCause, ...] = ()
+    """The causes, field by field, of an answer to a write."""
 
 
 Message: TypeAlias = Event | Bookmark | Refusal
