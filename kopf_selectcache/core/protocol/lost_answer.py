@@ -1,4 +1,4 @@
-"""What follows a write whose answer was lost: the write may have been executed, or not. Pure decisions.
+"""Decides how a write continues after its answer was lost: it may have been executed, or not. Pure.
 
     a try -> answered                done, or the refusal is raised
           -> lost -> repeat          if a second execution does no harm: the write has a precondition
