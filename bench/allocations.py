@@ -24,7 +24,7 @@ from kopf_selectcache.core.protocol.messages import Event
 from kopf_selectcache.core.store.compression import SAMPLES, Packing, learned
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.store import Store
-from tests.cache.world import PODS, World, pod
+from tests.cache.environment import PODS, Environment, pod
 
 KEPT = Path(__file__).with_name("allocations.json")
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -45,12 +45,12 @@ def figures(work: Work) -> Figures:
     gc.collect()
     gc.disable()
     try:
-        return {**_kept(work), "peak": _peak(work), "calls": _calls(work)}
+        return {**_retained(work), "peak": _peak(work), "calls": _calls(work)}
     finally:
         gc.enable()
 
 
-def _kept(work: Work) -> Figures:
+def _retained(work: Work) -> Figures:
     results: list[Any] = [None] * COUNT
     blocks = sys.getallocatedblocks()
     for number in range(COUNT):
@@ -111,9 +111,9 @@ def works() -> Mapping[str, Work]:
     packing.begin()
     packing.adopt(learned([reader.record(item).data for item in items][:SAMPLES]))
     packed = Reader.of(PODS, ALL, packing=packing)
-    world = World()
-    world.declare(Selector()).hold(*bodies)
-    cache = world.cache()
+    environment = Environment()
+    environment.declare(Selector()).hold(*bodies)
+    cache = environment.cache()
     keys = [(body["metadata"]["name"], body["metadata"]["namespace"]) for body in bodies]
     events = [event for event in map(reader.line, lines) if isinstance(event, Event)]
     kept = [packed.record(item) for item in items]
@@ -138,10 +138,10 @@ def works() -> Mapping[str, Work]:
 
 def indexed() -> Cache:
     """Return a cache of objects with an index of their label. Each value has 40 objects."""
-    world = World()
-    feed = world.declare(Selector())
+    environment = Environment()
+    feed = environment.declare(Selector())
     feed.hold(*(pod(f"pod-{number}", app=f"app-{number % 50}") for number in range(2_000)))
-    cache = world.cache()
+    cache = environment.cache()
     cache.held("pods", label="app=app-1")
     while feed.store.build(1_000):
         pass

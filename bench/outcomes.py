@@ -118,14 +118,14 @@ class Operation(Staging):
             is_right = difference == EQUAL and len(results) > self._written_before
             since = (now if since is None else since) if is_right else None
             if since is not None and now - since >= firm:
-                return self._said(RIGHT)
+                return self._described(RIGHT)
             if now - begun > (self.patience if patience is None else patience):
                 if expected and all(result["called_for"] != expected for result in results):
-                    return self._said(NOT_CALLED)
-                return self._said(f"{WRONG}: {difference.removeprefix('stale: ')}")
+                    return self._described(NOT_CALLED)
+                return self._described(f"{WRONG}: {difference.removeprefix('stale: ')}")
             time.sleep(BETWEEN)
 
-    def _said(self, seen: str) -> str:
+    def _described(self, seen: str) -> str:
         return f"{RESTARTED}: {seen}" if self._restarted else seen
 
     def _restart(self) -> bool:

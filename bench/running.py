@@ -89,7 +89,7 @@ class Running:
         try:
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
         except BrokenPipeError:
-            raise Over(f"it ended: {self._said()}") from None
+            raise Over(f"it ended: {self._last_line()}") from None
 
     def answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -98,7 +98,7 @@ class Running:
             if select.select([self._process.stdout], [], [], LOOK)[0]:
                 more = self._process.stdout.read(1 << 16)
                 if not more:
-                    raise Over(f"it ended: {self._said()}")
+                    raise Over(f"it ended: {self._last_line()}")
                 self._rest += more
             elif time.monotonic() > end:
                 raise Over(f"more than {self._cap.seconds:,.0f} s")
@@ -125,7 +125,7 @@ class Running:
         """Count the peak from now on."""
         Path(f"/proc/{self._process.pid}/clear_refs").write_text(RESET_PEAK)
 
-    def _said(self) -> str:
+    def _last_line(self) -> str:
         """Return the end of its other output."""
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return (lines[-1] if lines else f"exit code {self._process.wait()}")[-REPEATED:]

@@ -31,7 +31,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 EFFECTS = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith)
 TEXT_TYPES = {"Iterable", "Iterator", "None", "Sequence", "list", "str", "tuple"}
 MESSAGE = re.compile(
-    r"\bstr\(|\bcaplog\b|\breadouterr\b|\bgetMessage\(|\.(err|message|messages|out|remedy|text|trouble|what)$"
+    r"\bstr\(|\bcaplog\b|\breadouterr\b|\bgetMessage\(|\.(err|message|messages|out|remedy|text|what)$"
 )
 """The expressions of tests whose value is the text of an error, a log line or a command."""
 

@@ -18,7 +18,7 @@ from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer._readiness import Part
 from kopf_selectcache.selectors.selector import AnyOf
 
-from .cache.world import NODES, FakeInformer, Obj
+from .cache.environment import NODES, FakeInformer, Obj
 
 READER = Reader("v1", "Node")
 

@@ -27,7 +27,7 @@ from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Fault, Refuse, Silence
 from kopf_selectcache.testing.faults.injector import Planned
 from kopf_selectcache.testing.request_log import Asked
-from tests.faults.world import connections_closed, until
+from tests.faults.environment import connections_closed, until
 
 _SILENT = Silence()
 _REFUSED = Refuse(503)
@@ -173,10 +173,10 @@ async def gated(
         try:
             operator = launch(settings, make_runtime=make_runtime)
             try:
-                world = Gated(cluster, operator, clock, kind)
+                environment = Gated(cluster, operator, clock, kind)
                 await operator.gate(None, None)
-                await until(lambda: all(each.comparison.is_open for each in world.informer.reflectors))
-                yield world
+                await until(lambda: all(each.comparison.is_open for each in environment.informer.reflectors))
+                yield environment
             finally:
                 operator.task.cancel()
                 await asyncio.wait({operator.task})

@@ -200,4 +200,10 @@ def plans(writer: int, reader: int, *, window: int) -> Iterator[Plan]:
     for begun in range(writer + 2):
         for until in {*range(begun, min(begun + window, writer) + 1), writer + 1}:
             for steps in range(1, reader + 2):
-                yield (WRITER, begun), (READER, steps), (WRITER, until - begun), (READER, _EVER), (WRITER, _EVER)
+                yield (
+                    (WRITER, begun),
+                    (READER, steps),
+                    (WRITER, until - begun),
+                    (READER, _EVER),
+                    (WRITER, _EVER),
+                )

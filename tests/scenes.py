@@ -19,7 +19,7 @@ from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
 
 from .branched import APART, SHARED, Fed, Layout
-from .cache.world import World
+from .cache.environment import Environment
 from .core.writers import Writer, writers
 from .tearing import carrying, generation_of, generations
 
@@ -68,9 +68,9 @@ class Scene(NamedTuple):
     """What the handler was called with that reads."""
 
     def read(self, how: str) -> object:
-        world = World()
-        world.informers["nodes"] = self.informer
-        reads = world.cache(own=self.own)
+        environment = Environment()
+        environment.informers["nodes"] = self.informer
+        reads = environment.cache(own=self.own)
         store = self.union.store
         match how:
             case "store.get":

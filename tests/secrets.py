@@ -16,7 +16,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Silence
 from kopf_selectcache.testing.request_log import Asked
-from tests.faults.world import Time, keeping
+from tests.faults.environment import Time, keeping
 
 
 def secret(name: str, namespace: str = "shop", **labels: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def labelled(**labels: str | None) -> dict[str, Any]:
     return {"metadata": {"labels": labels}}
 
 
-class World:
+class Environment:
     """An operator that caches secrets of an embedded cluster."""
 
     def __init__(self, cluster: EmbeddedCluster, runtime: Runtime, time: Time, resource: str) -> None:
@@ -66,7 +66,7 @@ async def caching(
     held: str = "",
     resource: str = "secrets",
     **options: Any,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[Environment]:
     """Keep secrets of a cluster with these objects; the watch with `silent` in its selector, and lists of the
     namespace `held`, come only when released."""
     cluster = EmbeddedCluster(tls=False)
@@ -85,4 +85,4 @@ async def caching(
             cluster.faults.add(Silence(), verb="list", resource=resource, namespace=held)
         vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=who(cluster))})
         async with keeping(vault, {resource: declared}, **options) as (runtime, time):
-            yield World(cluster, runtime, time, resource)
+            yield Environment(cluster, runtime, time, resource)

@@ -59,7 +59,7 @@ def log_error(error):
 
 def informer(value):
     store = SimpleNamespace(records=lambda: ([], ''), unreadable={})
-    return SimpleNamespace(key=value, resource=None, health=Health.SYNCED, store=store, age=lambda: None, filter='', trouble='', remedy='')
+    return SimpleNamespace(key=value, resource=None, health=Health.SYNCED, store=store, age=lambda: None, filter='', message='', remedy='')
 
 def held():
     secret = {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'a', 'namespace': 'shop'}}

@@ -17,7 +17,7 @@ from kopf_selectcache.testing._fake_cluster import OfflineCluster
 from kopf_selectcache.testing._fake_informer import InProcess
 from kopf_selectcache.testing._fake_objects import definitions
 
-from .cache.world import World
+from .cache.environment import Environment
 from .kopf_operators import declaring, launched, run
 
 RULES = {"apiGroups": ["example.com"], "resources": ["webapps"], "verbs": ["list", "watch"]}
@@ -87,11 +87,11 @@ def unreadable(
             await operator.gate(None, None)
             (informer,) = operator.runtime.informers.values()
             found = informer.part().error
-            assert found is not None, informer.trouble
+            assert found is not None, informer.message
             return found
 
-    world = World()
-    world.declare(declared.filter if isinstance(declared, Cached) else declared, key=str(key)).fail(
+    environment = Environment()
+    environment.declare(declared.filter if isinstance(declared, Cached) else declared, key=str(key)).fail(
         run(error())
     )
-    return world.cache()
+    return environment.cache()

@@ -14,7 +14,7 @@ from kopf_selectcache.selectors.client_classes import stands_for
 from kopf_selectcache.selectors.names import is_name
 from kopf_selectcache.selectors.suggestions import near
 
-from .errors import not_kept, not_whole
+from .errors import not_whole, path_not_stored
 from .matcher import paths_of
 from .request import Request
 
@@ -63,13 +63,13 @@ def require_stored(request: Request, resource: Resource, projection: Projection)
     if request.sort_by is not None and not callable(request.sort_by):
         paths.append(keys_of(request.sort_by))
     for path in paths:
-        if not projection.kept(path):
-            raise not_kept(request, path, projection)
+        if not projection.stores(path):
+            raise path_not_stored(request, path, projection)
     if form is None:
         return
     for path in form.paths:
         if projection.lost(path):
-            raise not_kept(request, path, projection)
+            raise path_not_stored(request, path, projection)
     if form.of_client is None:
         return
     if not stands_for(form.of_client, resource):

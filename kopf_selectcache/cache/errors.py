@@ -166,7 +166,7 @@ class Unmatchable(ReadError):
 # ---- Projections.
 
 
-def not_kept(request: Request, path: Keys, projection: Projection) -> NotKept:
+def path_not_stored(request: Request, path: Keys, projection: Projection) -> NotKept:
     """Return the error of a read that looks at a path that is not stored."""
     dropped = projection.dropping(path)
     if dropped is None:
@@ -221,11 +221,11 @@ def undeclared(error: NotDeclared) -> NotDeclared:
     return NotDeclared(error.what, remedy=f"{error.remedy}; or ask the server: {call_of('fetch')}")
 
 
-def unsynced(key: str, trouble: str, remedy: str, *, after: float | None = None) -> NotSynced:
+def unsynced(key: str, message: str, remedy: str, *, after: float | None = None) -> NotSynced:
     """Return the error of a cache that has had no complete list yet."""
     waited = "" if after is None else f" after {after:g} s"
     return NotSynced(
-        f"the cache of {key} is not synced{waited}: {trouble or 'no complete list has come yet'}",
+        f"the cache of {key} is not synced{waited}: {message or 'no complete list has come yet'}",
         remedy=remedy or f"Wait for it: {call_of('wait_synced')}",
     )
 

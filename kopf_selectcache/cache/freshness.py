@@ -164,11 +164,11 @@ def _logged(informer: Informer, event: Event) -> Iterator[None]:
 
 
 async def _log(informer: Informer, event: Event) -> None:
-    world = informer.world
-    await world.sleep(TICK)
-    if world.clock() >= informer.next_wait_log:
-        informer.next_wait_log = world.clock() + LOG_INTERVAL
-        world.logger.info(
+    environment = informer.environment
+    await environment.sleep(TICK)
+    if environment.clock() >= informer.next_wait_log:
+        informer.next_wait_log = environment.clock() + LOG_INTERVAL
+        environment.logger.info(
             "Handlers wait until the cache of %(resource)s is as new as version %(version)s of %(object)s:"
             " %(handlers)d.",
             {
@@ -195,7 +195,7 @@ class _Wait:
 
     @property
     def clock(self) -> Callable[[], float]:
-        return self._informer.world.clock
+        return self._informer.environment.clock
 
     async def until_fresh(self) -> None:
         """Wait for all streams, also if the informer replaces them meanwhile."""
@@ -271,7 +271,7 @@ class _Wait:
         if condition.health is Health.STALE and not self._patient:
             raise self._stale(
                 f"at version {reflector.version}, and {self._event} at {self._event.version}:"
-                f" {condition.trouble}"
+                f" {condition.message}"
             )
         return True
 
@@ -303,7 +303,7 @@ class _Wait:
 
     async def _tick(self, *futures: asyncio.Future[bool]) -> None:
         """Wait for one of the futures, for one tick at most."""
-        sleep = asyncio.ensure_future(self._informer.world.sleep(TICK))
+        sleep = asyncio.ensure_future(self._informer.environment.sleep(TICK))
         any_of: set[asyncio.Future[Any]] = {*futures, sleep}
         try:
             await asyncio.wait(any_of, return_when=asyncio.FIRST_COMPLETED)

@@ -47,7 +47,7 @@ def explain(request: Request, snapshot: Snapshot) -> Explanation:
         looks_at=chosen.size,
         decodes=match.left(chosen.rest).decodes,
         by=chosen.by,
-        indexes=str(chosen.wanted or ""),
+        indexes=str(chosen.missing or ""),
         nowhere=tuple(
             str(index)
             for index, _ in (*match.values, *match.lookup.where)

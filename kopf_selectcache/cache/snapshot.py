@@ -200,7 +200,7 @@ def require_readable(informer: Informer, request: Request, *, after: float | Non
     if part.error is not None:
         raise for_request(part.error, request, informer.filter)
     if informer.resource is None or not part.store.version:
-        error = unsynced(informer.key, part.trouble, part.remedy, after=after)
+        error = unsynced(informer.key, part.message, part.remedy, after=after)
         raise for_request(error, request, informer.filter)
     return part.store
 

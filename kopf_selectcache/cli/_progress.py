@@ -34,7 +34,7 @@ class Progress:
         self._done = 0
         self._next = clock() + soon
         self._shown = False
-        self._told = 0
+        self._reported = 0
 
     def step(self, count: int = 1) -> None:
         """Add to the work that is done."""
@@ -51,14 +51,14 @@ class Progress:
     ) -> None:
         """End the bar; leave its last state on the screen, if it was shown."""
         if self._shown:
-            if self._told != self._done:
+            if self._reported != self._done:
                 self._show()
             if self._file.isatty():
                 self._file.write("\n")
 
     def _show(self) -> None:
         self._shown = True
-        self._told = self._done
+        self._reported = self._done
         if self._total is None:
             self._file.write(
                 f"\r{self._word}: {self._done:,}"

@@ -188,7 +188,7 @@ def _print(asked: Asked, output: TextIO) -> None:
         key: "..." if key == "continue" else value for key, value in asked.query.items()
     }  # Tokens are too long to show.
     written = f"?{urlencode(query, safe='=,!()/:')}" if query else ""
-    with suppress(OSError):  # Nobody reads it any more, which is no trouble of who asks.
+    with suppress(OSError):  # Nobody reads it any more, which is no error of the client.
         write(output, f"{asked.method} {quote(asked.path, safe='/:')}{written} {asked.code}\n")
         output.flush()
 

@@ -21,7 +21,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.index_spec import Indexed
 
-from .environment import World
+from .environment import Environment
 
 AT_ONCE = 500
 """Maximum of objects that are processed before other tasks run: each takes about 10 µs."""
@@ -42,13 +42,13 @@ class Uncertain(Garbled):
 class CheckedReader:
     """The reader of one stream. A misread field is not compared any more."""
 
-    def __init__(self, reader: Reader, resource: Resource, *, world: World) -> None:
+    def __init__(self, reader: Reader, resource: Resource, *, environment: Environment) -> None:
         self.reader = reader
         """Raises Unselected for an object that seems to be outside of the selector."""
         self.has_misread = False
         """True if a field was misread: an object does not show if the stream selects it."""
         self._resource = resource
-        self._world = world
+        self._environment = environment
         # The number of uncertain judgements in a row, each at most `FORGOTTEN` after the previous one.
         self._uncertain = 0
         self._last = 0.0  # The time of the last one.
@@ -109,7 +109,7 @@ class CheckedReader:
 
     async def _confirm(self, unselected: Unselected) -> None:
         """Return if the server shows that we misread the field; else raise Unselected, or Uncertain."""
-        judgement = await judge(self._world.transport, self._resource, unselected)
+        judgement = await judge(self._environment.transport, self._resource, unselected)
         if judgement is Judgement.OUTSIDE:
             raise unselected
         if judgement is Judgement.UNCERTAIN:
@@ -120,7 +120,7 @@ class CheckedReader:
         assert term is not None, "a label needs no judgement"
         self.reader = replace(self.reader, sent=self.reader.sent.without(term.label))
         self.has_misread = True
-        self._world.logger.warning(
+        self._environment.logger.warning(
             "The server selects %(resource)s by %(field)s otherwise than kopf_selectcache reads it off them:"
             " %(object)s, and the server confirms that it does. What it selects by %(field)s is taken as it"
             " comes. Please report it.",
@@ -132,7 +132,7 @@ class CheckedReader:
         """Return the seconds to wait after an uncertain judgement. They double each time; good events between
         two do not reset them.
         """
-        now = self._world.clock()
+        now = self._environment.clock()
         self._uncertain = self._uncertain + 1 if now - self._last <= FORGOTTEN else 1
         self._last = now
-        return delay(self._uncertain - 1, self._world.chance())
+        return delay(self._uncertain - 1, self._environment.chance())

@@ -25,7 +25,7 @@ from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_o
 from kopf_selectcache.core.store.substore import Branch, Key
 from kopf_selectcache.settings.planner import Stream
 
-from .environment import World
+from .environment import Environment
 
 
 class _Difference(NamedTuple):
@@ -45,7 +45,7 @@ class Comparison:
         branch: Branch,
         resource: Resource,
         *,
-        world: World,
+        environment: Environment,
         turns: asyncio.Semaphore | None = None,
     ) -> None:
         self.has_caught_up = False
@@ -55,7 +55,7 @@ class Comparison:
         self._stream = stream
         self._branch = branch
         self._resource = resource
-        self._world = world
+        self._environment = environment
         # Shared by the streams of an informer: there may be a hundred.
         self._turns = turns or asyncio.Semaphore()
         self._is_open = asyncio.Event()
@@ -161,11 +161,11 @@ class Comparison:
 
     async def _run(self) -> None:
         """Compare until nobody waits any more."""
-        world = self._world
+        environment = self._environment
         while self._waiting:
             await self._is_open.wait()
-            if (pause := self._next_list - world.clock()) > 0:
-                await world.sleep(pause)
+            if (pause := self._next_list - environment.clock()) > 0:
+                await environment.sleep(pause)
                 continue  # The watch may have ended.
             self._has_changed.clear()
             self._is_comparing = True
@@ -174,21 +174,21 @@ class Comparison:
                 self._failures = 0
             except (Refused, Unreachable, Garbled) as error:
                 at_least = error.refusal.retry_after if isinstance(error, Refused) else None
-                self._postpone(delay(self._failures, world.chance(), at_least=at_least or 0.0))
+                self._postpone(delay(self._failures, environment.chance(), at_least=at_least or 0.0))
             except Exception:
-                world.logger.exception(
+                environment.logger.exception(
                     "The comparison of %(resource)s stumbled over a mistake of its own, and starts again.",
                     {"resource": str(self._resource)},
                     extra={"resource": str(self._resource)},
                 )
-                self._postpone(delay(6, world.chance()))
+                self._postpone(delay(6, environment.chance()))
             finally:
                 self._is_comparing = False
         self._task = None
 
     def _postpone(self, seconds: float) -> None:
         self._failures += 1
-        self._next_list = self._world.clock() + seconds
+        self._next_list = self._environment.clock() + seconds
 
     async def _compare(self) -> None:
         """Compare the open watch with one list, and wait until it lacks nothing; raise Refused, Unreachable
@@ -201,18 +201,18 @@ class Comparison:
             async with self._turns:
                 paging = Paging(
                     self._stream.query(),
-                    page_limit=self._world.settings.page_limit,
-                    patience=self._world.settings.sync_timeout,
+                    page_limit=self._environment.settings.page_limit,
+                    patience=self._environment.settings.sync_timeout,
                     first=not_older_than(newest) if is_number(newest) else None,
                 )
                 path = self._stream.path(self._resource)
                 async for records in pages_of_metadata(
-                    self._world.transport,
+                    self._environment.transport,
                     self._resource,
                     path,
                     paging,
-                    chance=self._world.chance,
-                    sleep=self._world.sleep,
+                    chance=self._environment.chance,
+                    sleep=self._environment.sleep,
                 ):
                     # Only keys and differences are stored, not the records.
                     for record in self._stream.within(records):

@@ -29,7 +29,7 @@ from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.text import FieldSelector
 from kopf_selectcache.settings.planner import Stream
 
-from .environment import World
+from .environment import Environment
 
 SOON = 1.0
 """Seconds that the other streams get to settle a leave themselves; also the pause between two rounds."""
@@ -65,13 +65,13 @@ class Confirmer:
         streams: Collection[Stream],
         resource: Resource,
         *,
-        world: World,
+        environment: Environment,
         notify: Callable[[Sequence[Change]], None],
     ) -> None:
         self._union = union
         self._streams = tuple(streams)
         self._resource = resource
-        self._world = world
+        self._environment = environment
         self._notify = notify
         self._doubtful = asyncio.Event()
         self._failures = 0
@@ -93,13 +93,13 @@ class Confirmer:
             asked: dict[Doubt, _Asked] = {}
             pause = SOON
             while self._union.doubts:
-                await self._world.sleep(pause)
+                await self._environment.sleep(pause)
                 asked = {doubt: asked.get(doubt) or _Asked() for doubt in self._union.doubts}
                 pause = SOON + await self._confirm(asked)
 
     async def _confirm(self, asked: dict[Doubt, _Asked]) -> float:
         """Ask about the leaves that are due; return the seconds to wait if the server has failed, else 0."""
-        now = self._world.clock()
+        now = self._environment.clock()
         due = {doubt: each for doubt, each in asked.items() if each.again <= now}
         if now >= self._next_lists and _wants_lists(due):
             for lists in self._union.joined_lists():
@@ -109,8 +109,8 @@ class Confirmer:
                     except _FAILURES as error:
                         # The server may not support lists as of a version: the next round asks one by one.
                         self._failed_lists += 1
-                        self._next_lists = self._world.clock() + delay(
-                            self._failed_lists + 1, self._world.chance(), at_least=_at_least(error)
+                        self._next_lists = self._environment.clock() + delay(
+                            self._failed_lists + 1, self._environment.chance(), at_least=_at_least(error)
                         )
                         return _at_least(error)
                     # A leave that is still unconfirmed is in the lists, and a stream will deliver the object.
@@ -125,13 +125,13 @@ class Confirmer:
                     due[doubt].by_list = await self._confirm_one(doubt)
                 except _FAILURES as error:  # The next request would fail as well.
                     self._failures += 1
-                    return delay(self._failures - 1, self._world.chance(), at_least=_at_least(error))
+                    return delay(self._failures - 1, self._environment.chance(), at_least=_at_least(error))
                 self._failures = 0
         return 0.0
 
     def _count(self, asked: _Asked) -> None:
         asked.times += 1
-        asked.again = self._world.clock() + delay(asked.times, self._world.chance())
+        asked.again = self._environment.clock() + delay(asked.times, self._environment.chance())
 
     async def _confirm_one(self, doubt: Doubt) -> bool:
         """Ask about one object; return True if only joined lists can decide it.
@@ -142,17 +142,17 @@ class Confirmer:
         paging = Paging(
             {"fieldSelector": str(FieldSelector.from_dict({"metadata.name": doubt.name}))},
             page_limit=None,
-            patience=self._world.settings.sync_timeout,
+            patience=self._environment.settings.sync_timeout,
             first=newer,
         )
         found: Record | None = None
         async for records in pages_of_metadata(
-            self._world.transport,
+            self._environment.transport,
             self._resource,
             self._resource.path(doubt.namespace),
             paging,
-            chance=self._world.chance,
-            sleep=self._world.sleep,
+            chance=self._environment.chance,
+            sleep=self._environment.sleep,
         ):
             found = next((record for record in records if record.name == doubt.name), found)
         inside = [stream for stream in self._streams if found is not None and stream.may_hold(found)]
@@ -167,27 +167,27 @@ class Confirmer:
 
         Raise Refused, Unreachable or Garbled; then no leave is settled.
         """
-        began = self._world.clock()
+        began = self._environment.clock()
         keys, uids = {doubt.key for doubt in lists.doubts}, dict[Key, str]()
         for stream in map(self._streams.__getitem__, lists.branches):
             paging = Paging(
                 stream.query(),
-                page_limit=self._world.settings.page_limit,
-                patience=self._world.settings.sync_timeout,
+                page_limit=self._environment.settings.page_limit,
+                patience=self._environment.settings.sync_timeout,
                 first=exactly(lists.version),
                 version=lists.version,
             )
             async for records in pages_of_metadata(
-                self._world.transport,
+                self._environment.transport,
                 self._resource,
                 stream.path(self._resource),
                 paging,
-                chance=self._world.chance,
-                sleep=self._world.sleep,
+                chance=self._environment.chance,
+                sleep=self._environment.sleep,
             ):
                 uids |= {record.key: record.uid for record in stream.within(records) if record.key in keys}
         self._failed_lists = 0
-        self._next_lists = self._world.clock() + REST * (self._world.clock() - began)
+        self._next_lists = self._environment.clock() + REST * (self._environment.clock() - began)
         self._notify(self._union.confirmed_by_lists(lists, uids))
 
 

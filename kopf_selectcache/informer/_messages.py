@@ -65,7 +65,7 @@ class Described(NamedTuple):
     """The reads that ask the server meanwhile. Empty if they would fail as well."""
 
     @property
-    def trouble(self) -> Phrase:
+    def message(self) -> Phrase:
         return Phrase("%(what)s: %(said)s", what=self.what, said=self.said) if self.said else self.what
 
 

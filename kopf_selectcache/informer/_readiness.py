@@ -26,7 +26,7 @@ class Part(NamedTuple):
     """The error that reads must raise; None if the store can be read."""
     store: Readable
     """The store to read. Its version is empty before the first complete lists."""
-    trouble: str = ""
+    message: str = ""
     remedy: str = ""
     """The failure and the one thing to change; empty if the store can be read."""
 
@@ -65,7 +65,7 @@ def part_for(state: InformerState, request: Selector | None) -> Part:
 def _part(condition: Condition, store: Readable) -> Part:
     if condition.readable and store.version:
         return Part(None, store)
-    return Part(condition.error(), store, condition.trouble, condition.remedy)
+    return Part(condition.error(), store, condition.message, condition.remedy)
 
 
 def streams_for(state: InformerState, request: Selector | None) -> tuple[Reflector, ...]:

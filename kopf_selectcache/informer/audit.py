@@ -21,7 +21,7 @@ from kopf_selectcache.core.store.record import Unreadable
 from kopf_selectcache.core.store.substore import Branch, Key
 from kopf_selectcache.settings.planner import Stream
 
-from .environment import World
+from .environment import Environment
 from .metrics import Counts
 from .state import InformerState
 
@@ -74,20 +74,25 @@ class Audit:
         return ", ".join(found) or f"all {self.objects} are as the server has them"
 
 
-async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: World) -> Audit:
+async def audited(stream: Stream, branch: Branch, resource: Resource, *, environment: Environment) -> Audit:
     """Compare the objects of one stream with the server; raise Refused, Unreachable or Garbled."""
     all_held, version = branch.view.records()
     held = {record.key: record for record in all_held}
     objects, missing, outdated = 0, list[Key](), list[Key]()
     paging = Paging(
         stream.query(),
-        page_limit=world.settings.page_limit,
-        patience=world.settings.sync_timeout,
+        page_limit=environment.settings.page_limit,
+        patience=environment.settings.sync_timeout,
         first=exactly(version),
         version=version,
     )
     async for records in pages_of_metadata(
-        world.transport, resource, stream.path(resource), paging, chance=world.chance, sleep=world.sleep
+        environment.transport,
+        resource,
+        stream.path(resource),
+        paging,
+        chance=environment.chance,
+        sleep=environment.sleep,
     ):
         for record in stream.within(records):
             objects += 1
@@ -109,20 +114,20 @@ class Auditor:
         state: Callable[[], InformerState],
         counts: Counts,
         *,
-        world: World,
+        environment: Environment,
         context: Callable[[], dict[str, str]],
     ) -> None:
         self._state = state
         self._counts = counts
-        self._world = world
+        self._environment = environment
         self._context = context  # Returns the attributes of log records.
         self._audit: Shared[Audit] | None = None
 
     async def run(self) -> None:
         """Audit about every `audit_interval` until cancelled."""
-        world = self._world
+        environment = self._environment
         while True:
-            await world.sleep(world.settings.audit_interval * (0.5 + world.chance()))
+            await environment.sleep(environment.settings.audit_interval * (0.5 + environment.chance()))
             try:
                 await self.audit()
             except (Refused, Unreachable, Garbled) as error:  # The streams report the failure as well.
@@ -130,7 +135,7 @@ class Auditor:
                 if isinstance(error, Refused):
                     why = f"the server answers {error.refusal.code} {error.refusal.reason}"
                 context = self._context()
-                world.logger.info(
+                environment.logger.info(
                     "The cache of %(resource)s could not be compared with the server: %(why)s. It is tried"
                     " again.",
                     {"resource": context["resource"], "why": str(why)},
@@ -152,7 +157,7 @@ class Auditor:
             if state.resource is None or not each.version:
                 continue
             try:
-                found = await audited(each.stream, each.branch, state.resource, world=self._world)
+                found = await audited(each.stream, each.branch, state.resource, environment=self._environment)
             except (Refused, Unreachable, Garbled) as error:
                 failed = error
                 self._counts.failures["audit"] += 1
@@ -164,7 +169,7 @@ class Auditor:
             if not found:
                 self._counts.drift += found.drift
                 context = self._context()
-                self._world.logger.warning(
+                self._environment.logger.warning(
                     "The cache of %(resource)s with %(filter)s has drifted from the server: %(drift)s. It is"
                     " listed anew.",
                     {"resource": context["resource"], "filter": str(each.filter), "drift": str(found)},

@@ -40,9 +40,9 @@ def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
     return NO_CAUSE if lasting else NO_ANSWER
 
 
-def reason(trouble: Refusal | Lost | Silent) -> str:
+def reason(failure: Refusal | Lost | Silent) -> str:
     """Return a word for a failure. It becomes a label of metrics, so there are few of them."""
-    match trouble:
+    match failure:
         case Refusal(code):
             return str(code) if 100 <= code < 600 else "refused"
         case Lost(transform=True):
@@ -52,4 +52,4 @@ def reason(trouble: Refusal | Lost | Silent) -> str:
         case Lost(outside=True):
             return "outside"
         case _:
-            return type(trouble).__name__.lower()
+            return type(failure).__name__.lower()

@@ -13,7 +13,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Environment:
     """The dependencies that all informers of one operator share."""
 
     settings: SelectCacheSettings

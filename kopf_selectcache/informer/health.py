@@ -204,9 +204,9 @@ class Condition:
         return self._status.failure
 
     @property
-    def trouble(self) -> str:
+    def message(self) -> str:
         """The failure, as a sentence without its full stop; empty if there is none."""
-        return str(self._described(self._status).trouble)
+        return str(self._described(self._status).message)
 
     @property
     def remedy(self) -> str:
@@ -226,7 +226,7 @@ class Condition:
         if error is None:
             return None
         described = self._described(status)
-        return error(str(described.trouble), remedy=str(self._remedy(status)), cause=_cause(status))
+        return error(str(described.message), remedy=str(self._remedy(status)), cause=_cause(status))
 
     def until_stalled(self) -> float | None:
         """Return the seconds until the health becomes `stalled`; None if the first list is complete, or the
@@ -345,7 +345,7 @@ class Condition:
             ):
                 remedy = self._remedy(after)
                 self._report(
-                    self, Phrase("%(trouble)s. %(remedy)s.", trouble=described.trouble, remedy=remedy)
+                    self, Phrase("%(message)s. %(remedy)s.", message=described.message, remedy=remedy)
                 )
         elif health is Health.SYNCED and (before.health is not health or before.failure is not None):
             self._report(self, None)

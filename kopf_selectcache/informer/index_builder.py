@@ -58,7 +58,7 @@ class IndexBuilder:
         self._union = Union()
         self._reflectors: Sequence[Reflector] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wanted = asyncio.Event()
+        self._requested = asyncio.Event()
         self._adding = asyncio.Lock()
 
     def begin(self, union: Union, reflectors: Sequence[Reflector]) -> None:
@@ -72,15 +72,15 @@ class IndexBuilder:
         """Wake `run`, from any thread: there is an index to build."""
         if self._loop is not None:
             with suppress(RuntimeError):  # The loop is closed: the operator has ended.
-                self._loop.call_soon_threadsafe(self._wanted.set)
+                self._loop.call_soon_threadsafe(self._requested.set)
 
     async def run(self) -> None:
         """Build the requested indexes until cancelled."""
         self._loop = asyncio.get_running_loop()
         while True:
             await self._built()
-            await self._wanted.wait()
-            self._wanted.clear()
+            await self._requested.wait()
+            self._requested.clear()
 
     async def add(self, indexes: Sequence[Indexed]) -> None:
         """Add indexes; return once all stored objects are indexed. Known indexes are skipped.

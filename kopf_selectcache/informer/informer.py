@@ -36,10 +36,10 @@ from .audit import Audit, Auditor
 from .causes import reason
 from .claims import Claims
 from .dictionary_training import apart, give_back
-from .environment import World
+from .environment import Environment
 from .health import Condition, Health
 from .index_builder import IndexBuilder
-from .list_version import AgreedVersion, agreed_versions
+from .list_version import SharedVersion, shared_versions
 from .log import StateLog, context_of
 from .memory import AGAIN, Budget, LetGo, indexed_bytes
 from .metrics import Counts
@@ -61,7 +61,7 @@ class Informer:
         key: Key,
         declared: Cached,
         *,
-        world: World,
+        environment: Environment,
         namespaces: tuple[str, ...] | None,
         claims: Claims | None = None,
         resolved: Callable[[], object] = lambda: None,
@@ -71,17 +71,17 @@ class Informer:
         self.key = key if isinstance(key, str) else "/".join(key)
         """The declared key, for messages."""
         self.counts = Counts()
-        self.packing = packing_of(declared.storage or world.settings.storage)
+        self.packing = packing_of(declared.storage or environment.settings.storage)
         """The compression of stored objects; None if they are stored unpacked."""
         self.share = (budget or Budget()).share(key, declared.max_bytes)
         """The bytes that it stores, and their limit."""
         self._key = key
         self._declared = declared
-        self._world = world
+        self._environment = environment
         self._namespaces = namespaces
         self._claims = claims or Claims()
         self._is_resolved = resolved  # Called whenever the cluster has resolved the key.
-        self._subscribers = Subscribers(self, world.logger, deliver)
+        self._subscribers = Subscribers(self, environment.logger, deliver)
         self._confirming: Confirmer  # Set by `begin`, with the first streams.
         self._moved = asyncio.Event()
         self._begun: tuple[Resource, Plan] | None = None
@@ -93,14 +93,14 @@ class Informer:
         """The earliest time of the next log line about them."""
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._comparing = asyncio.Semaphore(PAGES_AT_ONCE)
-        self._news = StateLog(self, clock=world.clock, logger=world.logger)
+        self._news = StateLog(self, clock=environment.clock, logger=environment.logger)
         self.indexing = IndexBuilder(declared.indexes, self._set_indexes)
         self.state = InformerState(
             declared.filter, declared.projection, self.indexing.indexes, self._new_condition(self)
         )
         """The state that reads use, replaced in one assignment. A read takes one reference."""
         self._auditor = Auditor(
-            lambda: self.state, self.counts, world=world, context=lambda: context_of(self)
+            lambda: self.state, self.counts, environment=environment, context=lambda: context_of(self)
         )
 
     def __str__(self) -> str:
@@ -164,9 +164,9 @@ class Informer:
         return self._worst().health
 
     @property
-    def trouble(self) -> str:
+    def message(self) -> str:
         """The failure, as a sentence without its full stop; empty if there is none."""
-        return self._worst().trouble
+        return self._worst().message
 
     @property
     def remedy(self) -> str:
@@ -194,9 +194,9 @@ class Informer:
         return state.store if state.store.version else None
 
     @property
-    def world(self) -> World:
+    def environment(self) -> Environment:
         """Its settings, transport, logger, random source, clock and sleep."""
-        return self._world
+        return self._environment
 
     @property
     def parted(self) -> bool:
@@ -263,12 +263,12 @@ class Informer:
         self._subscribers.notify(change)
 
     def _new_condition(self, subject: Subject, since: float | None = None) -> Condition:
-        world = self._world
+        environment = self._environment
         return Condition(
             subject,
             key=self._key,
-            sync_timeout=world.settings.sync_timeout,
-            clock=world.clock,
+            sync_timeout=environment.settings.sync_timeout,
+            clock=environment.clock,
             report=self._news.report,
             unreadable=lambda: self._notify(None),
             since=since,
@@ -285,22 +285,22 @@ class Informer:
         """Maintain the cache until cancelled. A bug in this package causes a restart, and never ends the
         operator.
         """
-        world = self._world
+        environment = self._environment
         while True:
             try:
                 await self._run_streams(await self._resolved())
                 if self.share.excess is not None:
                     self._let_go()
                     await apart(give_back)
-                    await world.sleep(AGAIN * (0.5 + world.chance()))
+                    await environment.sleep(AGAIN * (0.5 + environment.chance()))
             except Exception as error:
-                world.logger.exception(
+                environment.logger.exception(
                     "The cache of %(resource)s stumbled over a mistake of its own, and starts again.",
                     {"resource": str(self)},
                     extra=context_of(self),
                 )
                 self.state.resolving.fail(Mistake(type(error).__name__))
-                await world.sleep(delay(6, world.chance()))
+                await environment.sleep(delay(6, environment.chance()))
 
     def mark_resolving(self) -> None:
         """Note that the cluster is asked what the key means."""
@@ -331,7 +331,7 @@ class Informer:
         beside = {"its indexes": self.indexing.run} | (
             {"unconfirmed leaves": self._confirming.run} if self.parted else {}
         )
-        if self._world.settings.audit_interval:
+        if self._environment.settings.audit_interval:
             beside["audit"] = self._auditor.run
         tasks += [
             asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}")
@@ -375,18 +375,18 @@ class Informer:
 
     async def _again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run an endless task. A bug in it restarts it, and does not affect the streams."""
-        world = self._world
+        environment = self._environment
         while True:
             try:
                 await work()
             except Exception:
-                world.logger.exception(
+                environment.logger.exception(
                     "What is done beside the cache of %(resource)s stumbled over a mistake of its own, and"
                     " starts again.",
                     {"resource": str(self)},
                     extra=context_of(self),
                 )
-                await world.sleep(delay(6, world.chance()))
+                await environment.sleep(delay(6, environment.chance()))
 
     async def audit(self) -> Audit:
         """Compare the stored objects with the server, and relist the streams that have drifted; raise
@@ -398,24 +398,28 @@ class Informer:
         """Replace the store by an empty one with the planned streams. Subscribers stay, and receive the
         departure of each stored object.
         """
-        state, resource, world = self.state, self.resource, self._world
+        state, resource, environment = self.state, self.resource, self._environment
         assert resource is not None, "planned before it was resolved"
         for needless in planned.needless:
-            world.logger.warning(
+            environment.logger.warning(
                 "The filter of %(resource)s: %(selector)s selects nothing that the other selectors do not.",
                 {"resource": str(self), "selector": str(needless)},
                 extra=context_of(self),
             )
         departed = state.store.records()[0] if self._subscribers else []
         union = Union(
-            [stream.keys for stream in planned.streams], wanted=self.indexing.want, tally=self.share.begin()
+            [stream.keys for stream in planned.streams],
+            request_index=self.indexing.want,
+            tally=self.share.begin(),
         )
         reflectors = tuple(
             self._reflector(*parts, union, resource)
-            for parts in zip(planned.streams, union.branches, agreed_versions(union), strict=True)
+            for parts in zip(planned.streams, union.branches, shared_versions(union), strict=True)
         )
         self._news.begin(state.resolving, [each.condition for each in reflectors])
-        self._confirming = Confirmer(union, planned.streams, resource, world=world, notify=self.apply_changes)
+        self._confirming = Confirmer(
+            union, planned.streams, resource, environment=environment, notify=self.apply_changes
+        )
         self.indexing.begin(union, reflectors)
         self._begun = resource, planned
         self.state = replace(
@@ -437,7 +441,7 @@ class Informer:
         self,
         stream: Stream,
         branch: Branch,
-        agreed: AgreedVersion | None,
+        shared_version: SharedVersion | None,
         union: Union,
         resource: Resource,
     ) -> Reflector:
@@ -447,22 +451,22 @@ class Informer:
             union,
             branch,
             new_condition=self._new_stream_condition,
-            clock=self._world.clock,
+            clock=self._environment.clock,
             counts=self.counts,
-            logger=self._world.logger,
+            logger=self._environment.logger,
             notify=self.apply_changes,
         )
         return Reflector(
             stream,
             writer,
             resource,
-            world=self._world,
+            environment=self._environment,
             counts=self.counts,
             projection=self.projection,
             packing=self.packing,
             share=self.share,
             all_kept=union.writing,
-            agreed=agreed,
+            shared_version=shared_version,
             turns=self._turns,
             comparing=self._comparing,
         )
@@ -488,7 +492,7 @@ class Informer:
 
     async def _resolved(self) -> Plan:
         """Resolve the key, with retries, until the cluster serves it and the filter fits; return the plan."""
-        world, failures, condition = self._world, 0, self.state.resolving
+        environment, failures, condition = self._environment, 0, self.state.resolving
         while True:
             try:
                 return await self.resolve()
@@ -498,13 +502,13 @@ class Informer:
                 failure = failure_of(error)
                 self.counts.failures[reason(failure)] += 1
                 condition.fail(failure, verb="get")
-            await world.sleep(delay(failures, world.chance(), slow=condition.error() is not None))
+            await environment.sleep(delay(failures, environment.chance(), slow=condition.error() is not None))
             failures += 1
 
     async def resolve(self) -> Plan:
         """Ask the cluster what the key means; return the plan of the streams."""
-        resource = await resolve(self._world.transport, self._key)
-        self._claims.claim(self._key, resource, logger=self._world.logger)
+        resource = await resolve(self._environment.transport, self._key)
+        self._claims.claim(self._key, resource, logger=self._environment.logger)
         self.state = replace(self.state, resource=resource)
         self._is_resolved()
         return plan(

@@ -19,7 +19,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from ._loop_monitor import LoopMonitor
 from .claims import Claims
 from .ending import Ending, ended
-from .environment import World
+from .environment import Environment
 from .health import Health
 from .informer import Informer
 from .memo import Memo
@@ -65,16 +65,16 @@ class Runtime:
         """The informers found by key, until the cluster resolves another key. Reads look here first."""
         self.memo = Memo()
         """Memoised requests of reads, by their usual arguments."""
-        claims, world, budget = (
+        claims, environment, budget = (
             Claims(),
-            World(settings, transport, logger, chance, clock, sleep),
+            Environment(settings, transport, logger, chance, clock, sleep),
             Budget(settings.max_bytes),
         )
         self.informers: Mapping[Key, Informer] = {
             key: Informer(
                 key,
                 settings.selectors.cached(key),
-                world=world,
+                environment=environment,
                 namespaces=namespaces,
                 claims=claims,
                 resolved=self._forget_names,

@@ -22,7 +22,7 @@ REFUSED = frozenset({400, 410, 422, 504})
 future."""
 
 
-class AgreedVersion:
+class SharedVersion:
     """The version of the first list among several streams."""
 
     def __init__(self) -> None:
@@ -69,10 +69,10 @@ def _refuses_version(refusal: Refusal) -> bool:
     return refusal.code in REFUSED or is_beyond_server(refusal)
 
 
-def agreed_versions(union: Union) -> tuple[AgreedVersion | None, ...]:
+def shared_versions(union: Union) -> tuple[SharedVersion | None, ...]:
     """Return for each branch the version that it shares with branches that could hold the same objects; None
     if there are no others.
     """
     near = [frozenset(union.near([branch])) for branch in union.branches]
-    groups = {group: AgreedVersion() if len(group) > 1 else None for group in near}
+    groups = {group: SharedVersion() if len(group) > 1 else None for group in near}
     return tuple(groups[group] for group in near)

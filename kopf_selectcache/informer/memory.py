@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.store.accounting import OVERHEAD, Tally
-from kopf_selectcache.core.store.record import Record, kept_json
+from kopf_selectcache.core.store.record import Record, compact_json
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.quantity import Size, bytes_in, written
@@ -135,7 +135,7 @@ class LetGo:
 def indexed_bytes(records: Sequence[Record]) -> int:
     """Return an estimate of the bytes of index values, which are stored beside the objects."""
     step = max(1, len(records) // SAMPLES)
-    return step * sum(len(kept_json(record.indexed())) for record in records[::step] if record.fields)
+    return step * sum(len(compact_json(record.indexed())) for record in records[::step] if record.fields)
 
 
 def lessened(declared: str, objects: int, allowed: float, *, packed: bool) -> str:

@@ -8,7 +8,7 @@ class Phrase:
 
     A part that is a phrase itself becomes part of the template:
 
-    >>> phrase = Phrase("%(trouble)s. Retried.", trouble=Phrase("%(resource)s: no answer", resource="pods"))
+    >>> phrase = Phrase("%(message)s. Retried.", message=Phrase("%(resource)s: no answer", resource="pods"))
     >>> phrase.template, phrase.parts, str(phrase)
     ('%(resource)s: no answer. Retried.', {'resource': 'pods'}, 'pods: no answer. Retried.')
     """

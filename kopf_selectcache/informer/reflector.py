@@ -54,9 +54,9 @@ from ._checked_reader import CheckedReader
 from ._comparison import Comparison
 from ._messages import Mistake
 from .dictionary_training import DictionaryTraining, apart, give_back
-from .environment import World
+from .environment import Environment
 from .health import Condition, Health
-from .list_version import AgreedVersion
+from .list_version import SharedVersion
 from .log import context_of_stream
 from .memory import Share
 from .metrics import Counts
@@ -84,29 +84,29 @@ class Reflector:
         writer: StreamWriter,
         resource: Resource,
         *,
-        world: World,
+        environment: Environment,
         counts: Counts,
         projection: Projection,
         packing: Packing | None = None,
         share: Share | None = None,
         all_kept: Callable[[], Sequence[Record]] = list,
-        agreed: AgreedVersion | None = None,
+        shared_version: SharedVersion | None = None,
         turns: asyncio.Semaphore | None = None,
         comparing: asyncio.Semaphore | None = None,
     ) -> None:
         self.stream = stream
         self.writer = writer
         self.resource = resource
-        self._world = world
+        self._environment = environment
         self._counts = counts
         reader = Reader.of(
             resource,
             projection,
-            wanted=stream.keys.have if stream.is_wider else None,
+            accepts=stream.keys.have if stream.is_wider else None,
             packing=packing,
             sent=stream.sent(resource),
         )
-        self._checked = CheckedReader(reader, resource, world=world)
+        self._checked = CheckedReader(reader, resource, environment=environment)
         self._storing = DictionaryTraining(
             packing,
             kept=writer.branch.view.writing,
@@ -114,18 +114,22 @@ class Reflector:
             tally=share.tally if share is not None else None,
         )
         self._share = share
-        self._agreed = agreed  # For the first list, if other streams could hold the same objects.
-        writer.shares_list = agreed is not None
+        self._shared_version = (
+            shared_version  # For the first list, if other streams could hold the same objects.
+        )
+        writer.shares_list = shared_version is not None
         # Held during the request for a page: an informer may have a hundred streams.
         self._turns = turns or asyncio.Semaphore()
         # The size that one list has learned holds for the next one.
-        self._page_size = PageSize(world.settings.page_limit)
+        self._page_size = PageSize(environment.settings.page_limit)
         self._opened: float | None = None
         """The time at which the server accepted the present watch; None for a list."""
         self._running: asyncio.Timeout | None = None
         self.writer.is_ordered = False
         self._comparing = comparing  # Held while the stream is compared with a list.
-        self.comparison = Comparison(stream, writer.branch, resource, world=world, turns=comparing)
+        self.comparison = Comparison(
+            stream, writer.branch, resource, environment=environment, turns=comparing
+        )
         """Compares the open watch with the server, for reads that must know if it has caught up."""
         self.foreign: set[tuple[str, str]] = set()
         """Uids and versions of bodies that are newer than the server, because it was restored since."""
@@ -179,7 +183,7 @@ class Reflector:
         self.writer.forget()
         self.comparison.end()
         self.comparison = Comparison(
-            self.stream, self.branch, self.resource, world=self._world, turns=self._comparing
+            self.stream, self.branch, self.resource, environment=self._environment, turns=self._comparing
         )  # The previous comparison refers to the dropped branch.
         self._storing = DictionaryTraining(None, kept=list, all_kept=list, tally=None)
 
@@ -219,7 +223,7 @@ class Reflector:
             self.comparison.stop()
 
     async def _run(self) -> None:
-        world = self._world
+        environment = self._environment
         state: State = self._anew()
         while True:
             running = asyncio.timeout(None)
@@ -234,13 +238,13 @@ class Reflector:
                 if isinstance(error, TimeoutError) and running.expired():
                     state = self._after_interruption()
                     continue
-                world.logger.exception(
+                environment.logger.exception(
                     "The cache of %(resource)s stumbled over a mistake of its own, and starts again.",
                     {"resource": str(self)},
                     extra=context_of_stream(self.condition),
                 )
                 self.condition.fail(Mistake(type(error).__name__))
-                await world.sleep(delay(6, world.chance()))
+                await environment.sleep(delay(6, environment.chance()))
                 state = self._anew()
 
     def _anew(self) -> Idle:
@@ -249,7 +253,7 @@ class Reflector:
         # with that of the stored objects.
         return Idle(
             Known(
-                streaming=self._world.settings.initial == "stream",
+                streaming=self._environment.settings.initial == "stream",
                 floor=self.version,
                 beyond=self.version != "",
             )
@@ -315,12 +319,12 @@ class Reflector:
         slow = self.condition.health is Health.UNAUTHORIZED or (
             command.slow and self.condition.error() is not None
         )
-        pause = delay(command.failures, self._world.chance(), at_least=command.at_least, slow=slow)
+        pause = delay(command.failures, self._environment.chance(), at_least=command.at_least, slow=slow)
         if (left := self.condition.until_stalled()) is not None and 0 < left < pause:
-            await self._world.sleep(left)
+            await self._environment.sleep(left)
             self.condition.repeat()
             pause -= left
-        await self._world.sleep(pause)
+        await self._environment.sleep(pause)
         if self.writer.is_ordered:
             self.writer.is_ordered = False
             self.writer.state = Waiting(replace(self.writer.state.known, beyond=True))
@@ -328,7 +332,7 @@ class Reflector:
 
     async def _inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:
         self.writer.verb = "list" if isinstance(command, List) else "watch"
-        agreed, self._agreed = self._agreed, None  # For the first request only.
+        shared_version, self._shared_version = self._shared_version, None  # For the first request only.
         self.writer.shares_list = False
         path, query = self.stream.path(self.resource), self.stream.query()
         self._opened = None
@@ -339,7 +343,7 @@ class Reflector:
                         path,
                         query | listing(command),
                         PageSize(None) if command.whole else self._page_size,
-                        agreed,
+                        shared_version,
                     )
                 ) as answers:
                     async for answer in answers:
@@ -368,7 +372,9 @@ class Reflector:
                 failure = replace(failure, why=f"{error}: the object after {last}")
             yield failure
         except TimeoutError:
-            within = f"{self._world.settings.request_timeout:g} s (settings.selectcache.request_timeout)"
+            within = (
+                f"{self._environment.settings.request_timeout:g} s (settings.selectcache.request_timeout)"
+            )
             yield (
                 Silent() if isinstance(command, Watch) else self._lost(f"a list did not end within {within}")
             )
@@ -378,12 +384,12 @@ class Reflector:
         path: str,
         query: Mapping[str, str],
         size: PageSize,
-        agreed: AgreedVersion | None,
+        shared_version: SharedVersion | None,
     ) -> AsyncGenerator[Piece | Page | Refusal, None]:
         """Request a page. If even the smallest page is too large to be read as a whole, read it in pieces.
         Raise what `_page` raises, or TimeoutError.
         """
-        page = None if size.is_split else await self._page_as_a_whole(path, query, size, agreed)
+        page = None if size.is_split else await self._page_as_a_whole(path, query, size, shared_version)
         if page is not None:
             yield page
         else:
@@ -396,14 +402,14 @@ class Reflector:
         path: str,
         query: Mapping[str, str],
         size: PageSize,
-        agreed: AgreedVersion | None,
+        shared_version: SharedVersion | None,
     ) -> Page | Refusal | None:
         """Request a page; return None if even the smallest one is too large. Raise what `_page` raises."""
         try:
             page = await (
                 self._page(path, query, size)
-                if agreed is None
-                else agreed.page(lambda as_of: self._page(path, {**query, **as_of}, size))
+                if shared_version is None
+                else shared_version.page(lambda as_of: self._page(path, {**query, **as_of}, size))
             )
         except TooLarge:
             size.split()
@@ -418,13 +424,13 @@ class Reflector:
         """Read a page in pieces as it comes; raise Refused, Unreachable, Garbled, or TimeoutError if the
         server is silent for `request_timeout`.
         """
-        settings, patience = self._world.settings, IdleTimeout()
+        settings, patience = self._environment.settings, IdleTimeout()
         objects = taken = 0
         self._counts.lists += 1
         async with self._turns, AsyncExitStack() as stack:
             async with asyncio.timeout(settings.request_timeout):
                 chunks = await stack.enter_async_context(
-                    self._world.transport.watch(path, {**query, **size.query})
+                    self._environment.transport.watch(path, {**query, **size.query})
                 )
             stack.callback(patience.end)
             in_time = await stack.enter_async_context(
@@ -448,7 +454,7 @@ class Reflector:
 
     async def _data(self, path: str, query: Mapping[str, str], most: int | None) -> bytes:
         self._counts.lists += 1
-        return await self._world.transport.get(path, query, most=most)
+        return await self._environment.transport.get(path, query, most=most)
 
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if it is dead.
@@ -457,7 +463,7 @@ class Reflector:
         and deletions of stored objects. Half lines, blank lines, events and bookmarks of the past can also
         come from a proxy, or from a server that does not follow the cluster any more.
         """
-        clock, settings = self._world.clock, self._world.settings
+        clock, settings = self._environment.clock, self._environment.settings
         idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
         # Until the first bookmark, silence is no failure: the server may have no bookmarks, and no events.
         unmarked = idle * UNMARKED
@@ -465,7 +471,7 @@ class Reflector:
         async with AsyncExitStack() as stack:
             # Servers accept a watch before they have an event.
             async with asyncio.timeout(idle):
-                chunks = await stack.enter_async_context(self._world.transport.watch(path, query))
+                chunks = await stack.enter_async_context(self._environment.transport.watch(path, query))
             stack.callback(patience.end)
             stack.callback(self.comparison.close)
             self._opened = opened = clock()
@@ -505,7 +511,7 @@ class Reflector:
         """Return the failure of a request that broke off. `lived` and `lasted` are for watches: the time of a
         list proves nothing.
         """
-        age = 0.0 if self._opened is None else self._world.clock() - self._opened
+        age = 0.0 if self._opened is None else self._environment.clock() - self._opened
         return Lost(why, lived=age > LIVED, lasted=age >= LASTED, clean=clean)
 
     async def _shared(self, taken: int) -> int:

@@ -166,8 +166,8 @@ class StreamWriter:
                     union.abandon(branch)
                 case Commit(version, restored):
                     changes += self._commit(version, restored=restored)
-                case _:  # Told.
-                    self.report(effect.trouble)
+                case _:  # Report.
+                    self.report(effect.failure)
         if isinstance(input_, Bookmark) and isinstance(after, Watching) and input_.version == branch.version:
             self.heard = self._clock()
             # An initial state may come from a server that lags.

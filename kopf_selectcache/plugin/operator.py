@@ -267,7 +267,7 @@ def failing(informers: Iterable[Informer], limits: Mapping[str, float]) -> str:
     """Return a text about caches that have been in one of these states for at least its number of seconds."""
     return " ".join(
         f"The cache of {informer} is {informer.health.value}{f', for {limit:g} s or more' if limit else ''}:"
-        f" {informer.trouble}. {informer.remedy}."
+        f" {informer.message}. {informer.remedy}."
         for informer in informers
         if (limit := limits.get(informer.health.value)) is not None and informer.lasted() >= limit
     )
@@ -282,7 +282,7 @@ def _feed_report(informer: Informer) -> Mapping[str, Any]:
         "objects": len(records),
         "version": version,
         "age": None if age is None else round(age, 1),
-        "trouble": informer.trouble,
+        "trouble": informer.message,
         "remedy": informer.remedy,
         "unreadable": in_words(informer.store.unreadable.values()),
     }

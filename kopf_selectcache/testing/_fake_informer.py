@@ -32,7 +32,7 @@ from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.errors import Missing, ReadError
 from kopf_selectcache.informer.claims import Claims
-from kopf_selectcache.informer.environment import World
+from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.stream_writer import failure_of
@@ -62,7 +62,7 @@ class FakeInformer:
         claims: Claims,
         resolved: Callable[[], object],
     ) -> None:
-        world = World(
+        environment = Environment(
             settings,
             cast("Transport", transport),
             logging.getLogger(__name__),
@@ -73,7 +73,7 @@ class FakeInformer:
         self.informer = informer = Informer(
             key,
             declared,
-            world=world,
+            environment=environment,
             namespaces=namespaces,
             claims=claims,
             resolved=resolved,
@@ -91,7 +91,7 @@ class FakeInformer:
                 remedy="Give the fake cache its CustomResourceDefinition, among the objects",
             ) from None
         if not all(each.is_open for each in self._streams):
-            raise informer.part().error or ReadError(informer.trouble, remedy=informer.remedy)
+            raise informer.part().error or ReadError(informer.message, remedy=informer.remedy)
 
     def follow(self) -> None:
         """Apply all changes so far; if the watch has ended, resolve the kind again."""

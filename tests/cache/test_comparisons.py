@@ -12,7 +12,7 @@ from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.selectors.selector import Branches
 
-from .world import NODES, PODS
+from .environment import NODES, PODS
 
 WEB, DB = Selector("app=web"), Selector("app=db")
 FILTERS = [

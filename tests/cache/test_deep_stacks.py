@@ -26,7 +26,7 @@ from kopf_selectcache.core.store.record import Record, Unreadable
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.testing import FakeCache
-from tests.cache.world import PODS, World, pod
+from tests.cache.environment import PODS, Environment, pod
 
 T = TypeVar("T")
 FREE = 100
@@ -77,12 +77,12 @@ def deepest() -> Record:
 
 
 @pytest.fixture
-def world(deepest: Record) -> World:
-    world = World()
-    informer = world.declare("app=web").hold(pod("web", app="web"))
+def environment(deepest: Record) -> Environment:
+    environment = Environment()
+    informer = environment.declare("app=web").hold(pod("web", app="web"))
     informer.store.put(deepest)
     assert not informer.store.unreadable
-    return world
+    return environment
 
 
 def levels_of(value: Any) -> int:
@@ -115,8 +115,8 @@ def test_how_deeply_an_object_may_be_nested_does_not_depend_on_who_reads_it(deep
 
 
 @pytest.mark.parametrize("form", [None, "view", bytes, Pod, lambda obj: obj])
-def test_no_read_of_the_deepest_object_raises_a_recursion_error(world: World, form: Any) -> None:
-    cache = world.cache()
+def test_no_read_of_the_deepest_object_raises_a_recursion_error(environment: Environment, form: Any) -> None:
+    cache = environment.cache()
     reads: dict[str, Callable[[], Any]] = {
         "get": lambda: cache.get("pods", "deep", "ns", as_=form),
         "get, the whole way": lambda: cache.get("pods", "deep", "ns", as_=form, max_age=100),
@@ -139,9 +139,9 @@ def test_no_read_of_the_deepest_object_raises_a_recursion_error(world: World, fo
         assert outcome_of(read) == "served", name
 
 
-def test_the_deepest_view_is_read_iterated_copied_and_shown(world: World) -> None:
+def test_the_deepest_view_is_read_iterated_copied_and_shown(environment: Environment) -> None:
     def look() -> None:
-        view = world.cache().get("pods", "deep", "ns", as_="view")
+        view = environment.cache().get("pods", "deep", "ns", as_="view")
         assert repr(view) == "BodyView(apiVersion='v1', kind='Pod', namespace='ns', name='deep')"
         assert list(view) == ["kind", "apiVersion", "metadata", "spec"]
         assert len(dict(view.items())) == 4
@@ -162,16 +162,16 @@ def test_the_deepest_view_is_read_iterated_copied_and_shown(world: World) -> Non
             assert type(own["a"]) is list
             own["a"][0] = 1
         assert levels_of(copy.deepcopy(dict(view))["spec"]) == levels
-        assert repr(world.cache().held("pods")) == "<2 objects: ns/web, ns/deep>"
+        assert repr(environment.cache().held("pods")) == "<2 objects: ns/web, ns/deep>"
 
     look()
     with_free(FREE, look)
 
 
-def test_a_handlers_own_object_may_be_as_deep(world: World, deepest: Record) -> None:
+def test_a_handlers_own_object_may_be_as_deep(environment: Environment, deepest: Record) -> None:
     body = deepest.decode()
     body["metadata"]["resourceVersion"] = "11"
-    cache = world.cache(own=body)
+    cache = environment.cache(own=body)
 
     def look() -> str:
         assert cache.count("pods", label="app=web") == 2
@@ -182,15 +182,15 @@ def test_a_handlers_own_object_may_be_as_deep(world: World, deepest: Record) -> 
 
 
 def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
-    world = World()
-    world.declare("app=web").hold(pod("web", app="web"), pod("other", app="web"))
+    environment = Environment()
+    environment.declare("app=web").hold(pod("web", app="web"), pod("other", app="web"))
     body = pod("web", app="web", version="11") | {"spec": decoded(deep(900))["spec"]}
     unreadable = Unreadable(
         "ns", "web", "uid-web", "11", {"app": "web"}, (), b"", why="it is nested too deeply"
     )
-    cache = world.cache(own=body)
+    cache = environment.cache(own=body)
     assert cache.count("pods", label="app=web") == 2
-    by_field = World()
+    by_field = Environment()
     by_field.declare(selectcache.Selector(field="spec.nodeName=n1")).hold(pod("web"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Reader, "record", lambda *_, **__: unreadable)
@@ -204,17 +204,21 @@ def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
         assert by_field.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
 
 
-def test_what_a_handler_has_that_no_json_can_be_made_of_is_not_laid_over_the_cache(world: World) -> None:
+def test_what_a_handler_has_that_no_json_can_be_made_of_is_not_laid_over_the_cache(
+    environment: Environment,
+) -> None:
     body = pod("web", app="web", version="11")
     for _ in range(20_000):
         body["spec"] = {"a": body["spec"]}
-    assert world.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
+    assert environment.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
 
 
-def test_a_handlers_own_object_with_a_lone_surrogate_is_not_laid_over_the_cache(world: World) -> None:
+def test_a_handlers_own_object_with_a_lone_surrogate_is_not_laid_over_the_cache(
+    environment: Environment,
+) -> None:
     body = pod("web", app="web", version="11")
     body["metadata"]["annotations"] = {"a": "\ud800"}
-    assert world.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
+    assert environment.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
 
 
 def test_a_handlers_own_object_with_a_lone_surrogate_is_not_waited_for() -> None:
@@ -235,15 +239,15 @@ def test_fetches_of_the_deepest_object_raise_no_recursion_error(deepest: Record)
         return await down(read) if left() > FREE else await read()
 
     async def main() -> None:
-        world = World(asyncio.get_running_loop())
-        world.resources["pods"] = PODS
+        environment = Environment(asyncio.get_running_loop())
+        environment.resources["pods"] = PODS
         obj: Any = msgspec.Raw(deepest.data)
-        world.server.answer("/api/v1/namespaces/ns/pods/deep", obj)
-        world.server.answer(
+        environment.server.answer("/api/v1/namespaces/ns/pods/deep", obj)
+        environment.server.answer(
             "/api/v1/pods",
             {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [obj]},
         )
-        cache = world.cache()
+        cache = environment.cache()
         assert await down(lambda: cache.fetch("pods", "deep", "ns"))
         assert len(await down(lambda: cache.fetch_list("pods"))) == 1
 
@@ -325,7 +329,7 @@ def test_the_size_of_other_stacks_stays_as_it_was() -> None:
     assert recursion.STACK > 10_000 * 400
 
 
-def test_objects_are_equal_to_what_they_are_whoever_reads_them(world: World) -> None:
-    view = with_free(FREE, lambda: world.cache().get("pods", "web", "ns", as_="view"))
+def test_objects_are_equal_to_what_they_are_whoever_reads_them(environment: Environment) -> None:
+    view = with_free(FREE, lambda: environment.cache().get("pods", "web", "ns", as_="view"))
     assert isinstance(view, BodyView)
-    assert dict(view) == world.cache().get("pods", "web", "ns")
+    assert dict(view) == environment.cache().get("pods", "web", "ns")

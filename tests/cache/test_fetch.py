@@ -27,7 +27,7 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 
-from .world import JOBS, NODES, PODS, Obj, World, names, node, pod, run
+from .environment import JOBS, NODES, PODS, Environment, Obj, names, node, pod, run
 
 WEB, DB = pod("web-1", app="web"), pod("db-1", app="db")
 DB_PATH = "/api/v1/namespaces/ns/pods/db-1"
@@ -47,68 +47,68 @@ def page(*items: Obj, more: str = "") -> Obj:
 
 
 def test_what_is_held_is_not_asked_for() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
-        assert await world.cache().fetch("pods", "web-1", "ns") == WEB
-        assert world.server.asked == []
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        assert await environment.cache().fetch("pods", "web-1", "ns") == WEB
+        assert environment.server.asked == []
 
     run(main)
 
 
 def test_what_is_proved_absent_is_not_asked_for() -> None:
-    async def main(world: World) -> None:
-        world.declare(Selector(namespaces=["ns"])).hold()
+    async def main(environment: Environment) -> None:
+        environment.declare(Selector(namespaces=["ns"])).hold()
         with pytest.raises(NotFound, match="absent as of version 10"):
-            await world.cache().fetch("pods", "nope", "ns")
-        assert await world.cache().fetch("pods", "nope", "ns", default=None) is None
-        assert world.server.asked == []
+            await environment.cache().fetch("pods", "nope", "ns")
+        assert await environment.cache().fetch("pods", "nope", "ns", default=None) is None
+        assert environment.server.asked == []
 
     run(main)
 
 
 def test_what_is_hidden_is_asked_for_and_not_remembered() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
-        world.server.answer(DB_PATH, DB)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        environment.server.answer(DB_PATH, DB)
         for _ in range(2):
-            assert await world.cache().fetch("pods", "db-1", "ns") == DB
-        assert world.server.asked == [(DB_PATH, {})] * 2
-        assert names(world.cache().held("pods")) == ["web-1"]
+            assert await environment.cache().fetch("pods", "db-1", "ns") == DB
+        assert environment.server.asked == [(DB_PATH, {})] * 2
+        assert names(environment.cache().held("pods")) == ["web-1"]
 
     run(main)
 
 
 def test_what_the_server_does_not_have_is_not_found() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
         with pytest.raises(NotFound) as info:
-            await world.cache().fetch("pods", "nope", "ns")
+            await environment.cache().fetch("pods", "nope", "ns")
         assert info.value.version == ""
-        assert await world.cache().fetch("pods", "nope", "ns", default=7) == 7
+        assert await environment.cache().fetch("pods", "nope", "ns", default=7) == 7
 
     run(main)
 
 
 def test_a_kind_that_is_not_declared_is_asked_for() -> None:
-    async def main(world: World) -> None:
-        world.resources["nodes"] = NODES
-        world.server.answer("/api/v1/nodes/n", node("n"))
-        assert await world.cache().fetch("nodes", "n") == node("n")
+    async def main(environment: Environment) -> None:
+        environment.resources["nodes"] = NODES
+        environment.server.answer("/api/v1/nodes/n", node("n"))
+        assert await environment.cache().fetch("nodes", "n") == node("n")
 
     run(main)
 
 
 @pytest.mark.parametrize("state", ["syncing", "unknown", "forbidden"])
 def test_a_cache_that_cannot_answer_is_no_hindrance(state: str) -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web", None if state == "unknown" else PODS)
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web", None if state == "unknown" else PODS)
         if state == "forbidden":
             informer.hold().error = Forbidden("no", remedy="Grant it")
-        world.resources["pods"] = PODS
-        world.server.answer(DB_PATH, DB)
-        world.server.answer(LIST_PATH, page(WEB))
-        assert await world.cache().fetch("pods", "db-1", "ns") == DB
-        assert await world.cache().fetch_list("pods", namespace="ns", label="app=web") == [WEB]
+        environment.resources["pods"] = PODS
+        environment.server.answer(DB_PATH, DB)
+        environment.server.answer(LIST_PATH, page(WEB))
+        assert await environment.cache().fetch("pods", "db-1", "ns") == DB
+        assert await environment.cache().fetch_list("pods", namespace="ns", label="app=web") == [WEB]
 
     run(main)
 
@@ -124,23 +124,23 @@ OTHERS = {
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_contract_8_an_object_that_was_not_asked_for_is_no_answer(other: str) -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
-        world.server.answer(DB_PATH, OTHERS[other])
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        environment.server.answer(DB_PATH, OTHERS[other])
         with pytest.raises(Stalled):
-            await world.cache().fetch("pods", "db-1", "ns")
+            await environment.cache().fetch("pods", "db-1", "ns")
 
     run(main)
 
 
 def test_contract_8_a_namespace_where_there_is_none_is_no_answer() -> None:
-    async def main(world: World) -> None:
-        world.resources["nodes"] = NODES
-        world.server.answer(
+    async def main(environment: Environment) -> None:
+        environment.resources["nodes"] = NODES
+        environment.server.answer(
             "/api/v1/nodes/n", {**node("n"), "metadata": {**node("n")["metadata"], "namespace": "ns"}}
         )
         with pytest.raises(Stalled, match="an object came that was not asked for, 'ns/n'"):
-            await world.cache().fetch("nodes", "n")
+            await environment.cache().fetch("nodes", "n")
 
     run(main)
 
@@ -148,10 +148,10 @@ def test_contract_8_a_namespace_where_there_is_none_is_no_answer() -> None:
 def test_what_comes_is_as_what_is_held() -> None:
     """managedFields are gone."""
 
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
-        world.server.answer(DB_PATH, {**DB, "metadata": {**DB["metadata"], "managedFields": [{}]}})
-        assert await world.cache().fetch("pods", "db-1", "ns") == DB
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold()
+        environment.server.answer(DB_PATH, {**DB, "metadata": {**DB["metadata"], "managedFields": [{}]}})
+        assert await environment.cache().fetch("pods", "db-1", "ns") == DB
 
     run(main)
 
@@ -200,11 +200,11 @@ def test_what_the_server_says_instead(
     answer: Any,
     error: type[Exception],
 ) -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
-        world.server.answer(DB_PATH, answer)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold()
+        environment.server.answer(DB_PATH, answer)
         with pytest.raises(error):
-            await world.cache().fetch("pods", "db-1", "ns", default=None)
+            await environment.cache().fetch("pods", "db-1", "ns", default=None)
 
     run(main)
 
@@ -234,8 +234,8 @@ def test_a_kind_that_cannot_be_looked_up(
     found: Exception,
     error: type[Exception],
 ) -> None:
-    async def main(world: World) -> None:
-        world.resources["things"] = found
+    async def main(environment: Environment) -> None:
+        environment.resources["things"] = found
         reads: dict[str, Callable[[Cache], Coroutine[Any, Any, object]]] = {
             "await cache.fetch('things', 'x', 'ns')": lambda cache: cache.fetch("things", "x", "ns"),
             "await cache.fetch_list('things', label='a=b', limit=3)": lambda cache: cache.fetch_list(
@@ -245,7 +245,7 @@ def test_a_kind_that_cannot_be_looked_up(
         }
         for read in reads.values():
             with pytest.raises(error):
-                await read(world.cache())
+                await read(environment.cache())
 
     run(main)
 
@@ -280,23 +280,23 @@ def test_mistakes_never_reach_the_server(
     name: str,
     namespace: str | None,
 ) -> None:
-    async def main(world: World) -> None:
-        world.resources.update(pods=PODS, nodes=NODES)
+    async def main(environment: Environment) -> None:
+        environment.resources.update(pods=PODS, nodes=NODES)
         with pytest.raises(ReadError) as info:
-            await world.cache().fetch(key, name, namespace)
+            await environment.cache().fetch(key, name, namespace)
         assert not isinstance(info.value, BadSelector)
-        assert world.server.asked == []
+        assert environment.server.asked == []
 
     run(main)
 
 
 def test_what_was_confirmed_too_long_ago_is_asked_for() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
         newer = pod("web-1", version="12", app="web")
-        world.server.answer("/api/v1/namespaces/ns/pods/web-1", newer)
-        world.server.answer("/api/v1/pods", page(newer))
-        cache = world.cache()
+        environment.server.answer("/api/v1/namespaces/ns/pods/web-1", newer)
+        environment.server.answer("/api/v1/pods", page(newer))
+        cache = environment.cache()
         assert await cache.fetch("pods", "web-1", "ns", max_age=60) == WEB
         assert await cache.fetch_list("pods", label="app=web", max_age=60) == [WEB]
         assert await cache.fetch("pods", "web-1", "ns", max_age=0) == newer
@@ -315,19 +315,21 @@ def test_what_was_confirmed_too_long_ago_is_asked_for() -> None:
 
 
 def test_a_list_that_is_covered_is_not_asked_for() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
-        assert await world.cache().fetch_list("pods", label="app=web", where={"spec.nodeName": "n1"}) == [WEB]
-        assert world.server.asked == []
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        assert await environment.cache().fetch_list(
+            "pods", label="app=web", where={"spec.nodeName": "n1"}
+        ) == [WEB]
+        assert environment.server.asked == []
 
     run(main)
 
 
 def test_a_list_that_is_not_covered_is_asked_for_page_by_page() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
-        world.server.answer(LIST_PATH, page(DB, more="token"), page(WEB))
-        found = await world.cache().fetch_list(
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        environment.server.answer(LIST_PATH, page(DB, more="token"), page(WEB))
+        found = await environment.cache().fetch_list(
             "pods",
             namespace="ns",
             label="app in (web,db)",
@@ -336,39 +338,43 @@ def test_a_list_that_is_not_covered_is_asked_for_page_by_page() -> None:
         )
         assert [obj["metadata"]["name"] for obj in found] == ["db-1", "web-1"]
         query = {"labelSelector": "app in (db,web)", "fieldSelector": "status.phase=Running", "limit": "500"}
-        assert world.server.asked == [(LIST_PATH, query), (LIST_PATH, {**query, "continue": "token"})]
+        assert environment.server.asked == [(LIST_PATH, query), (LIST_PATH, {**query, "continue": "token"})]
 
     run(main)
 
 
 def test_no_more_is_asked_for_than_is_wanted() -> None:
-    async def main(world: World) -> None:
-        world.resources["pods"] = PODS
+    async def main(environment: Environment) -> None:
+        environment.resources["pods"] = PODS
         for namespace, more in {"a": "", "b": "token", "c": ""}.items():
-            world.server.answer(f"/api/v1/namespaces/{namespace}/pods", page(pod("x", namespace), more=more))
-        found = await world.cache().fetch_list("pods", namespace=["a", "b", "c"], limit=2)
+            environment.server.answer(
+                f"/api/v1/namespaces/{namespace}/pods", page(pod("x", namespace), more=more)
+            )
+        found = await environment.cache().fetch_list("pods", namespace=["a", "b", "c"], limit=2)
         assert [obj["metadata"]["namespace"] for obj in found] == ["a", "b"]
-        assert len(world.server.asked) == 2
+        assert len(environment.server.asked) == 2
 
     run(main)
 
 
 def test_a_post_filter_looks_at_all_of_them() -> None:
-    async def main(world: World) -> None:
-        world.resources["pods"] = PODS
-        world.server.answer("/api/v1/pods", page(DB, more="token"), page(WEB))
-        assert await world.cache().fetch_list("pods", where={"metadata.labels.app": "web"}, limit=1) == [WEB]
+    async def main(environment: Environment) -> None:
+        environment.resources["pods"] = PODS
+        environment.server.answer("/api/v1/pods", page(DB, more="token"), page(WEB))
+        assert await environment.cache().fetch_list(
+            "pods", where={"metadata.labels.app": "web"}, limit=1
+        ) == [WEB]
 
     run(main)
 
 
 def test_names_are_asked_for_one_by_one() -> None:
-    async def main(world: World) -> None:
-        world.resources["jobs"] = JOBS
+    async def main(environment: Environment) -> None:
+        environment.resources["jobs"] = JOBS
         path = "/apis/batch/v1/jobs"
-        world.server.answer(path, {**page(), "kind": "JobList"})
-        assert await world.cache().fetch_list("jobs", names=["b", "a"]) == []
-        assert world.server.asked == [
+        environment.server.answer(path, {**page(), "kind": "JobList"})
+        assert await environment.cache().fetch_list("jobs", names=["b", "a"]) == []
+        assert environment.server.asked == [
             (path, {"fieldSelector": f"metadata.name={name}", "limit": "500"}) for name in ("a", "b")
         ]
 
@@ -376,23 +382,25 @@ def test_names_are_asked_for_one_by_one() -> None:
 
 
 def test_a_list_that_expires_half_way_is_asked_for_in_one_piece() -> None:
-    async def main(world: World) -> None:
-        world.resources["pods"] = PODS
-        world.server.answer(LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB))
-        assert await world.cache().fetch_list("pods", namespace="ns") == [WEB], "nothing of the older state"
-        assert world.server.asked[-1] == (LIST_PATH, {})
+    async def main(environment: Environment) -> None:
+        environment.resources["pods"] = PODS
+        environment.server.answer(LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB))
+        assert await environment.cache().fetch_list("pods", namespace="ns") == [WEB], (
+            "nothing of the older state"
+        )
+        assert environment.server.asked[-1] == (LIST_PATH, {})
 
     run(main)
 
 
 def test_a_list_in_one_piece_that_is_cut_up_nevertheless_is_read_to_its_end() -> None:
-    async def main(world: World) -> None:
-        world.resources["pods"] = PODS
-        world.server.answer(
+    async def main(environment: Environment) -> None:
+        environment.resources["pods"] = PODS
+        environment.server.answer(
             LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB, more="more"), page(DB)
         )
-        assert names(await world.cache().fetch_list("pods", namespace="ns")) == ["db-1", "web-1"]
-        assert world.server.asked[-1] == (LIST_PATH, {"continue": "more"})
+        assert names(await environment.cache().fetch_list("pods", namespace="ns")) == ["db-1", "web-1"]
+        assert environment.server.asked[-1] == (LIST_PATH, {"continue": "more"})
 
     run(main)
 
@@ -421,28 +429,30 @@ def test_a_list_in_one_piece_that_is_cut_up_nevertheless_is_read_to_its_end() ->
     ],
 )
 def test_a_list_that_comes_to_no_end_is_given_up(answers: list[Any], requests: int) -> None:
-    async def main(world: World) -> None:
-        world.resources["pods"] = PODS
-        world.server.answer(LIST_PATH, *answers)
+    async def main(environment: Environment) -> None:
+        environment.resources["pods"] = PODS
+        environment.server.answer(LIST_PATH, *answers)
         with pytest.raises(Stalled):
-            await world.cache().fetch_list("pods", namespace="ns")
-        assert len(world.server.asked) == requests
+            await environment.cache().fetch_list("pods", namespace="ns")
+        assert len(environment.server.asked) == requests
 
     run(main)
 
 
 def test_a_field_that_only_the_server_knows_is_asked_for() -> None:
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         foos = Resource(Kind.unknown("agg.io", "Foo", "foos", namespaced=True), "v1", fields_known=False)
-        world.declare("", foos, "foos").hold()
-        world.server.answer(
+        environment.declare("", foos, "foos").hold()
+        environment.server.answer(
             "/apis/agg.io/v1/foos",
             {"kind": "FooList", "apiVersion": "agg.io/v1", "metadata": {"resourceVersion": "1"}, "items": []},
         )
         with pytest.raises(ReadError, match="only the server knows"):
-            world.cache().list("foos", field="spec.x=1")
-        assert await world.cache().fetch_list("foos", field="spec.x=1") == []
-        assert world.server.asked == [("/apis/agg.io/v1/foos", {"fieldSelector": "spec.x=1", "limit": "500"})]
+            environment.cache().list("foos", field="spec.x=1")
+        assert await environment.cache().fetch_list("foos", field="spec.x=1") == []
+        assert environment.server.asked == [
+            ("/apis/agg.io/v1/foos", {"fieldSelector": "spec.x=1", "limit": "500"})
+        ]
 
     run(main)
 
@@ -480,22 +490,22 @@ def test_what_the_server_says_instead_of_a_list(
     answer: Any,
     error: type[Exception],
 ) -> None:
-    async def main(world: World) -> None:
-        world.resources["pods"] = PODS
-        world.server.answer(LIST_PATH, answer)
+    async def main(environment: Environment) -> None:
+        environment.resources["pods"] = PODS
+        environment.server.answer(LIST_PATH, answer)
         with pytest.raises(error):
-            await world.cache().fetch_list("pods", namespace="ns")
-        assert len(world.server.asked) == 1
+            await environment.cache().fetch_list("pods", namespace="ns")
+        assert len(environment.server.asked) == 1
 
     run(main)
 
 
 def test_a_right_that_is_missing_in_all_namespaces() -> None:
-    async def main(world: World) -> None:
-        world.resources["jobs"] = JOBS
-        world.server.answer("/apis/batch/v1/jobs", Refusal(403))
+    async def main(environment: Environment) -> None:
+        environment.resources["jobs"] = JOBS
+        environment.server.answer("/apis/batch/v1/jobs", Refusal(403))
         with pytest.raises(Forbidden) as info:
-            await world.cache().fetch_list("jobs")
+            await environment.cache().fetch_list("jobs")
         assert info.value.remedy == "Grant it the verb list: apiGroups: ['batch'], resources: ['jobs']"
 
     run(main)
@@ -526,27 +536,27 @@ def test_a_list_that_the_server_refuses_is_told_with_the_argument_to_correct(
     asked: dict[str, Any],
     message: str,
 ) -> None:
-    async def main(world: World) -> None:
-        world.resources["things"] = Resource(
+    async def main(environment: Environment) -> None:
+        environment.resources["things"] = Resource(
             Kind.unknown("x.io", "Thing", "things", namespaced=True), "v1", fields_known=False
         )
-        world.server.answer("/apis/x.io/v1/things", Refusal(400, "BadRequest", message))
+        environment.server.answer("/apis/x.io/v1/things", Refusal(400, "BadRequest", message))
         with pytest.raises(Rejected):
-            await world.cache().fetch_list("things", **asked)
+            await environment.cache().fetch_list("things", **asked)
 
     run(main)
 
 
 def test_a_list_of_what_makes_no_sense() -> None:
-    async def main(world: World) -> None:
-        world.resources["nodes"] = NODES
+    async def main(environment: Environment) -> None:
+        environment.resources["nodes"] = NODES
         with pytest.raises(ReadError):
-            await world.cache().fetch_list("nodes", namespace="ns")
+            await environment.cache().fetch_list("nodes", namespace="ns")
         with pytest.raises(NotKept):
-            await world.cache().fetch_list("nodes", where={"metadata.managedFields": []})
+            await environment.cache().fetch_list("nodes", where={"metadata.managedFields": []})
         with pytest.raises(ReadError):
-            await world.cache().fetch_list("nodes", label="=")
-        assert world.server.asked == []
+            await environment.cache().fetch_list("nodes", label="=")
+        assert environment.server.asked == []
 
     run(main)
 
@@ -567,7 +577,7 @@ ASKED: list[Callable[[Any], Any]] = [
 def test_another_loop_is_refused(ask: Callable[[Any], Awaitable[Any]]) -> None:
     async def elsewhere() -> None:
         with pytest.raises(ReadError):
-            await ask(World().cache())
+            await ask(Environment().cache())
 
     asyncio.run(elsewhere())
 
@@ -576,8 +586,8 @@ def test_another_loop_is_refused(ask: Callable[[Any], Awaitable[Any]]) -> None:
 def test_a_sync_handler_that_cannot_await_is_told_at_once(ask: Callable[[Any], Any]) -> None:
     """It would take the coroutine for the answer, which is not None, and believe that the object exists."""
 
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         with pytest.raises(ReadError):
-            await asyncio.to_thread(ask, world.cache())
+            await asyncio.to_thread(ask, environment.cache())
 
     run(main)

@@ -16,7 +16,7 @@ from kopf_selectcache import DeclarationError, Forbidden, Oversized, ReadError, 
 from kopf_selectcache.informer._awaited_versions import AwaitedVersions
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence
-from tests.faults.world import until
+from tests.faults.environment import until
 from tests.gated import gated, settle
 from tests.kopf_operators import admission, called, changing, indexing, only, run, spawned, watching
 
@@ -65,12 +65,12 @@ def handling(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_handler_waits_until_the_stream_has_progressed_to_its_body(kind: str, fn: Any) -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            silence = await world.cut()
-            world.cluster.create(pod("b", **WEB))
-            (c,) = world.cluster.create(pod("c", **WEB))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            silence = await environment.cut()
+            environment.cluster.create(pod("b", **WEB))
+            (c,) = environment.cluster.create(pod("c", **WEB))
             call = handling(kind, fn)(c)
-            await world.clock.move(1)
+            await environment.clock.move(1)
             assert not call.done()
             silence.release()
             await until(call.done)
@@ -81,12 +81,12 @@ def test_a_handler_waits_until_the_stream_has_progressed_to_its_body(kind: str, 
 
 def test_a_stream_that_is_as_new_as_the_body_is_not_waited_for() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            (b,) = world.cluster.create(pod("b", **WEB))
-            await until(lambda: names(world.cache) == ["a", "b"])
-            asked = len(world.cluster.requests)
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            await until(lambda: names(environment.cache) == ["a", "b"])
+            asked = len(environment.cluster.requests)
             assert await handling()(b) == ["a", "b"]
-            assert len(world.cluster.requests) == asked
+            assert len(environment.cluster.requests) == asked
 
     run(main())
 
@@ -94,16 +94,16 @@ def test_a_stream_that_is_as_new_as_the_body_is_not_waited_for() -> None:
 def test_the_handler_of_a_deletion_finds_no_sibling_that_was_deleted_before() -> None:
     async def main() -> None:
         a, b, c = pod("a", **WEB), pod("b", **WEB), pod("c", **WEB)
-        async with gated("app=web", a, b, c) as world:
-            silence = await world.cut()
-            world.cluster.delete(b, grace_period=0)
-            body = world.cluster.get(c)
-            world.cluster.delete(c, grace_period=0)
-            body["metadata"]["resourceVersion"] = str(world.cluster.version)
+        async with gated("app=web", a, b, c) as environment:
+            silence = await environment.cut()
+            environment.cluster.delete(b, grace_period=0)
+            body = environment.cluster.get(c)
+            environment.cluster.delete(c, grace_period=0)
+            body["metadata"]["resourceVersion"] = str(environment.cluster.version)
             registry = kopf.OperatorRegistry()
             kopf.on.event("pods", registry=registry)(with_cache(names))
             call = asyncio.create_task(called(only(registry._watching), watching("DELETED", body)))
-            await world.clock.move(1)
+            await environment.clock.move(1)
             assert not call.done()
             silence.release()
             await until(call.done)
@@ -114,16 +114,16 @@ def test_the_handler_of_a_deletion_finds_no_sibling_that_was_deleted_before() ->
 
 def test_an_object_that_has_left_the_filter_is_waited_for_as_long_as_it_is_held() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB), pod("b", **WEB)) as world:
-            silence = await world.cut()
-            left = world.cluster.patch(pod("b"), {"metadata": {"labels": {"app": "db"}}})
+        async with gated("app=web", pod("a", **WEB), pod("b", **WEB)) as environment:
+            silence = await environment.cut()
+            left = environment.cluster.patch(pod("b"), {"metadata": {"labels": {"app": "db"}}})
             call = handling()(left)
-            await world.clock.move(1)
+            await environment.clock.move(1)
             assert not call.done()
             silence.release()
             await until(call.done)
             assert await call == ["a"]
-            assert not world.comparisons()
+            assert not environment.comparisons()
 
     run(main())
 
@@ -131,10 +131,10 @@ def test_an_object_that_has_left_the_filter_is_waited_for_as_long_as_it_is_held(
 @pytest.mark.parametrize("options", [{"fresh": False}, {"kinds": []}])
 def test_a_handler_that_does_not_want_to_wait_does_not(options: Obj) -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            await world.cut()
-            world.cluster.create(pod("b", **WEB))
-            (c,) = world.cluster.create(pod("c", **WEB))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut()
+            environment.cluster.create(pod("b", **WEB))
+            (c,) = environment.cluster.create(pod("c", **WEB))
             assert await handling(**options)(c) == ["a", "c"]
 
     run(main())
@@ -142,9 +142,9 @@ def test_a_handler_that_does_not_want_to_wait_does_not(options: Obj) -> None:
 
 def test_what_is_to_be_admitted_is_not_waited_for() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            await world.cut()
-            (c,) = world.cluster.create(pod("c", **WEB))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut()
+            (c,) = environment.cluster.create(pod("c", **WEB))
             registry = kopf.OperatorRegistry()
             kopf.on.validate("pods", registry=registry)(with_cache(names))
             assert await called(only(registry._webhooks), admission(c)) == ["a"]
@@ -161,9 +161,9 @@ def test_what_is_to_be_admitted_is_not_waited_for() -> None:
 )
 def test_a_body_without_a_version_is_not_waited_for(change: Callable[[Obj], object]) -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            await world.cut()
-            (c,) = world.cluster.create(pod("c", **WEB))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut()
+            (c,) = environment.cluster.create(pod("c", **WEB))
             change(c)
             assert await handling()(c) == ["a"]
 
@@ -172,9 +172,9 @@ def test_a_body_without_a_version_is_not_waited_for(change: Callable[[Obj], obje
 
 def test_a_daemon_that_is_stopped_while_it_waits_does_not_run() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            await world.cut()
-            cause = spawned(world.cluster.create(pod("b", **WEB))[0])
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut()
+            cause = spawned(environment.cluster.create(pod("b", **WEB))[0])
             registry = kopf.OperatorRegistry()
             kopf.daemon("pods", registry=registry)(with_cache(names))
             call = asyncio.create_task(called(only(registry._spawning), cause))
@@ -190,13 +190,13 @@ def test_a_wait_is_logged_once_after_a_while(caplog: pytest.LogCaptureFixture) -
     caplog.set_level(logging.INFO, "kopf_selectcache")
 
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            silence = await world.cut()
-            (b,) = world.cluster.create(pod("b", **WEB))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            silence = await environment.cut()
+            (b,) = environment.cluster.create(pod("b", **WEB))
             call, second = handling()(b), handling("event")(b)
-            await world.clock.move(4)
+            await environment.clock.move(4)
             assert not waits()
-            await world.clock.move(8)
+            await environment.clock.move(8)
             version = b["metadata"]["resourceVersion"]
             assert waits() == [
                 f"Handlers wait until the cache of pods is as new as version {version} of shop/b: 2."
@@ -221,19 +221,19 @@ def test_fresh_is_true_or_false() -> None:
 
 def test_a_stale_cache_makes_kopf_call_a_changing_handler_again() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            refused = world.cluster.faults.add(Refuse(503), resource="pods")
-            world.cluster.cut("watch", "pods")
-            (b,) = world.cluster.create(pod("b", **WEB))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            refused = environment.cluster.faults.add(Refuse(503), resource="pods")
+            environment.cluster.cut("watch", "pods")
+            (b,) = environment.cluster.create(pod("b", **WEB))
             call = handling()(b)
-            await world.clock.move_until(call.done)
+            await environment.clock.move_until(call.done)
             with pytest.raises(kopf.TemporaryError, match="503") as error:
                 await call
             assert isinstance(error.value.__cause__, Stale)
             with pytest.raises(kopf.TemporaryError):
                 await handling()(b)
             refused.release()
-            await world.clock.move_until(lambda: names(world.cache) == ["a", "b"])
+            await environment.clock.move_until(lambda: names(environment.cache) == ["a", "b"])
             assert await handling()(b) == ["a", "b"]
 
     run(main())
@@ -241,14 +241,14 @@ def test_a_stale_cache_makes_kopf_call_a_changing_handler_again() -> None:
 
 def test_an_event_handler_waits_until_a_stale_cache_follows_again() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            refused = world.cluster.faults.add(Refuse(503), resource="pods")
-            world.cluster.cut("watch", "pods")
-            call = handling("event")(world.cluster.create(pod("b", **WEB))[0])
-            await world.clock.move(120)
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            refused = environment.cluster.faults.add(Refuse(503), resource="pods")
+            environment.cluster.cut("watch", "pods")
+            call = handling("event")(environment.cluster.create(pod("b", **WEB))[0])
+            await environment.clock.move(120)
             assert not call.done()
             refused.release()
-            await world.clock.move_until(call.done)
+            await environment.clock.move_until(call.done)
             assert await call == ["a", "b"]
 
     run(main())
@@ -256,11 +256,11 @@ def test_an_event_handler_waits_until_a_stale_cache_follows_again() -> None:
 
 def test_a_cache_that_cannot_be_kept_is_not_waited_for() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            world.cluster.faults.add(Refuse(403), resource="pods")
-            world.cluster.cut("watch", "pods")
-            call = handling("event")(world.cluster.create(pod("b", **WEB))[0])
-            await world.clock.move_until(call.done)
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            environment.cluster.faults.add(Refuse(403), resource="pods")
+            environment.cluster.cut("watch", "pods")
+            call = handling("event")(environment.cluster.create(pod("b", **WEB))[0])
+            await environment.clock.move_until(call.done)
             with pytest.raises(Forbidden):
                 await call
 
@@ -269,30 +269,30 @@ def test_a_cache_that_cannot_be_kept_is_not_waited_for() -> None:
 
 def test_a_stream_that_stays_at_one_version_is_listed_anew() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            await world.cut()
-            call = handling("event")(world.cluster.create(pod("b", **WEB))[0])
-            await world.clock.move(14)
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut()
+            call = handling("event")(environment.cluster.create(pod("b", **WEB))[0])
+            await environment.clock.move(14)
             assert not call.done()
-            await world.clock.move(2)
-            await world.clock.move_until(call.done)
+            await environment.clock.move(2)
+            await environment.clock.move_until(call.done)
             assert await call == ["a", "b"]
-            assert world.informer.counts.relists == {"behind": 1}
+            assert environment.informer.counts.relists == {"behind": 1}
 
     run(main())
 
 
 def test_a_body_of_a_server_before_its_restore_is_waited_for_until_the_newest_list() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            (b,) = world.cluster.create(pod("b", **WEB))
-            await until(lambda: names(world.cache) == ["a", "b"])
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            await until(lambda: names(environment.cache) == ["a", "b"])
             b["metadata"]["resourceVersion"] = "999999"
             call = handling("event")(b)
-            await world.clock.move(14)
+            await environment.clock.move(14)
             assert not call.done()
-            await world.clock.move(2)
-            await world.clock.move_until(call.done)
+            await environment.clock.move(2)
+            await environment.clock.move_until(call.done)
             assert await call == ["a", "b"]
 
     run(main())
@@ -300,34 +300,34 @@ def test_a_body_of_a_server_before_its_restore_is_waited_for_until_the_newest_li
 
 def test_a_restore_of_the_server_ends_the_wait() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            backup = world.cluster.backup()
-            *_, body = world.cluster.create(*(pod(name, **WEB) for name in "bcd"))
-            await until(lambda: names(world.cache) == ["a", "b", "c", "d"])
-            body["metadata"]["resourceVersion"] = str(world.cluster.version + 1)
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            backup = environment.cluster.backup()
+            *_, body = environment.cluster.create(*(pod(name, **WEB) for name in "bcd"))
+            await until(lambda: names(environment.cache) == ["a", "b", "c", "d"])
+            body["metadata"]["resourceVersion"] = str(environment.cluster.version + 1)
             call = handling("event")(body)
             await settle()
-            world.cluster.restore(backup)
-            world.informer.reflectors[0].relist("behind")
-            await world.clock.move_until(call.done)
+            environment.cluster.restore(backup)
+            environment.informer.reflectors[0].relist("behind")
+            await environment.clock.move_until(call.done)
             assert "b" not in await call
-            assert int(world.informer.version) < int(body["metadata"]["resourceVersion"])
+            assert int(environment.informer.version) < int(body["metadata"]["resourceVersion"])
 
     run(main())
 
 
 def test_a_cache_that_is_let_go_meanwhile_is_not_waited_for() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as world:
-            silence = await world.cut()
+        async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as environment:
+            silence = await environment.cut()
             large = pod("b", **WEB)
             large["metadata"]["annotations"] = {"large": "x" * 200_000}
-            _, c = world.cluster.create(large, pod("c", **WEB))
+            _, c = environment.cluster.create(large, pod("c", **WEB))
             call = handling()(c)
             await settle()
             assert not call.done()
             silence.release()
-            await world.clock.move_until(call.done)
+            await environment.clock.move_until(call.done)
             with pytest.raises(Oversized):
                 await call
 
@@ -336,16 +336,16 @@ def test_a_cache_that_is_let_go_meanwhile_is_not_waited_for() -> None:
 
 def test_a_version_that_is_no_number_is_reached_when_the_object_has_it() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            a = world.cluster.get(pod("a"))
-            (record,) = world.informer.store.records()[0]
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            a = environment.cluster.get(pod("a"))
+            (record,) = environment.informer.store.records()[0]
             record.version = a["metadata"]["resourceVersion"] = "not-a-number"
             assert await handling()(a) == ["a"]
             record.version = "another"
             call = handling("event")(a)
-            await world.clock.move(14)
+            await environment.clock.move(14)
             assert not call.done()
-            await world.clock.move_until(
+            await environment.clock.move_until(
                 call.done
             )  # Nobody can say whether it has been there: the newest list is as good.
 
@@ -357,8 +357,8 @@ def test_a_version_that_is_no_number_is_reached_when_the_object_has_it() -> None
 
 def test_a_body_that_is_no_object_is_an_event_that_no_stream_delivers() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            (other,) = world.cluster.create(pod("other", **WEB))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            (other,) = environment.cluster.create(pod("other", **WEB))
             del other["metadata"]["uid"]
             await handling()(other)
 
@@ -367,13 +367,13 @@ def test_a_body_that_is_no_object_is_an_event_that_no_stream_delivers() -> None:
 
 def test_what_the_watch_delivered_since_the_list_is_not_awaited() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            (other,) = world.cluster.create(pod("other", app="db"))
-            held = world.cluster.faults.add(Silence(), verb="list", resource="pods")
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            (other,) = environment.cluster.create(pod("other", app="db"))
+            held = environment.cluster.faults.add(Silence(), verb="list", resource="pods")
             call = handling()(other)
             await until(lambda: held.hits)
-            world.cluster.delete(pod("a"), grace_period=0)
-            await until(lambda: not names(world.cache))
+            environment.cluster.delete(pod("a"), grace_period=0)
+            await until(lambda: not names(environment.cache))
             held.release()
             await until(call.done)
             assert await call == []
@@ -383,23 +383,23 @@ def test_what_the_watch_delivered_since_the_list_is_not_awaited() -> None:
 
 def test_a_watch_that_was_opened_anew_is_compared_once_for_all_handlers() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            refused = await world.cut(Refuse(503))
-            world.cluster.create(pod("b", **WEB))
-            others = world.cluster.create(*(pod(f"other-{number}", app="db") for number in range(20)))
-            held = world.cluster.faults.add(Refuse(503), verb="list", resource="pods", times=1)
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            refused = await environment.cut(Refuse(503))
+            environment.cluster.create(pod("b", **WEB))
+            others = environment.cluster.create(*(pod(f"other-{number}", app="db") for number in range(20)))
+            held = environment.cluster.faults.add(Refuse(503), verb="list", resource="pods", times=1)
             calls = [handling("event")(other) for other in others]
-            await world.clock.move(1)
+            await environment.clock.move(1)
             assert not any(call.done() for call in calls)
-            assert not world.comparisons()  # It is not open yet.
+            assert not environment.comparisons()  # It is not open yet.
             refused.release()
-            await world.clock.move_until(lambda: all(call.done() for call in calls))
+            await environment.clock.move_until(lambda: all(call.done() for call in calls))
             assert held.hits
             assert [await call for call in calls] == [["a", "b"]] * 20
-            assert sum(asked.code == 200 for asked in world.comparisons()) == 1
-            (last,) = world.cluster.create(pod("last", app="db"))
+            assert sum(asked.code == 200 for asked in environment.comparisons()) == 1
+            (last,) = environment.cluster.create(pod("last", app="db"))
             assert await handling("event")(last) == ["a", "b"]
-            assert sum(asked.code == 200 for asked in world.comparisons()) == 1
+            assert sum(asked.code == 200 for asked in environment.comparisons()) == 1
 
     run(main())
 
@@ -407,28 +407,28 @@ def test_a_watch_that_was_opened_anew_is_compared_once_for_all_handlers() -> Non
 @pytest.mark.parametrize("change", ["create", "update", "delete", "replace"])
 def test_what_the_list_shows_is_awaited_from_the_watch(change: str) -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB), pod("b", **WEB)) as world:
-            before = world.cluster.get(pod("b"))["metadata"]["uid"]
-            silence = await world.cut()
+        async with gated("app=web", pod("a", **WEB), pod("b", **WEB)) as environment:
+            before = environment.cluster.get(pod("b"))["metadata"]["uid"]
+            silence = await environment.cut()
             if change == "create":
-                world.cluster.create(pod("c", **WEB))
+                environment.cluster.create(pod("c", **WEB))
             elif change == "update":
-                world.cluster.patch(pod("b"), {"metadata": {"annotations": {"seen": "new"}}})
+                environment.cluster.patch(pod("b"), {"metadata": {"annotations": {"seen": "new"}}})
             else:
-                world.cluster.delete(pod("b"), grace_period=0)
+                environment.cluster.delete(pod("b"), grace_period=0)
             if change == "replace":
-                world.cluster.create(pod("b", **WEB))
-            (other,) = world.cluster.create(pod("other", app="db"))
+                environment.cluster.create(pod("b", **WEB))
+            (other,) = environment.cluster.create(pod("other", app="db"))
             call = handling(
                 "event",
                 lambda cache, **_: {
                     each["metadata"]["name"]: each["metadata"] for each in cache.held("pods")
                 },
             )(other)
-            await world.compared()
+            await environment.compared()
             assert not call.done()
             silence.release()
-            await world.clock.move_until(call.done)
+            await environment.clock.move_until(call.done)
             found = await call
             assert sorted(found) == {"create": ["a", "b", "c"], "delete": ["a"]}.get(change, ["a", "b"])
             assert change != "update" or "seen" in found["b"]["annotations"]
@@ -439,65 +439,65 @@ def test_what_the_list_shows_is_awaited_from_the_watch(change: str) -> None:
 
 def test_a_watch_that_has_caught_up_is_not_compared() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            await world.catch_up()
-            world.cluster.create(pod("b", **WEB))
-            await until(lambda: names(world.cache) == ["a", "b"])
-            (other,) = world.cluster.create(pod("other", app="db"))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.catch_up()
+            environment.cluster.create(pod("b", **WEB))
+            await until(lambda: names(environment.cache) == ["a", "b"])
+            (other,) = environment.cluster.create(pod("other", app="db"))
             assert await handling()(other) == ["a", "b"]
-            assert not world.comparisons()
+            assert not environment.comparisons()
             # An event of a watch that was opened anew may have more behind it, however late it is.
-            (await world.cut()).release()
-            await world.clock.move(10)
-            world.cluster.create(pod("c", **WEB))
-            await until(lambda: names(world.cache) == ["a", "b", "c"])
-            (other,) = world.cluster.create(pod("another", app="db"))
+            (await environment.cut()).release()
+            await environment.clock.move(10)
+            environment.cluster.create(pod("c", **WEB))
+            await until(lambda: names(environment.cache) == ["a", "b", "c"])
+            (other,) = environment.cluster.create(pod("another", app="db"))
             assert await handling()(other) == ["a", "b", "c"]
-            assert len(world.comparisons()) == 1
+            assert len(environment.comparisons()) == 1
 
     run(main())
 
 
 def test_what_the_server_lists_and_does_not_deliver_is_listed_anew() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            await world.cut(DropEvents(frozenset({"ADDED"})))
-            world.cluster.create(pod("b", **WEB))
-            (other,) = world.cluster.create(pod("other", app="db"))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut(DropEvents(frozenset({"ADDED"})))
+            environment.cluster.create(pod("b", **WEB))
+            (other,) = environment.cluster.create(pod("other", app="db"))
             call = handling()(other)
-            await world.clock.move_until(call.done, step=5)
+            await environment.clock.move_until(call.done, step=5)
             assert await call == ["a", "b"]
-            assert world.informer.counts.relists["behind"] == 1
+            assert environment.informer.counts.relists["behind"] == 1
 
     run(main())
 
 
 def test_a_comparison_honours_what_the_server_asks_for() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            refused = world.cluster.faults.add(
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            refused = environment.cluster.faults.add(
                 Refuse(429, retry_after=6), verb="list", resource="pods", times=1
             )
-            (other,) = world.cluster.create(pod("other", app="db"))
+            (other,) = environment.cluster.create(pod("other", app="db"))
             call = handling()(other)
             await until(lambda: refused.hits)
             others = [handling()(other) for _ in range(20)]  # They wait for the same list.
-            await world.clock.move(6)
+            await environment.clock.move(6)
             assert not call.done()
-            await world.clock.move_until(lambda: all(each.done() for each in (call, *others)))
-            assert len(world.comparisons()) == 2
+            await environment.clock.move_until(lambda: all(each.done() for each in (call, *others)))
+            assert len(environment.comparisons()) == 2
 
     run(main())
 
 
 def test_a_handler_of_a_cache_that_becomes_forbidden_reads_why() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            (other,) = world.cluster.create(pod("other", app="db"))
-            world.cluster.faults.add(Refuse(403), resource="pods")
-            world.cluster.cut("watch", "pods")
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            (other,) = environment.cluster.create(pod("other", app="db"))
+            environment.cluster.faults.add(Refuse(403), resource="pods")
+            environment.cluster.cut("watch", "pods")
             call = handling("event")(other)
-            await world.clock.move_until(call.done)
+            await environment.clock.move_until(call.done)
             with pytest.raises(Forbidden):
                 await call
 
@@ -510,17 +510,17 @@ def test_a_handler_of_a_cache_that_becomes_forbidden_reads_why() -> None:
 def test_each_stream_of_several_is_waited_for_in_its_own_way() -> None:
     async def main() -> None:
         filters = [Selector("app=web", namespaces=["shop"]), Selector("app=web", namespaces=["infra"])]
-        async with gated(filters, pod("a", **WEB), pod("b", "infra", **WEB)) as world:
-            silence = await world.cut()
-            world.cluster.create(pod("c", "infra", **WEB))
-            (d,) = world.cluster.create(pod("d", **WEB))
+        async with gated(filters, pod("a", **WEB), pod("b", "infra", **WEB)) as environment:
+            silence = await environment.cut()
+            environment.cluster.create(pod("c", "infra", **WEB))
+            (d,) = environment.cluster.create(pod("d", **WEB))
             call = handling()(d)
             await settle()
             assert not call.done()
             silence.release()
             await until(call.done)
             assert await call == ["a", "b", "c", "d"]
-            assert [asked.namespace for asked in world.comparisons()] == ["infra"]
+            assert [asked.namespace for asked in environment.comparisons()] == ["infra"]
 
     run(main())
 
@@ -528,23 +528,25 @@ def test_each_stream_of_several_is_waited_for_in_its_own_way() -> None:
 def test_what_left_one_stream_is_awaited_until_that_is_confirmed() -> None:
     async def main() -> None:
         a, b, c = (pod(name, **WEB) for name in "abc")
-        async with gated(["app=web", "tier=gold"], a, b, c) as world:
-            await world.catch_up()
-            world.cluster.create(pod("d", tier="gold"))
-            await until(lambda: names(world.cache) == ["a", "b", "c", "d"])
-            world.cluster.delete(b, grace_period=0)
-            body = world.cluster.get(c)
-            world.cluster.delete(c, grace_period=0)
-            body["metadata"]["resourceVersion"] = str(world.cluster.version)
+        async with gated(["app=web", "tier=gold"], a, b, c) as environment:
+            await environment.catch_up()
+            environment.cluster.create(pod("d", tier="gold"))
+            await until(lambda: names(environment.cache) == ["a", "b", "c", "d"])
+            environment.cluster.delete(b, grace_period=0)
+            body = environment.cluster.get(c)
+            environment.cluster.delete(c, grace_period=0)
+            body["metadata"]["resourceVersion"] = str(environment.cluster.version)
             registry = kopf.OperatorRegistry()
             kopf.on.event("pods", registry=registry)(with_cache(names))
-            await until(lambda: world.informer.reflectors[0].version == body["metadata"]["resourceVersion"])
+            await until(
+                lambda: environment.informer.reflectors[0].version == body["metadata"]["resourceVersion"]
+            )
             call = asyncio.create_task(called(only(registry._watching), watching("DELETED", body)))
             await settle()
             assert not call.done()
-            await world.clock.move_until(call.done)
+            await environment.clock.move_until(call.done)
             assert await call == ["a", "d"]
-            assert not world.comparisons()
+            assert not environment.comparisons()
 
     run(main())
 
@@ -554,26 +556,26 @@ def test_what_left_one_stream_is_awaited_until_that_is_confirmed() -> None:
 
 def test_a_daemon_waits_for_its_body_where_it_wants_to() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            silence = await world.cut()
-            (b,) = world.cluster.create(pod("b", **WEB))
-            waiting = asyncio.create_task(world.cache.wait_synced(at_least=b))
-            await world.clock.move(1)
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            silence = await environment.cut()
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            waiting = asyncio.create_task(environment.cache.wait_synced(at_least=b))
+            await environment.clock.move(1)
             assert not waiting.done()
             silence.release()
             await waiting
-            assert names(world.cache) == ["a", "b"]
+            assert names(environment.cache) == ["a", "b"]
 
     run(main())
 
 
 def test_a_wait_for_a_body_ends_with_stale() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            await world.cut()
-            (b,) = world.cluster.create(pod("b", **WEB))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut()
+            (b,) = environment.cluster.create(pod("b", **WEB))
             with pytest.raises(Stale, match="wait_synced"):
-                await world.cache.wait_synced(timeout=0, at_least=b)
+                await environment.cache.wait_synced(timeout=0, at_least=b)
 
     run(main())
 
@@ -581,23 +583,23 @@ def test_a_wait_for_a_body_ends_with_stale() -> None:
 @pytest.mark.parametrize("wrong", ["body", {}, {"metadata": {}}, {"metadata": {"resourceVersion": "5"}}])
 def test_what_is_no_body_is_refused(wrong: Any) -> None:
     async def main() -> None:
-        async with gated("app=web") as world:
+        async with gated("app=web") as environment:
             with pytest.raises(ReadError, match="at_least"):
-                await world.cache.wait_synced(at_least=wrong)
+                await environment.cache.wait_synced(at_least=wrong)
 
     run(main())
 
 
 def test_a_body_of_a_kind_that_is_not_declared_is_refused() -> None:
     async def main() -> None:
-        async with gated("app=web") as world:
+        async with gated("app=web") as environment:
             node = {
                 "apiVersion": "v1",
                 "kind": "Node",
                 "metadata": {"name": "a", "uid": "u", "resourceVersion": "5"},
             }
             with pytest.raises(ReadError, match="Node"):
-                await world.cache.wait_synced(at_least=node)
+                await environment.cache.wait_synced(at_least=node)
 
     run(main())
 

@@ -17,19 +17,19 @@ from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.informer._comparison import _difference, _is_as_new
 from kopf_selectcache.informer.informer import PAGES_AT_ONCE
 from kopf_selectcache.testing.faults import Silence
+from tests.cache.environment import PODS
 from tests.cache.test_freshness import WEB, handling, pod
 from tests.cache.test_freshness_lists import is_comparison, pass_time
-from tests.cache.world import PODS
+from tests.faults.environment import operating, until
 from tests.faults.server import SILENCE, Answer, Obj, Server, event, listed, streamed
 from tests.faults.server import pod as served
-from tests.faults.world import operating, until
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import run
 
 
-def make_other(world: Gated, number: int) -> asyncio.Task[Any]:
+def make_other(environment: Gated, number: int) -> asyncio.Task[Any]:
     """Call a handler with an object that the stream does not select."""
-    return handling("event")(world.cluster.create(pod(f"other-{number}", app="db"))[0])
+    return handling("event")(environment.cluster.create(pod(f"other-{number}", app="db"))[0])
 
 
 # ---- Handlers that come one after another.
@@ -39,42 +39,44 @@ def test_handlers_of_a_busy_stream_share_a_list_though_each_leaves_before_the_ne
     """Each handler leaves as soon as the stream passes its version, while the list is under way."""
 
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            comparison = world.informer.reflectors[0].comparison
-            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            comparison = environment.informer.reflectors[0].comparison
+            held = environment.cluster.faults.add(
+                Silence(), verb="list", resource="pods", where=is_comparison
+            )
             for number in range(5):
-                call = make_other(world, number)
+                call = make_other(environment, number)
                 await until(lambda: held.hits)
-                world.cluster.create(pod(f"web-{number}", **WEB))
+                environment.cluster.create(pod(f"web-{number}", **WEB))
                 await until(call.done)
                 await settle()
                 assert comparison.is_listing, "nobody waits for the list, and it goes on"
-            assert len(world.comparisons()) == 1
+            assert len(environment.comparisons()) == 1
             held.release()
             await until(lambda: comparison.has_caught_up)
-            assert await make_other(world, 5) == ["a", *(f"web-{number}" for number in range(5))]
-            assert len(world.comparisons()) == 1
+            assert await make_other(environment, 5) == ["a", *(f"web-{number}" for number in range(5))]
+            assert len(environment.comparisons()) == 1
 
     run(main())
 
 
 def test_a_comparison_whose_list_has_come_is_continued_for_a_later_handler() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            silence = await world.cut()
-            world.cluster.create(pod("b", **WEB))
-            (body,) = world.cluster.create(pod("other", app="db"))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            silence = await environment.cut()
+            environment.cluster.create(pod("b", **WEB))
+            (body,) = environment.cluster.create(pod("other", app="db"))
             first = handling("event")(body)
-            await world.compared()
+            await environment.compared()
             first.cancel()
             await settle()
             second = handling("event")(body)
             await settle()
             assert not second.done(), "the watch has not delivered b"
             silence.release()
-            await world.clock.move_until(second.done)
+            await environment.clock.move_until(second.done)
             assert await second == ["a", "b"]
-            assert len(world.comparisons()) == 1
+            assert len(environment.comparisons()) == 1
 
     run(main())
 
@@ -94,9 +96,9 @@ class _Unanswering(Server):
 def test_a_comparison_that_nobody_waits_for_ends_with_the_cache() -> None:
     async def main() -> None:
         async with _Unanswering(lists=[listed("101", served("a", "101"))]) as server:
-            async with operating(server) as world:
-                await world.synced()
-                comparison = world.informer.reflectors[0].comparison
+            async with operating(server) as environment:
+                await environment.synced()
+                comparison = environment.informer.reflectors[0].comparison
                 waits = comparison.wait("500")
                 await until(lambda: server.comparisons)
                 comparison.discard(waits)
@@ -112,10 +114,12 @@ def test_who_waits_for_a_comparison_waits_on_if_the_stream_stops_and_runs_again(
     kind."""
 
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            comparison = world.informer.reflectors[0].comparison
-            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
-            waits = comparison.wait(str(world.cluster.version))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            comparison = environment.informer.reflectors[0].comparison
+            held = environment.cluster.faults.add(
+                Silence(), verb="list", resource="pods", where=is_comparison
+            )
+            waits = comparison.wait(str(environment.cluster.version))
             await until(lambda: held.hits)
             comparison.stop()
             held.release()
@@ -124,7 +128,7 @@ def test_who_waits_for_a_comparison_waits_on_if_the_stream_stops_and_runs_again(
             comparison.open()
             await until(waits.done)
             assert waits.result()
-            assert len(world.comparisons()) == 2
+            assert len(environment.comparisons()) == 2
 
     run(main())
 
@@ -135,15 +139,17 @@ def test_who_waits_for_a_comparison_waits_on_if_the_stream_stops_and_runs_again(
 def test_few_streams_of_a_kind_are_compared_at_once() -> None:
     async def main() -> None:
         namespaces = ["shop", "infra", *(f"ns-{number}" for number in range(PAGES_AT_ONCE))]
-        async with gated(Selector("app=web", namespaces=namespaces)) as world:
-            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
-            call = make_other(world, 1)
+        async with gated(Selector("app=web", namespaces=namespaces)) as environment:
+            held = environment.cluster.faults.add(
+                Silence(), verb="list", resource="pods", where=is_comparison
+            )
+            call = make_other(environment, 1)
             await until(lambda: len(held.hits) >= PAGES_AT_ONCE)
-            await pass_time(world, 2)
+            await pass_time(environment, 2)
             assert len(held.hits) == PAGES_AT_ONCE < len(namespaces)
             held.release()
-            await world.clock.move_until(call.done)
-            assert len(world.comparisons()) == len(namespaces)
+            await environment.clock.move_until(call.done)
+            assert len(environment.comparisons()) == len(namespaces)
 
     run(main())
 
@@ -179,13 +185,13 @@ class _Odd(Server):
 
 def test_a_list_of_a_version_that_is_no_number_where_others_are_is_a_failure_that_is_paid_for() -> None:
     async def main() -> None:
-        async with _Odd() as server, operating(server) as world:
-            await world.synced()
-            await until(lambda: world.informer.version == "101")
-            comparison, began = world.informer.reflectors[0].comparison, world.time.now
+        async with _Odd() as server, operating(server) as environment:
+            await environment.synced()
+            await until(lambda: environment.informer.version == "101")
+            comparison, began = environment.informer.reflectors[0].comparison, environment.time.now
             waits = comparison.wait("500")
             await until(lambda: server.comparisons == 10)
-            assert world.time.now - began > 60
+            assert environment.time.now - began > 60
             assert not waits.done()
             comparison.discard(waits)
 
@@ -197,16 +203,18 @@ def test_a_handler_waits_no_longer_than_for_a_new_list_where_comparisons_have_a_
     None
 ):
     async def main() -> None:
-        async with _Odd() as server, operating(server) as world:
-            await world.synced()
-            await until(lambda: world.informer.version == "101")
+        async with _Odd() as server, operating(server) as environment:
+            await environment.synced()
+            await until(lambda: environment.informer.version == "101")
             call = asyncio.create_task(
-                wait_until_fresh([world.informer], other_at("500"), patient=True, ending=world.runtime.ending)
+                wait_until_fresh(
+                    [environment.informer], other_at("500"), patient=True, ending=environment.runtime.ending
+                )
             )
             await until(lambda: call.done() or server.comparisons > 100)
             assert call.done()
             assert server.comparisons < 20
-            assert world.informer.counts.relists == {"behind": 1}
+            assert environment.informer.counts.relists == {"behind": 1}
 
     run(main())
 
@@ -255,14 +263,17 @@ class _Textual(Server):
 )
 def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(now: tuple[Obj, ...]) -> None:
     async def main() -> None:
-        async with _Textual(*now) as server, operating(server) as world:
+        async with _Textual(*now) as server, operating(server) as environment:
             await until(
-                lambda: world.informer.version == "v2" and world.informer.reflectors[0].comparison.is_open
+                lambda: (
+                    environment.informer.version == "v2"
+                    and environment.informer.reflectors[0].comparison.is_open
+                )
             )
             await wait_until_fresh(
-                [world.informer], other_at("v9"), patient=True, ending=world.runtime.ending
+                [environment.informer], other_at("v9"), patient=True, ending=environment.runtime.ending
             )
-            assert world.names() == [
+            assert environment.names() == [
                 f"{each['metadata']['name']}@{each['metadata']['resourceVersion']}" for each in now
             ]
 
@@ -271,14 +282,17 @@ def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(now:
 
 def test_a_stream_that_holds_what_the_server_lists_is_fresh_where_versions_are_no_numbers() -> None:
     async def main() -> None:
-        async with _Textual(served("a", "v2"), served("b", "v1")) as server, operating(server) as world:
+        async with _Textual(served("a", "v2"), served("b", "v1")) as server, operating(server) as environment:
             await until(
-                lambda: world.informer.version == "v2" and world.informer.reflectors[0].comparison.is_open
+                lambda: (
+                    environment.informer.version == "v2"
+                    and environment.informer.reflectors[0].comparison.is_open
+                )
             )
             await wait_until_fresh(
-                [world.informer], other_at("v9"), patient=True, ending=world.runtime.ending
+                [environment.informer], other_at("v9"), patient=True, ending=environment.runtime.ending
             )
-            assert not world.informer.counts.relists
+            assert not environment.informer.counts.relists
 
     run(main())
 

@@ -25,7 +25,7 @@ from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import ExpiredToken, Refuse, Silence
 from tests.cache.test_freshness import WEB, handling, names, names_later, pod
-from tests.faults.world import until
+from tests.faults.environment import until
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import called, changing, only, run, watching
 
@@ -33,15 +33,15 @@ BOTH = pytest.mark.parametrize("kind", ["event", "update"])
 
 
 @asynccontextmanager
-async def busy(world: Gated) -> AsyncIterator[None]:
+async def busy(environment: Gated) -> AsyncIterator[None]:
     """Change an object of the cache every two seconds of its clock."""
 
     async def change() -> None:
         number = 0
         while True:
             number += 1
-            world.cluster.patch(pod("a"), {"metadata": {"annotations": {"n": str(number)}}})
-            await world.clock.sleep(2)
+            environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"n": str(number)}}})
+            await environment.clock.sleep(2)
 
     task = asyncio.create_task(change())
     try:
@@ -66,18 +66,18 @@ def test_a_body_beyond_the_server_is_waited_for_once_though_the_stream_moves(kin
     """It comes from before a restore. Kopf calls timers with it again and again."""
 
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world, busy(world):
-            (lost,) = world.cluster.create(pod("lost", app=app))
+        async with gated("app=web", pod("a", **WEB)) as environment, busy(environment):
+            (lost,) = environment.cluster.create(pod("lost", app=app))
             lost["metadata"]["resourceVersion"] = "999999"
-            began = world.clock.now
+            began = environment.clock.now
             call = handling(kind, names_later)(lost)
-            await world.clock.move_until(call.done)
-            assert 15 <= world.clock.now - began <= 20
+            await environment.clock.move_until(call.done)
+            assert 15 <= environment.clock.now - began <= 20
             again = handling(kind, names_later)(lost)
             await settle()
             assert again.done()
             assert await again == await call
-            assert world.informer.counts.relists == {"behind": 1}
+            assert environment.informer.counts.relists == {"behind": 1}
 
     run(main())
 
@@ -87,12 +87,12 @@ def test_a_version_that_is_no_number_and_that_the_stream_has_passed_is_waited_fo
     is_busy: bool,
 ) -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB), pod("z", **WEB)) as world:
-            body = world.cluster.get(pod("z"))
+        async with gated("app=web", pod("a", **WEB), pod("z", **WEB)) as environment:
+            body = environment.cluster.get(pod("z"))
             body["metadata"]["resourceVersion"] = "not-a-number"
-            async with busy(world) if is_busy else nullcontext():
+            async with busy(environment) if is_busy else nullcontext():
                 call = handling("event")(body)
-                await world.clock.move_until(call.done)
+                await environment.clock.move_until(call.done)
                 assert await call == ["a", "z"]
 
     run(main())
@@ -107,18 +107,18 @@ def test_a_comparison_that_fails_ends_with_the_stream(kind: str, fault: Refuse) 
     """The stream is listed anew as well. It says what is wrong, or that it is stale."""
 
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            planned = world.cluster.faults.add(fault, verb="list", resource="pods")
-            call = handling(kind)(world.cluster.create(pod("other", app="db"))[0])
-            await world.clock.move(60)
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            planned = environment.cluster.faults.add(fault, verb="list", resource="pods")
+            call = handling(kind)(environment.cluster.create(pod("other", app="db"))[0])
+            await environment.clock.move(60)
             await settle()
             if kind == "update" or fault.code == 403:
-                await world.clock.move_until(call.done)
+                await environment.clock.move_until(call.done)
                 assert isinstance(call.exception(), (Forbidden, kopf.TemporaryError))
             else:
                 assert not call.done()
                 planned.release()
-                await world.clock.move_until(call.done, step=60, most=7200)
+                await environment.clock.move_until(call.done, step=60, most=7200)
                 assert await call == ["a"]
 
     run(main())
@@ -128,10 +128,10 @@ def test_pages_that_expire_end_with_the_stream() -> None:
     async def main() -> None:
         async with gated(
             "app=web", *(pod(f"a{number}", **WEB) for number in range(5)), page_limit=2
-        ) as world:
-            world.cluster.faults.add(ExpiredToken(), verb="list", resource="pods")
-            call = handling("event")(world.cluster.create(pod("other", app="db"))[0])
-            await world.clock.move_until(call.done)
+        ) as environment:
+            environment.cluster.faults.add(ExpiredToken(), verb="list", resource="pods")
+            call = handling("event")(environment.cluster.create(pod("other", app="db"))[0])
+            await environment.clock.move_until(call.done)
             assert len(await call) == 5
 
     run(main())
@@ -139,14 +139,16 @@ def test_pages_that_expire_end_with_the_stream() -> None:
 
 def test_handlers_share_the_waits_between_comparisons() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            world.cluster.faults.add(Refuse(429, retry_after=30), verb="list", resource="pods")
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            environment.cluster.faults.add(Refuse(429, retry_after=30), verb="list", resource="pods")
             calls = []
             for number in range(30):
-                calls.append(handling("event")(world.cluster.create(pod(f"other-{number}", app="db"))[0]))
-                await world.clock.move(0.1)
-            await until(world.comparisons)
-            assert len(world.comparisons()) == 1
+                calls.append(
+                    handling("event")(environment.cluster.create(pod(f"other-{number}", app="db"))[0])
+                )
+                await environment.clock.move(0.1)
+            await until(environment.comparisons)
+            assert len(environment.comparisons()) == 1
             for call in calls:
                 call.cancel()
             await settle()
@@ -160,34 +162,36 @@ def test_handlers_share_the_waits_between_comparisons() -> None:
 
 def test_a_watch_that_is_opened_anew_meanwhile_is_compared_anew() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            others = world.cluster.create(pod("other-1", app="db"), pod("other-2", app="db"))
-            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", times=1)
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            others = environment.cluster.create(pod("other-1", app="db"), pod("other-2", app="db"))
+            held = environment.cluster.faults.add(Silence(), verb="list", resource="pods", times=1)
             calls = [handling("event")(other) for other in others]
             await until(lambda: held.hits)
-            await world.cut()
-            world.cluster.faults.clear()
+            await environment.cut()
+            environment.cluster.faults.clear()
             await until(lambda: all(call.done() for call in calls))
-            assert len(world.comparisons()) == 2
+            assert len(environment.comparisons()) == 2
 
     run(main())
 
 
 def test_who_joins_a_comparison_with_a_newer_body_waits_for_another() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            silence = await world.cut()
-            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", times=1)
-            first = handling("event")(world.cluster.create(pod("other-1", app="db"))[0])
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            silence = await environment.cut()
+            held = environment.cluster.faults.add(Silence(), verb="list", resource="pods", times=1)
+            first = handling("event")(environment.cluster.create(pod("other-1", app="db"))[0])
             await until(lambda: held.hits)
-            world.cluster.create(pod("b", **WEB))
-            second = handling("event")(world.cluster.create(pod("other-2", app="db"))[0])
+            environment.cluster.create(pod("b", **WEB))
+            second = handling("event")(environment.cluster.create(pod("other-2", app="db"))[0])
             await settle()
             held.release()
             await until(first.done)
-            await until(lambda: second.done() or any(asked.code == 200 for asked in world.comparisons()))
+            await until(
+                lambda: second.done() or any(asked.code == 200 for asked in environment.comparisons())
+            )
             assert not second.done()
-            await world.compared()
+            await environment.compared()
             assert not second.done()
             silence.release()
             await until(second.done)
@@ -200,8 +204,8 @@ def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            comparison = world.informer.reflectors[0].comparison
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            comparison = environment.informer.reflectors[0].comparison
             compare = comparison._compare
 
             async def broken() -> None:
@@ -209,8 +213,8 @@ def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(
                 raise ZeroDivisionError
 
             monkeypatch.setattr(comparison, "_compare", broken)
-            call = handling("event")(world.cluster.create(pod("other", app="db"))[0])
-            await world.clock.move_until(call.done)
+            call = handling("event")(environment.cluster.create(pod("other", app="db"))[0])
+            await environment.clock.move_until(call.done)
             assert await call == ["a"]
             assert "ZeroDivisionError" in caplog.text
 
@@ -219,17 +223,17 @@ def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(
 
 def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as world:
-            silence = await world.cut()
+        async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as environment:
+            silence = await environment.cut()
             large = pod("b", **WEB)
             large["metadata"]["annotations"] = {"large": "x" * 200_000}
-            _, other = world.cluster.create(large, pod("other", app="db"))
+            _, other = environment.cluster.create(large, pod("other", app="db"))
             call = handling("event")(other)
-            await world.compared()
-            world.informer.reflectors[0].comparison.wait("1").cancel()  # One who waits no more.
+            await environment.compared()
+            environment.informer.reflectors[0].comparison.wait("1").cancel()  # One who waits no more.
             assert not call.done()
             silence.release()
-            await world.clock.move_until(call.done)
+            await environment.clock.move_until(call.done)
             assert isinstance(call.exception(), Oversized)
 
     run(main())
@@ -237,17 +241,17 @@ def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
 
 def test_a_bookmark_releases_those_who_wait_for_what_was_before() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            comparison = world.informer.reflectors[0].comparison
-            world.cluster.faults.add(Silence(), verb="list", resource="pods")
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            comparison = environment.informer.reflectors[0].comparison
+            environment.cluster.faults.add(Silence(), verb="list", resource="pods")
             gone, old, new = comparison.wait("1"), comparison.wait("2"), comparison.wait("999999")
             gone.cancel()
-            world.cluster.bookmark()
+            environment.cluster.bookmark()
             await until(old.done)
             assert (old.result(), new.done()) == (True, False)
             assert not comparison.has_caught_up, "the server may lag behind what is waited for"
             comparison.discard(new)
-            await world.catch_up()
+            await environment.catch_up()
 
     run(main())
 
@@ -259,14 +263,14 @@ def overlapping() -> Any:
     return gated(["app=web", "tier=gold"], *(pod(name, **WEB) for name in "abc"), pod("d", tier="gold"))
 
 
-async def with_an_unconfirmed_leave(world: Gated) -> dict[str, Any]:
+async def with_an_unconfirmed_leave(environment: Gated) -> dict[str, Any]:
     """Delete b and then c, and let the second stream say nothing. Return the body of c."""
-    await world.catch_up()
-    body = world.cluster.get(pod("c"))
-    world.cluster.delete(pod("b"), grace_period=0)
-    world.cluster.delete(pod("c"), grace_period=0)
-    body["metadata"]["resourceVersion"] = str(world.cluster.version)
-    await until(lambda: world.informer.reflectors[0].version == body["metadata"]["resourceVersion"])
+    await environment.catch_up()
+    body = environment.cluster.get(pod("c"))
+    environment.cluster.delete(pod("b"), grace_period=0)
+    environment.cluster.delete(pod("c"), grace_period=0)
+    body["metadata"]["resourceVersion"] = str(environment.cluster.version)
+    await until(lambda: environment.informer.reflectors[0].version == body["metadata"]["resourceVersion"])
     return body
 
 
@@ -274,18 +278,18 @@ def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_confirmed(
     """Its own may be confirmed later."""
 
     async def main() -> None:
-        async with overlapping() as world:
-            body = await with_an_unconfirmed_leave(world)
-            world.cluster.faults.add(
+        async with overlapping() as environment:
+            body = await with_an_unconfirmed_leave(environment)
+            environment.cluster.faults.add(
                 Silence(),
                 verb="list",
                 resource="pods",
                 where=lambda asked: "metadata.name=c" in asked.query.get("fieldSelector", ""),
             )
-            began = world.clock.now
+            began = environment.clock.now
             call = deleting(body)
-            await world.clock.move_until(call.done, step=0.25)
-            assert world.clock.now - began < 5
+            await environment.clock.move_until(call.done, step=0.25)
+            assert environment.clock.now - began < 5
             assert await call == ["a", "d"]
 
     run(main())
@@ -294,19 +298,19 @@ def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_confirmed(
 @BOTH
 def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
     async def main() -> None:
-        async with overlapping() as world:
-            await world.catch_up()
-            world.cluster.delete(pod("b"), grace_period=0)
-            changed = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
+        async with overlapping() as environment:
+            await environment.catch_up()
+            environment.cluster.delete(pod("b"), grace_period=0)
+            changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
             await until(
-                lambda: world.informer.reflectors[0].version == changed["metadata"]["resourceVersion"]
+                lambda: environment.informer.reflectors[0].version == changed["metadata"]["resourceVersion"]
             )
-            began = world.clock.now
+            began = environment.clock.now
             call = handling(kind)(changed)
             await settle()
             assert not call.done()
-            await world.clock.move_until(call.done, step=0.25)
-            assert world.clock.now - began < 5
+            await environment.clock.move_until(call.done, step=0.25)
+            assert environment.clock.now - began < 5
             assert await call == ["a", "c", "d"]
 
     run(main())
@@ -314,13 +318,13 @@ def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
 
 def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
     async def main() -> None:
-        async with overlapping() as world:
-            doubts, waited = world.informer.state.union._doubts, world.informer.awaited.wait("5")
+        async with overlapping() as environment:
+            doubts, waited = environment.informer.state.union._doubts, environment.informer.awaited.wait("5")
             doubts["shop", "b"] = Doubt("shop", "b", "uid-b", "", 0)
-            world.informer._release_confirmed()
+            environment.informer._release_confirmed()
             assert not waited.done()
             doubts.clear()
-            world.informer._release_confirmed()
+            environment.informer._release_confirmed()
             assert waited.done()
 
     run(main())
@@ -338,14 +342,14 @@ async def check_unconfirmed(kind: str, call: asyncio.Task[Any]) -> None:
 @BOTH
 def test_a_leave_that_is_not_confirmed_ends_with_an_error_or_is_read_as_it_was(kind: str) -> None:
     async def main() -> None:
-        async with overlapping() as world:
-            await with_an_unconfirmed_leave(world)
-            world.cluster.faults.add(Refuse(503), verb="list", resource="pods")
-            changed = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
-            began = world.clock.now
+        async with overlapping() as environment:
+            await with_an_unconfirmed_leave(environment)
+            environment.cluster.faults.add(Refuse(503), verb="list", resource="pods")
+            changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
+            began = environment.clock.now
             call = handling(kind)(changed)
-            await world.clock.move_until(call.done)
-            assert 15 <= world.clock.now - began < 20
+            await environment.clock.move_until(call.done)
+            assert 15 <= environment.clock.now - began < 20
             await check_unconfirmed(kind, call)
 
     run(main())
@@ -359,22 +363,22 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
     wait for this version."""
 
     async def main() -> None:
-        async with overlapping() as world:
-            await world.catch_up()
-            first, _ = world.informer.reflectors
-            world.cluster.inject(Silence(), "pods")
-            world.cluster.delete(pod("b"), grace_period=0)
-            changed = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
+        async with overlapping() as environment:
+            await environment.catch_up()
+            first, _ = environment.informer.reflectors
+            environment.cluster.inject(Silence(), "pods")
+            environment.cluster.delete(pod("b"), grace_period=0)
+            changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
             first.relist("behind")
             await until(lambda: first.commits == 2)
-            (leave,) = world.informer.state.union.doubts
+            (leave,) = environment.informer.state.union.doubts
             assert (leave.name, leave.version) == ("b", changed["metadata"]["resourceVersion"])
-            world.cluster.faults.add(Refuse(503), verb="list", resource="pods")
-            began = world.clock.now
-            async with busy(world):
+            environment.cluster.faults.add(Refuse(503), verb="list", resource="pods")
+            began = environment.clock.now
+            async with busy(environment):
                 call = handling(kind)(changed)
-                await world.clock.move_until(call.done, most=60)
-            assert 15 <= world.clock.now - began < 20
+                await environment.clock.move_until(call.done, most=60)
+            assert 15 <= environment.clock.now - began < 20
             await check_unconfirmed(kind, call)
 
     run(main())
@@ -384,23 +388,25 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
 def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None:
     async def main() -> None:
         filters = [Selector("app=web", namespaces=["shop"]), Selector("app=db")]
-        async with gated(filters, pod("a", **WEB), pod("b", **WEB)) as world:
-            world.cluster.faults.add(Refuse(403), resource="pods", where=lambda asked: not asked.namespace)
-            world.cluster.cut("watch", "pods")
-            await world.clock.move_until(lambda: world.informer.health == "forbidden")
-            await world.clock.move(10)
-            world.cluster.patch(pod("b"), {"metadata": {"labels": {"app": "db"}}})
-            (c,) = world.cluster.create(pod("c", **WEB))
+        async with gated(filters, pod("a", **WEB), pod("b", **WEB)) as environment:
+            environment.cluster.faults.add(
+                Refuse(403), resource="pods", where=lambda asked: not asked.namespace
+            )
+            environment.cluster.cut("watch", "pods")
+            await environment.clock.move_until(lambda: environment.informer.health == "forbidden")
+            await environment.clock.move(10)
+            environment.cluster.patch(pod("b"), {"metadata": {"labels": {"app": "db"}}})
+            (c,) = environment.cluster.create(pod("c", **WEB))
 
             def read(cache: Any, **_: Any) -> list[str]:
                 return sorted(
                     each["metadata"]["name"] for each in cache.held("pods", namespace="shop", label="app=web")
                 )
 
-            began = world.clock.now
+            began = environment.clock.now
             call = handling(kind, read)(c)
-            await world.clock.move_until(call.done, step=0.1)
-            assert world.clock.now - began < 5
+            await environment.clock.move_until(call.done, step=0.1)
+            assert environment.clock.now - began < 5
             assert await call == ["a", "c"]
 
     run(main())
@@ -425,10 +431,10 @@ def test_the_oldest_unconfirmed_leave_is_found_however_often_leaves_come_and_are
 @pytest.mark.parametrize("options", [{"retries": 2}, {"timeout": 3600}])
 def test_a_stale_cache_uses_up_no_retries(options: dict[str, Any]) -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            refused = world.cluster.faults.add(Refuse(503), resource="pods")
-            world.cluster.cut("watch", "pods")
-            (b,) = world.cluster.create(pod("b", **WEB))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            refused = environment.cluster.faults.add(Refuse(503), resource="pods")
+            environment.cluster.cut("watch", "pods")
+            (b,) = environment.cluster.create(pod("b", **WEB))
             ran: list[list[str]] = []
             registry = kopf.OperatorRegistry()
 
@@ -448,10 +454,10 @@ def test_a_stale_cache_uses_up_no_retries(options: dict[str, Any]) -> None:
                     default_errors=execution.ErrorsMode.TEMPORARY,
                 )
             )
-            await world.clock.move(120)
+            await environment.clock.move(120)
             assert not once.done()
             refused.release()
-            await world.clock.move_until(once.done)
+            await environment.clock.move_until(once.done)
             assert (once.result().final, ran) == (True, [["a", "b"]])
 
     run(main())
@@ -462,25 +468,25 @@ def test_a_stale_cache_uses_up_no_retries(options: dict[str, Any]) -> None:
 
 def test_a_wait_leaves_nothing_behind() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            world.cluster.faults.add(Refuse(503), resource="pods")
-            world.cluster.cut("watch", "pods")
-            call = handling("event")(world.cluster.create(pod("b", **WEB))[0])
-            await world.clock.move(300)
-            awaited = world.informer.reflectors[0].awaited
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            environment.cluster.faults.add(Refuse(503), resource="pods")
+            environment.cluster.cut("watch", "pods")
+            call = handling("event")(environment.cluster.create(pod("b", **WEB))[0])
+            await environment.clock.move(300)
+            awaited = environment.informer.reflectors[0].awaited
             assert sum(len(goal.futures) for goal in awaited._goals.values()) == 1
             call.cancel()
             await settle()
             assert sum(len(goal.futures) for goal in awaited._goals.values()) == 0
-            assert world.informer.waiting_handlers == 0
+            assert environment.informer.waiting_handlers == 0
 
     run(main())
 
 
 def test_bodies_of_another_epoch_are_forgotten_in_the_end() -> None:
     async def main() -> None:
-        async with gated("app=web") as world:
-            (reflector,) = world.informer.reflectors
+        async with gated("app=web") as environment:
+            (reflector,) = environment.informer.reflectors
             for number in range(1001):
                 reflector.note_foreign("uid", str(number))
             assert reflector.foreign == {("uid", "1000")}

@@ -10,25 +10,25 @@ from kopf_selectcache import Selector
 from kopf_selectcache.testing.faults import Gone, Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
 from tests.cache.test_freshness import WEB, handling, names, pod
+from tests.faults.environment import operating, until
 from tests.faults.server import Answer, Server, event, listed, streamed
 from tests.faults.server import pod as served
-from tests.faults.world import operating, until
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import run
 
 
-def count_lists(world: Gated) -> int:
+def count_lists(environment: Gated) -> int:
     """Count the lists of the informer itself, by their first pages."""
     return sum(
         asked.verb == "list" and not {"resourceVersionMatch", "continue", "fieldSelector"} & {*asked.query}
-        for asked in world.cluster.requests
+        for asked in environment.cluster.requests
     )
 
 
-async def pass_time(world: Gated, seconds: float) -> None:
+async def pass_time(environment: Gated, seconds: float) -> None:
     """Let time pass, and whatever happens on sockets meanwhile."""
     for _ in range(round(2 * seconds)):
-        await world.clock.move(0.5)
+        await environment.clock.move(0.5)
         for _ in range(10):
             await settle()
 
@@ -37,17 +37,17 @@ def test_bodies_of_a_lost_state_cost_one_list_in_15_s() -> None:
     """After a restore, timers hold bodies of lost objects, and each runs at a time of its own."""
 
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            bodies = world.cluster.create(*(pod(f"lost-{n}", **WEB) for n in range(20)))
-            await until(lambda: len(names(world.cache)) == 21)
-            before, began, calls = count_lists(world), world.clock.now, []
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            bodies = environment.cluster.create(*(pod(f"lost-{n}", **WEB) for n in range(20)))
+            await until(lambda: len(names(environment.cache)) == 21)
+            before, began, calls = count_lists(environment), environment.clock.now, []
             for n, body in enumerate(bodies):
                 body["metadata"]["resourceVersion"] = str(900_000 + n)
                 calls.append(handling("timer")(body))
-                await pass_time(world, 1)
-            await pass_time(world, 30)
+                await pass_time(environment, 1)
+            await pass_time(environment, 30)
             assert all(call.done() for call in calls)
-            assert count_lists(world) - before <= (world.clock.now - began) / 15 + 1
+            assert count_lists(environment) - before <= (environment.clock.now - began) / 15 + 1
 
     run(main())
 
@@ -57,16 +57,18 @@ def test_a_comparison_that_takes_longer_than_15_s_does_not_cost_a_list_of_the_st
     missing."""
 
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            before, opened = count_lists(world), world.informer.reflectors[0].comparison.openings
-            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
-            call = handling("event")(world.cluster.create(pod("other", app="db"))[0])
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            before, opened = count_lists(environment), environment.informer.reflectors[0].comparison.openings
+            held = environment.cluster.faults.add(
+                Silence(), verb="list", resource="pods", where=is_comparison
+            )
+            call = handling("event")(environment.cluster.create(pod("other", app="db"))[0])
             await until(lambda: held.hits)
-            await pass_time(world, 16)
+            await pass_time(environment, 16)
             held.release()
             await until(call.done)
-            assert count_lists(world) == before
-            assert world.informer.reflectors[0].comparison.openings == opened
+            assert count_lists(environment) == before
+            assert environment.informer.reflectors[0].comparison.openings == opened
 
     run(main())
 
@@ -77,8 +79,10 @@ def is_comparison(asked: Asked) -> bool:
 
 def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() -> None:
     async def main() -> None:
-        async with gated("app=web", *(pod(f"a{n:02}", **WEB) for n in range(40)), page_limit=1) as world:
-            (reflector,) = world.informer.reflectors
+        async with gated(
+            "app=web", *(pod(f"a{n:02}", **WEB) for n in range(40)), page_limit=1
+        ) as environment:
+            (reflector,) = environment.informer.reflectors
             failed: set[str] = set()
 
             def fails_once(asked: Asked) -> bool:
@@ -88,13 +92,13 @@ def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() ->
                 return is_first
 
             lists = reflector.lists
-            world.cluster.faults.add(Gone(), verb="watch", resource="pods", times=1)
-            world.cluster.faults.add(Refuse(500), verb="list", resource="pods", where=fails_once)
-            world.cluster.cut("watch", "pods")
-            await world.clock.move_until(lambda: reflector.lists == lists + 1)
+            environment.cluster.faults.add(Gone(), verb="watch", resource="pods", times=1)
+            environment.cluster.faults.add(Refuse(500), verb="list", resource="pods", where=fails_once)
+            environment.cluster.cut("watch", "pods")
+            await environment.clock.move_until(lambda: reflector.lists == lists + 1)
             while reflector.commits < 2 and reflector.lists < lists + 3:
                 reflector.relist("audit")  # So do handlers that have waited for 15 s.
-                await pass_time(world, 1)
+                await pass_time(environment, 1)
             assert reflector.lists == lists + 1
 
     run(main())
@@ -103,16 +107,16 @@ def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() ->
 @pytest.mark.parametrize("with_handler", [False, True])
 def test_after_an_outage_the_watch_goes_on_without_a_list(with_handler: bool) -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            (other,) = world.cluster.create(pod("other", app="db"))
-            world.cluster.stop_listening()
-            comparison = world.informer.reflectors[0].comparison
-            await world.clock.move_until(lambda: not comparison.is_open)
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            (other,) = environment.cluster.create(pod("other", app="db"))
+            environment.cluster.stop_listening()
+            comparison = environment.informer.reflectors[0].comparison
+            await environment.clock.move_until(lambda: not comparison.is_open)
             call = handling("timer")(other) if with_handler else None
-            await pass_time(world, 30)
-            world.cluster.listen_again()
-            await world.clock.move_until(lambda: comparison.is_open and (call is None or call.done()))
-            assert not world.informer.counts.relists
+            await pass_time(environment, 30)
+            environment.cluster.listen_again()
+            await environment.clock.move_until(lambda: comparison.is_open and (call is None or call.done()))
+            assert not environment.informer.counts.relists
 
     run(main())
 
@@ -120,35 +124,37 @@ def test_after_an_outage_the_watch_goes_on_without_a_list(with_handler: bool) ->
 def test_many_streams_are_waited_for_together() -> None:
     async def main() -> None:
         namespaces = ["shop", "infra", *(f"ns-{n}" for n in range(4))]
-        async with gated(Selector("app=web", namespaces=namespaces), pod("a", **WEB)) as world:
-            (other,) = world.cluster.create(pod("other", app="db"))
+        async with gated(Selector("app=web", namespaces=namespaces), pod("a", **WEB)) as environment:
+            (other,) = environment.cluster.create(pod("other", app="db"))
             other["metadata"]["resourceVersion"] = "999999"
-            before, began = count_lists(world), world.clock.now
+            before, began = count_lists(environment), environment.clock.now
             call = handling("event")(other)
-            await world.clock.move_until(call.done)
-            assert world.clock.now - began <= 25
-            assert count_lists(world) - before <= len(namespaces)
+            await environment.clock.move_until(call.done)
+            assert environment.clock.now - began <= 25
+            assert count_lists(environment) - before <= len(namespaces)
 
     run(main())
 
 
 def test_retry_after_is_honoured_also_if_those_who_waited_have_gone() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            refused = world.cluster.faults.add(Refuse(429, retry_after=30), verb="list", resource="pods")
-            (other,) = world.cluster.create(pod("other", app="db"))
-            comparison = world.informer.reflectors[0].comparison
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            refused = environment.cluster.faults.add(
+                Refuse(429, retry_after=30), verb="list", resource="pods"
+            )
+            (other,) = environment.cluster.create(pod("other", app="db"))
+            comparison = environment.informer.reflectors[0].comparison
             for _ in range(20):
                 call = handling("event")(other)
                 await until(lambda: comparison._failures)
-                await world.clock.move(1)
+                await environment.clock.move(1)
                 call.cancel()
             assert len(refused.hits) == 1
-            await world.clock.move(20)
+            await environment.clock.move(20)
             call = handling("event")(other)
             await until(lambda: len(refused.hits) == 2)
             refused.release()
-            await world.clock.move_until(call.done)
+            await environment.clock.move_until(call.done)
 
     run(main())
 
@@ -169,13 +175,13 @@ class _Lagging(Server):
 
 def test_a_list_that_is_older_than_was_asked_for_is_a_failure_that_is_paid_for() -> None:
     async def main() -> None:
-        async with _Lagging() as server, operating(server) as world:
-            await world.synced()
-            await until(lambda: world.informer.version == "101")
-            comparison, began = world.informer.reflectors[0].comparison, world.time.now
+        async with _Lagging() as server, operating(server) as environment:
+            await environment.synced()
+            await until(lambda: environment.informer.version == "101")
+            comparison, began = environment.informer.reflectors[0].comparison, environment.time.now
             waits = comparison.wait("500")
             await until(lambda: server.comparisons == 10)
-            assert world.time.now - began > 60
+            assert environment.time.now - began > 60
             assert not waits.done()
             comparison.discard(waits)
 

@@ -20,7 +20,7 @@ from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import Gone, Lag, Refuse, Silence
 from tests.cache.test_freshness import WEB, handling, names, names_later, pod
 from tests.cache.test_freshness_ends import overlapping, with_an_unconfirmed_leave
-from tests.faults.world import until
+from tests.faults.environment import until
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import called, changing, only, run, spawned
 
@@ -40,9 +40,9 @@ async def settle_sockets() -> None:
 @pytest.mark.parametrize("kind", ["daemon", "timer"])
 def test_a_body_that_changes_during_the_wait_is_waited_for_as_well(kind: str) -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB), pod("c", **WEB)) as world:
-            refused = await world.cut(Refuse(503))
-            old = world.cluster.patch(pod("c"), {"metadata": {"annotations": {"n": "1"}}})
+        async with gated("app=web", pod("a", **WEB), pod("c", **WEB)) as environment:
+            refused = await environment.cut(Refuse(503))
+            old = environment.cluster.patch(pod("c"), {"metadata": {"annotations": {"n": "1"}}})
             cause = spawned(old)
             seen: list[tuple[str, list[str]]] = []
 
@@ -60,12 +60,14 @@ def test_a_body_that_changes_during_the_wait_is_waited_for_as_well(kind: str) ->
             await settle()
             # Kopf hears of b and of another change of c. The stream comes to the first change of c, and no
             # further.
-            world.cluster.create(pod("b", **WEB))
-            new = world.cluster.patch(pod("c"), {"metadata": {"annotations": {"n": "2"}}})
+            environment.cluster.create(pod("b", **WEB))
+            new = environment.cluster.patch(pod("c"), {"metadata": {"annotations": {"n": "2"}}})
             cause.body._replace_with(new)
-            silence = world.cluster.faults.add(Silence(after_events=1), verb="watch", resource="pods")
+            silence = environment.cluster.faults.add(Silence(after_events=1), verb="watch", resource="pods")
             refused.release()
-            await world.clock.move_until(lambda: world.informer.version == old["metadata"]["resourceVersion"])
+            await environment.clock.move_until(
+                lambda: environment.informer.version == old["metadata"]["resourceVersion"]
+            )
             await settle_sockets()
             assert not is_done(call)
             silence.release()
@@ -77,23 +79,26 @@ def test_a_body_that_changes_during_the_wait_is_waited_for_as_well(kind: str) ->
 
 def test_a_body_that_is_always_ahead_is_waited_for_15_s_more() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
+        async with gated("app=web", pod("a", **WEB)) as environment:
 
             class AlwaysAhead(dict[str, Any]):
                 def __copy__(self) -> dict[str, Any]:
-                    ahead: dict[str, Any] = world.cluster.patch(
-                        pod("a"), {"metadata": {"annotations": {"n": str(world.cluster.version)}}}
+                    ahead: dict[str, Any] = environment.cluster.patch(
+                        pod("a"), {"metadata": {"annotations": {"n": str(environment.cluster.version)}}}
                     )
                     return ahead
 
-            began = world.clock.now
+            began = environment.clock.now
             wait = asyncio.create_task(
                 wait_until_fresh(
-                    [world.informer], AlwaysAhead(), patient=True, ending=world.operator.runtime.ending
+                    [environment.informer],
+                    AlwaysAhead(),
+                    patient=True,
+                    ending=environment.operator.runtime.ending,
                 )
             )
-            await world.clock.move_until(wait.done, most=60)
-            assert 15 <= world.clock.now - began <= 20
+            await environment.clock.move_until(wait.done, most=60)
+            assert 15 <= environment.clock.now - began <= 20
 
     run(main())
 
@@ -111,20 +116,22 @@ def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has
 
     async def main() -> None:
         monkeypatch.setattr("kopf_selectcache.informer.reflector.apart", work_here)
-        async with gated("app=web", pod("a", **WEB), initial=initial) as world:
-            lag = world.cluster.faults.add(Lag(world.cluster.version), resource="pods")
-            world.cluster.faults.add(Gone(), verb="watch", resource="pods", times=1)
-            world.cluster.cut("watch", "pods")
-            (reflector,) = world.informer.reflectors
-            await world.clock.move_until(lambda: reflector.commits == 2 and reflector.comparison.is_open)
-            world.cluster.create(pod("b", **WEB))
-            (other,) = world.cluster.create(pod("other", app="db"))
+        async with gated("app=web", pod("a", **WEB), initial=initial) as environment:
+            lag = environment.cluster.faults.add(Lag(environment.cluster.version), resource="pods")
+            environment.cluster.faults.add(Gone(), verb="watch", resource="pods", times=1)
+            environment.cluster.cut("watch", "pods")
+            (reflector,) = environment.informer.reflectors
+            await environment.clock.move_until(
+                lambda: reflector.commits == 2 and reflector.comparison.is_open
+            )
+            environment.cluster.create(pod("b", **WEB))
+            (other,) = environment.cluster.create(pod("other", app="db"))
             await settle_sockets()
             call = handling("event", names_later)(other)
             await settle_sockets()
             assert not is_done(call)
             lag.release()
-            await world.clock.move_until(call.done)
+            await environment.clock.move_until(call.done)
             assert await call == ["a", "b"]
 
     run(main())
@@ -134,25 +141,27 @@ def test_a_bookmark_that_is_older_than_what_is_waited_for_does_not_show_that_the
     None
 ):
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            lag = world.cluster.faults.add(Lag(world.cluster.version), verb="watch", resource="pods")
-            world.cluster.faults.add(Silence(), verb="list", resource="pods")
-            world.cluster.cut("watch", "pods")
-            (reflector,) = world.informer.reflectors
-            await world.clock.move_until(lambda: reflector.comparison.openings == 2)
-            world.cluster.create(pod("b", **WEB))
-            (other,) = world.cluster.create(pod("other", app="db"))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            lag = environment.cluster.faults.add(
+                Lag(environment.cluster.version), verb="watch", resource="pods"
+            )
+            environment.cluster.faults.add(Silence(), verb="list", resource="pods")
+            environment.cluster.cut("watch", "pods")
+            (reflector,) = environment.informer.reflectors
+            await environment.clock.move_until(lambda: reflector.comparison.openings == 2)
+            environment.cluster.create(pod("b", **WEB))
+            (other,) = environment.cluster.create(pod("other", app="db"))
             first = handling("event")(other)
-            await world.clock.move(1)
+            await environment.clock.move(1)
             waits = reflector.comparison.wait("1")
-            world.cluster.bookmark()
+            environment.cluster.bookmark()
             await until(waits.done)
             second = handling("event")(other)
             await settle()
             assert (first.done(), second.done()) == (False, False)
             lag.release()
-            world.cluster.faults.clear()
-            await world.clock.move_until(lambda: first.done() and second.done())
+            environment.cluster.faults.clear()
+            await environment.clock.move_until(lambda: first.done() and second.done())
             assert await first == await second == ["a", "b"]
 
     run(main())
@@ -160,16 +169,16 @@ def test_a_bookmark_that_is_older_than_what_is_waited_for_does_not_show_that_the
 
 def test_a_comparison_holds_up_nobody_once_the_stream_has_passed_the_version() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            world.cluster.faults.add(Silence(), verb="list", resource="pods")
-            (other,) = world.cluster.create(pod("other", app="db"))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            environment.cluster.faults.add(Silence(), verb="list", resource="pods")
+            (other,) = environment.cluster.create(pod("other", app="db"))
             call = handling("event")(other)
             await settle()
             assert not call.done()
-            began = world.clock.now
-            world.cluster.patch(pod("a"), {"metadata": {"annotations": {"n": "1"}}})
+            began = environment.clock.now
+            environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"n": "1"}}})
             await until(call.done)
-            assert world.clock.now == began
+            assert environment.clock.now == began
 
     run(main())
 
@@ -177,12 +186,12 @@ def test_a_comparison_holds_up_nobody_once_the_stream_has_passed_the_version() -
 def test_names_that_share_a_watch_are_compared_as_what_they_select() -> None:
     async def main() -> None:
         shared = Cached(Selector(names=["a", "b"], namespaces=["shop"]), share_watches=True)
-        async with gated(shared, pod("a")) as world:
-            silence = await world.cut()
-            world.cluster.create(pod("b"))
-            (other,) = world.cluster.create(pod("other"))
+        async with gated(shared, pod("a")) as environment:
+            silence = await environment.cut()
+            environment.cluster.create(pod("b"))
+            (other,) = environment.cluster.create(pod("other"))
             call = handling("event")(other)
-            await world.compared()
+            await environment.compared()
             assert not call.done()
             silence.release()
             await until(call.done)
@@ -197,30 +206,32 @@ def test_names_that_share_a_watch_are_compared_as_what_they_select() -> None:
 def test_a_restore_that_another_stream_finds_does_not_end_the_wait_for_this_one() -> None:
     async def main() -> None:
         filters = [Selector("app=web", namespaces=[namespace]) for namespace in ("shop", "infra")]
-        async with gated(filters, pod("a", **WEB), pod("i", "infra", **WEB)) as world:
-            shop, infra = sorted(world.informer.reflectors, key=lambda each: each.stream.namespace != "shop")
-            backup = world.cluster.backup()
-            world.cluster.create(*(pod(f"lost-{n}", "infra", **WEB) for n in range(4)))
-            await until(lambda: len(names(world.cache)) == 6)
-            silence = world.cluster.faults.add(
+        async with gated(filters, pod("a", **WEB), pod("i", "infra", **WEB)) as environment:
+            shop, infra = sorted(
+                environment.informer.reflectors, key=lambda each: each.stream.namespace != "shop"
+            )
+            backup = environment.cluster.backup()
+            environment.cluster.create(*(pod(f"lost-{n}", "infra", **WEB) for n in range(4)))
+            await until(lambda: len(names(environment.cache)) == 6)
+            silence = environment.cluster.faults.add(
                 Silence(), verb="watch", resource="pods", where=lambda asked: asked.namespace == "shop"
             )
-            world.cluster.restore(backup)
-            await world.clock.move_until(lambda: shop.comparison.is_open)
-            world.cluster.create(pod("b", **WEB))
-            (c,) = world.cluster.create(pod("c", **WEB))  # In the restored state.
+            environment.cluster.restore(backup)
+            await environment.clock.move_until(lambda: shop.comparison.is_open)
+            environment.cluster.create(pod("b", **WEB))
+            (c,) = environment.cluster.create(pod("c", **WEB))  # In the restored state.
             call = handling("event", names_later)(c)
             await settle()
-            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", namespace="shop")
+            held = environment.cluster.faults.add(Silence(), verb="list", resource="pods", namespace="shop")
             infra.relist("audit")
             commits = infra.commits
-            await world.clock.move_until(lambda: infra.commits > commits or call.done())
-            await world.clock.move(6)
+            await environment.clock.move_until(lambda: infra.commits > commits or call.done())
+            await environment.clock.move(6)
             await settle_sockets()
             assert not is_done(call)
             held.release()
             silence.release()
-            await world.clock.move_until(call.done)
+            await environment.clock.move_until(call.done)
             assert {"a", "b", "c"} <= set(await call)
 
     run(main())
@@ -232,26 +243,26 @@ def test_a_restore_that_another_stream_finds_does_not_end_the_wait_for_this_one(
 @pytest.mark.parametrize("which", ["stream", "comparison", "leave"])
 def test_a_wait_ends_with_the_operator(which: str) -> None:
     async def main() -> None:
-        async with overlapping() if which == "leave" else gated("app=web", pod("a", **WEB)) as world:
-            await _wait_in_vain(world, which)
+        async with overlapping() if which == "leave" else gated("app=web", pod("a", **WEB)) as environment:
+            await _wait_in_vain(environment, which)
 
     run(main())
 
 
-async def _wait_in_vain(world: Gated, which: str) -> None:
+async def _wait_in_vain(environment: Gated, which: str) -> None:
     if which == "leave":
-        await with_an_unconfirmed_leave(world)
-        world.cluster.faults.add(Refuse(503), verb="list", resource="pods")
-        body = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
+        await with_an_unconfirmed_leave(environment)
+        environment.cluster.faults.add(Refuse(503), verb="list", resource="pods")
+        body = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
     else:
-        await world.cut()
-        world.cluster.faults.add(Refuse(503), verb="list", resource="pods")
-        (body,) = world.cluster.create(pod("b", app="web" if which == "stream" else "db"))
-    call, informer = handling("event")(body), world.informer
-    await world.clock.move(1)
+        await environment.cut()
+        environment.cluster.faults.add(Refuse(503), verb="list", resource="pods")
+        (body,) = environment.cluster.create(pod("b", app="web" if which == "stream" else "db"))
+    call, informer = handling("event")(body), environment.informer
+    await environment.clock.move(1)
     assert not is_done(call)
-    world.operator.task.cancel()
-    await world.clock.move_until(call.done, most=60)
+    environment.operator.task.cancel()
+    await environment.clock.move_until(call.done, most=60)
     with pytest.raises(ReadError, match="has ended"):
         await call
     assert informer.waiting_handlers == 0
@@ -259,10 +270,10 @@ async def _wait_in_vain(world: Gated, which: str) -> None:
 
 def test_a_sub_handler_uses_up_no_retries_of_its_parent() -> None:
     async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as world:
-            refused = world.cluster.faults.add(Refuse(503), resource="pods")
-            world.cluster.cut("watch", "pods")
-            (b,) = world.cluster.create(pod("b", **WEB))
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            refused = environment.cluster.faults.add(Refuse(503), resource="pods")
+            environment.cluster.cut("watch", "pods")
+            (b,) = environment.cluster.create(pod("b", **WEB))
             registry = kopf.OperatorRegistry()
 
             async def parent(**_: Any) -> None:
@@ -282,12 +293,12 @@ def test_a_sub_handler_uses_up_no_retries_of_its_parent() -> None:
                     default_errors=execution.ErrorsMode.TEMPORARY,
                 )
             )
-            await world.clock.move_until(lambda: world.informer.health is Health.STALE)
-            await world.clock.move(60)
+            await environment.clock.move_until(lambda: environment.informer.health is Health.STALE)
+            await environment.clock.move(60)
             await settle_sockets()
             assert not once.done(), "it waits, and is not called again"
             refused.release()
-            await world.clock.move_until(once.done)
+            await environment.clock.move_until(once.done)
             assert (await once).exception is None
 
     run(main())

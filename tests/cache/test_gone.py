@@ -14,7 +14,7 @@ from kopf_selectcache.client.transport import Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.testing import FakeCache
 
-from .world import NODES, World, node, pod, run
+from .environment import NODES, Environment, node, pod, run
 
 WEB = pod("web-1", app="web")
 PATH = "/api/v1/namespaces/ns/pods/web-1"
@@ -111,24 +111,24 @@ def test_under_a_filter_of_namespaces_alone_the_answer_is_as_right() -> None:
 
 @pytest.mark.parametrize("uid", ["uid-web-1", None])
 def test_what_is_held_is_not_asked_for(uid: str | None) -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
-        assert not await world.cache().gone("pods", "web-1", "ns", uid=uid)
-        assert world.server.asked == []
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        assert not await environment.cache().gone("pods", "web-1", "ns", uid=uid)
+        assert environment.server.asked == []
 
     run(main)
 
 
 def test_what_is_not_held_is_asked_for_by_its_metadata_alone() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
-        world.server.answer(PATH, metadata("uid-web-1"), NOT_FOUND)
-        assert [await world.cache().gone("pods", "web-1", "ns", uid="uid-web-1") for _ in range(2)] == [
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold()
+        environment.server.answer(PATH, metadata("uid-web-1"), NOT_FOUND)
+        assert [await environment.cache().gone("pods", "web-1", "ns", uid="uid-web-1") for _ in range(2)] == [
             False,
             True,
         ]
-        assert world.server.asked == [(PATH, {})] * 2
-        assert world.server.accepted == [ONE] * 2
+        assert environment.server.asked == [(PATH, {})] * 2
+        assert environment.server.accepted == [ONE] * 2
 
     run(main)
 
@@ -144,39 +144,39 @@ OTHERS = {
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_contract_8_what_was_not_asked_for_is_no_answer(other: str) -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
-        world.server.answer(PATH, OTHERS[other])
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold()
+        environment.server.answer(PATH, OTHERS[other])
         with pytest.raises(Stalled):
-            await world.cache().gone("pods", "web-1", "ns", uid="uid-web-1")
+            await environment.cache().gone("pods", "web-1", "ns", uid="uid-web-1")
 
     run(main)
 
 
 def test_a_server_that_sends_the_whole_object_all_the_same_is_understood() -> None:
-    async def main(world: World) -> None:
-        world.server.answer("/api/v1/nodes/n", node("n"))
-        world.resources["nodes"] = NODES
-        assert not await world.cache().gone("nodes", "n", uid="n")
-        assert await world.cache().gone("nodes", "n", uid="other")
+    async def main(environment: Environment) -> None:
+        environment.server.answer("/api/v1/nodes/n", node("n"))
+        environment.resources["nodes"] = NODES
+        assert not await environment.cache().gone("nodes", "n", uid="n")
+        assert await environment.cache().gone("nodes", "n", uid="other")
 
     run(main)
 
 
 def test_what_is_proved_absent_here_may_have_come_since_and_is_asked_for() -> None:
-    async def main(world: World) -> None:
-        world.declare(Selector(namespaces=["ns"])).hold()
-        world.server.answer(PATH, metadata("new"))
-        assert not await world.cache().gone("pods", "web-1", "ns", uid="new")
+    async def main(environment: Environment) -> None:
+        environment.declare(Selector(namespaces=["ns"])).hold()
+        environment.server.answer(PATH, metadata("new"))
+        assert not await environment.cache().gone("pods", "web-1", "ns", uid="new")
 
     run(main)
 
 
 def test_what_is_held_under_another_uid_may_be_older_and_is_asked_for() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
-        world.server.answer(PATH, metadata("new"))
-        assert not await world.cache().gone("pods", "web-1", "ns", uid="new")
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        environment.server.answer(PATH, metadata("new"))
+        assert not await environment.cache().gone("pods", "web-1", "ns", uid="new")
 
     run(main)
 
@@ -185,52 +185,52 @@ def test_what_is_held_under_another_uid_may_be_older_and_is_asked_for() -> None:
 def test_what_departed_as_the_handler_was_told_is_asked_for_though_the_stream_still_has_it(
     uid: str | None,
 ) -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
-        assert await world.cache(departed="uid-web-1").gone("pods", "web-1", "ns", uid=uid)
-        assert not await world.cache(departed="uid-of-another").gone("pods", "web-1", "ns", uid=uid)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        assert await environment.cache(departed="uid-web-1").gone("pods", "web-1", "ns", uid=uid)
+        assert not await environment.cache(departed="uid-of-another").gone("pods", "web-1", "ns", uid=uid)
 
     run(main)
 
 
 def test_what_is_older_than_is_allowed_is_asked_for() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
-        assert await world.cache().gone("pods", "web-1", "ns", max_age=1)
-        assert not await world.cache().gone("pods", "web-1", "ns", max_age=2)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        assert await environment.cache().gone("pods", "web-1", "ns", max_age=1)
+        assert not await environment.cache().gone("pods", "web-1", "ns", max_age=2)
 
     run(main)
 
 
 def test_identical_questions_share_an_answer_but_none_with_a_fetch() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
-        world.server.answer(PATH, WEB)
-        cache = world.cache()
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold()
+        environment.server.answer(PATH, WEB)
+        cache = environment.cache()
         await asyncio.gather(
             *(cache.gone("pods", "web-1", "ns", uid=uid) for uid in ("a", "b")),
             cache.fetch("pods", "web-1", "ns"),
         )
-        assert sorted(world.server.accepted) == sorted([ONE, "application/json"])
+        assert sorted(environment.server.accepted) == sorted([ONE, "application/json"])
 
     run(main)
 
 
 def test_questions_are_paced_as_fetches_are() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold()
         for number in range(25):
-            await world.cache().gone("pods", f"web-{number}", "ns")
-        assert world.slept != []
+            await environment.cache().gone("pods", f"web-{number}", "ns")
+        assert environment.slept != []
 
     run(main)
 
 
 def test_it_is_counted_as_a_read_of_the_cache_is() -> None:
-    async def main(world: World) -> None:
-        counts = world.declare("app=web").hold(WEB).counts
-        await world.cache().gone("pods", "web-1", "ns")
-        await world.cache().gone("pods", "web-2", "ns")
+    async def main(environment: Environment) -> None:
+        counts = environment.declare("app=web").hold(WEB).counts
+        await environment.cache().gone("pods", "web-1", "ns")
+        await environment.cache().gone("pods", "web-2", "ns")
         assert counts.reads == {("gone", "served"): 1, ("gone", "OutsideFilter"): 1}
 
     run(main)
@@ -268,11 +268,11 @@ def test_what_the_server_says_instead_is_no_deletion(
     answer: Any,
     error: type[Exception],
 ) -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
-        world.server.answer(PATH, answer)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold()
+        environment.server.answer(PATH, answer)
         with pytest.raises(error):
-            await world.cache().gone("pods", "web-1", "ns", uid="uid-web-1")
+            await environment.cache().gone("pods", "web-1", "ns", uid="uid-web-1")
 
     run(main)
 
@@ -289,10 +289,10 @@ def test_what_the_server_says_instead_is_no_deletion(
 def test_mistakes_are_told(
     asked: dict[str, Any],
 ) -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold()
         with pytest.raises(ReadError):
-            await world.cache().gone("pods", **asked)
-        assert world.server.asked == []
+            await environment.cache().gone("pods", **asked)
+        assert environment.server.asked == []
 
     run(main)

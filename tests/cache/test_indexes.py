@@ -22,7 +22,7 @@ from kopf_selectcache.errors import DeclarationError, ReadError, Stalled
 from kopf_selectcache.settings.retention import indexes
 from kopf_selectcache.testing import FakeCache
 
-from .world import PODS, World, names, pod, reading
+from .environment import PODS, Environment, names, pod, reading
 
 CANARY = "canary"
 
@@ -191,12 +191,12 @@ def test_a_handlers_own_object_is_found_by_what_it_is_now() -> None:
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
-    world = World()
-    informer = world.declare().hold(
+    environment = Environment()
+    informer = environment.declare().hold(
         *(pod(f"p-{i}", app="ab"[i % 2], owner=f"o-{i % 2}") for i in range(WORTH + 1))
     )
     own = pod("p-0", app="b", version="11", owner="o-1")
-    cache = world.cache(own=own, deleted=gone)
+    cache = environment.cache(own=own, deleted=gone)
     for _ in range(2):
         assert ("p-0" in names(list(cache.held("pods", label="app=b")))) is not gone
         assert "p-0" not in names(list(cache.held("pods", label="app=a")))
@@ -206,25 +206,27 @@ def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
         while informer.store.build(100):
             pass
     assert cache.explain("pods", label="app=b").by == ("label app",)
-    assert world.cache(own={"apiVersion": "v1", "kind": "Pod"}).count("pods", label="app=b") == WORTH // 2
+    assert (
+        environment.cache(own={"apiVersion": "v1", "kind": "Pod"}).count("pods", label="app=b") == WORTH // 2
+    )
 
 
 @pytest.mark.parametrize("ready", [False, True])
 def test_a_list_at_the_path_of_an_own_object_is_told_whether_or_not_there_is_an_index(ready: bool) -> None:
-    world = World()
-    informer = world.declare().hold(NGINX, PROXIED)
+    environment = Environment()
+    informer = environment.declare().hold(NGINX, PROXIED)
     informer.indexes = {each.name: each for each in indexes({"node": "spec.nodeName"})}
-    while ready and (world.cache().count("pods", index={"node": "n2"}), informer.store.build(10))[1]:
+    while ready and (environment.cache().count("pods", index={"node": "n2"}), informer.store.build(10))[1]:
         pass
     newer = {**NGINX, "metadata": NGINX["metadata"] | {"resourceVersion": "11"}}
-    cache = world.cache(own=newer | {"spec": [{"nodeName": "n2"}]})
+    cache = environment.cache(own=newer | {"spec": [{"nodeName": "n2"}]})
     assert cache.explain("pods", where={"spec.nodeName": "n2"}).by == (("index node",) if ready else ())
     with pytest.raises(ReadError, match=r"has a list at 'spec'"):
         cache.held("pods", where={"spec.nodeName": "n2"})
     assert names(cache.held("pods", where={"spec.nodeName": "n2"}, names=["proxied"])) == ["proxied"]
     for node, and_own in (({}, []), ("n3", []), ("n2", ["nginx"])):
         own = newer | {"spec": {"nodeName": node}}
-        assert names(world.cache(own=own).held("pods", where={"spec.nodeName": "n2"})) == [
+        assert names(environment.cache(own=own).held("pods", where={"spec.nodeName": "n2"})) == [
             *and_own,
             "proxied",
         ]
@@ -279,11 +281,11 @@ def test_lists_watches_and_handlers_give_an_index_the_same_object(projection: di
 
 
 def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
-    world = World()
-    informer = world.declare().hold(
+    environment = Environment()
+    informer = environment.declare().hold(
         *(pod(f"p-{i}", app=f"a-{i % 50}", tier="ab"[i % 2]) for i in range(2 * WORTH))
     )
-    cache = world.cache()
+    cache = environment.cache()
     before = cache.explain("pods", label="app=a-7,tier!=a")
     assert (before.looks_at, before.by, before.indexes) == (2 * WORTH, (), "label app")
     assert str(before).endswith(
@@ -413,10 +415,10 @@ def test_so_it_is_for_a_handlers_own_object() -> None:
     def broken(obj: Obj) -> str:
         return str(obj["metadata"]["labels"]["app"])
 
-    world = World()
-    world.declare().hold(NGINX).indexes = {each.name: each for each in indexes({"it": broken})}
+    environment = Environment()
+    environment.declare().hold(NGINX).indexes = {each.name: each for each in indexes({"it": broken})}
     with pytest.raises(Stalled):
-        world.cache(own=pod("nginx", version="11")).held("pods")
+        environment.cache(own=pod("nginx", version="11")).held("pods")
 
 
 def test_an_object_that_cannot_be_decoded_for_an_index_is_unreadable_whatever_is_kept_of_it() -> None:

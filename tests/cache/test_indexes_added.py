@@ -13,8 +13,8 @@ from kopf_selectcache.cache.matcher import Obj
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.testing import FakeCache
 
+from .environment import PODS, names
 from .test_indexes import CANARY, NGINX, fake, images, new
-from .world import PODS, names
 
 
 def test_an_index_is_added_to_what_is_held_and_to_what_comes() -> None:

@@ -18,8 +18,8 @@ from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.settings.retention import indexes
 
+from .environment import JOBS, PODS, Environment, FakeInformer, builtin, names
 from .test_indexes import of
-from .world import JOBS, PODS, FakeInformer, World, builtin, names
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g", "h"]
 WIDGETS = Resource(
@@ -115,11 +115,11 @@ def filled(
     *,
     indexed: bool,
     projection: Projection = ALL,
-) -> tuple[World, FakeInformer]:
+) -> tuple[Environment, FakeInformer]:
     """Hold objects that have come with the values of indexes, as those of an operator do, and build the
     indexes."""
-    world = World()
-    informer = world.declare(resource=resource, key=resource.kind.plural, projection=projection)
+    environment = Environment()
+    informer = environment.declare(resource=resource, key=resource.kind.plural, projection=projection)
     if indexed:
         declared = indexes({path.replace(".", "_"): path for path in paths})
         informer.indexes = {each.name: each for each in declared}
@@ -129,7 +129,7 @@ def filled(
     informer.hold(*objects)
     while informer.store.build(1000):
         pass
-    return world, informer
+    return environment, informer
 
 
 def made(
@@ -175,7 +175,7 @@ def test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it(
                 if each["metadata"]["name"] == body["metadata"]["name"]
                 and each["metadata"].get("namespace") != body["metadata"].get("namespace")
             ]
-        worlds = {
+        caches = {
             way: filled(resource, paths, objects, indexed=way, projection=projection)[0].cache(own=body)
             for way in (False, True)
         }
@@ -196,9 +196,9 @@ def test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it(
                     )
                 ]
             )
-            for cache in worlds.values():
+            for cache in caches.values():
                 assert names(cache.list(key, field=field)) == truth, (field, objects, body)
-            used.update(worlds[True].explain(key, field=field).by)
+            used.update(caches[True].explain(key, field=field).by)
             found += len(truth)
     assert found, "some are found"
     assert any(each.startswith("index ") for each in used) is (key != "jobs"), (

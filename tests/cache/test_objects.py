@@ -17,7 +17,7 @@ from kopf_selectcache.cache.snapshot import Access
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
 
-from .world import NODES, Obj, World, node, pod, reading
+from .environment import NODES, Environment, Obj, node, pod, reading
 
 PODS = [pod(f"web-{number}", app="web") for number in range(3)]
 T = TypeVar("T")
@@ -234,9 +234,9 @@ def test_an_object_that_is_not_as_a_struct_says_is_named_with_the_place_and_no_v
 
 def test_what_has_been_read_before_is_refused_alike_and_counted_once() -> None:
     """Once it is known which cache is meant, `get` goes a shorter way."""
-    world = World()
-    informer = world.declare(projection=Projection.of(drop=["status"])).hold(*PODS)
-    cache = world.cache()
+    environment = Environment()
+    informer = environment.declare(projection=Projection.of(drop=["status"])).hold(*PODS)
+    cache = environment.cache()
     assert cache.get("pods", "web-1", "ns", as_=Pod).metadata.name == "web-1"
     for _ in range(2):
         with pytest.raises(ReadError, match="is no Unlike"):
@@ -275,9 +275,9 @@ class Misleading(msgspec.Struct):
 
 
 def test_by_whichever_way_the_same_is_refused() -> None:
-    world = World()
-    informer = world.declare().hold(*PODS)
-    cache = world.cache()
+    environment = Environment()
+    informer = environment.declare().hold(*PODS)
+    cache = environment.cache()
     for _ in range(2):
         with pytest.raises(NotKept, match="managedFields"):
             cache.get("pods", "web-1", "ns", as_=Audited)
@@ -301,9 +301,9 @@ def test_by_whichever_way_the_same_is_refused() -> None:
 def test_plain_reads_of_held_objects_skip_the_snapshot(
     read: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World()
-    world.declare().hold(*PODS)
-    cache = world.cache()
+    environment = Environment()
+    environment.declare().hold(*PODS)
+    cache = environment.cache()
     first = read(cache)
     monkeypatch.setattr(Access, "read", None)
     assert read(cache) == first
@@ -314,9 +314,9 @@ def test_a_generic_class_may_be_a_form() -> None:
 
 
 def test_structs_go_the_shorter_way_where_all_is_kept() -> None:
-    world = World()
-    informer = world.declare().hold(*PODS)
-    cache = world.cache()
+    environment = Environment()
+    informer = environment.declare().hold(*PODS)
+    cache = environment.cache()
     for _ in range(2):
         assert cache.get("pods", "web-1", "ns", as_=Phased) == Phased(Condition("Running"))
         with pytest.raises(ReadError, match="is no Unlike"):

@@ -8,7 +8,7 @@ import pytest
 
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.testing import FakeCache
-from tests.cache.world import pod
+from tests.cache.environment import pod
 
 
 def test_a_read_opens_its_snapshot_again_if_the_state_is_replaced_meanwhile(

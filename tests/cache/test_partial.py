@@ -15,7 +15,7 @@ from kopf_selectcache.core.store.projection import Keys, Path, Projection
 from kopf_selectcache.errors import NotKept
 from kopf_selectcache.selectors.selector import Selector
 
-from .world import PODS, Obj, World, names, pod, reading, run
+from .environment import PODS, Environment, Obj, names, pod, reading, run
 
 NO_STATUS = Projection.of(drop=["status"])
 POD = pod("web-1", app="web", owner="o-1")
@@ -99,10 +99,10 @@ def test_a_path_that_is_not_kept_is_refused_with_what_to_change(
     projection: Projection,
     path: Path,
 ) -> None:
-    async def main(world: World) -> None:
-        world.declare(projection=projection).hold(POD)
+    async def main(environment: Environment) -> None:
+        environment.declare(projection=projection).hold(POD)
         with pytest.raises(NotKept):
-            read(world.cache(), path)
+            read(environment.cache(), path)
 
     run(main)
 
@@ -146,66 +146,66 @@ def test_an_explanation_marks_partial_objects_and_no_others() -> None:
 
 
 def test_an_object_that_is_fetched_has_the_same_shape() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=db", projection=NO_STATUS).hold()
-        world.server.answer(PATH, POD)
-        assert await world.cache().fetch("pods", "web-1", "ns") == CUT
+    async def main(environment: Environment) -> None:
+        environment.declare("app=db", projection=NO_STATUS).hold()
+        environment.server.answer(PATH, POD)
+        assert await environment.cache().fetch("pods", "web-1", "ns") == CUT
 
     run(main)
 
 
 def test_objects_that_are_fetched_have_the_same_shape() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=db", projection=NO_STATUS).hold()
-        world.server.answer(LIST, listed(POD))
-        assert await world.cache().fetch_list("pods") == [CUT]
+    async def main(environment: Environment) -> None:
+        environment.declare("app=db", projection=NO_STATUS).hold()
+        environment.server.answer(LIST, listed(POD))
+        assert await environment.cache().fetch_list("pods") == [CUT]
         with pytest.raises(NotKept):
-            await world.cache().fetch_list("pods", where={"status.phase": "Running"})
+            await environment.cache().fetch_list("pods", where={"status.phase": "Running"})
 
     run(main)
 
 
 def test_the_server_is_asked_for_the_whole_of_what_is_held() -> None:
-    async def main(world: World) -> None:
-        world.declare("", projection=NO_STATUS).hold(POD)
-        world.server.answer(PATH, POD)
-        world.server.answer(LIST, listed(POD))
-        cache = world.cache()
+    async def main(environment: Environment) -> None:
+        environment.declare("", projection=NO_STATUS).hold(POD)
+        environment.server.answer(PATH, POD)
+        environment.server.answer(LIST, listed(POD))
+        cache = environment.cache()
         assert await cache.fetch("pods", "web-1", "ns", whole=True) == POD
         assert await cache.fetch_list(
             "pods", whole=True, where={"status.phase": "Running"}, sort_by="status.phase"
         ) == [POD]
         assert await cache.fetch_list("pods", whole=True) == [POD]
-        assert len(world.server.asked) == 3
+        assert len(environment.server.asked) == 3
 
     run(main)
 
 
 def test_what_is_held_as_a_whole_is_not_asked_for() -> None:
-    async def main(world: World) -> None:
-        world.declare("").hold(POD)
-        cache = world.cache()
+    async def main(environment: Environment) -> None:
+        environment.declare("").hold(POD)
+        cache = environment.cache()
         assert await cache.fetch("pods", "web-1", "ns", whole=True) == POD
         assert await cache.fetch_list("pods", whole=True) == [POD]
-        assert world.server.asked == []
+        assert environment.server.asked == []
 
     run(main)
 
 
 def test_what_is_proved_absent_is_not_asked_for() -> None:
-    async def main(world: World) -> None:
-        world.declare("", projection=NO_STATUS).hold()
-        assert await world.cache().fetch("pods", "web-1", "ns", whole=True, default=None) is None
-        assert world.server.asked == []
+    async def main(environment: Environment) -> None:
+        environment.declare("", projection=NO_STATUS).hold()
+        assert await environment.cache().fetch("pods", "web-1", "ns", whole=True, default=None) is None
+        assert environment.server.asked == []
 
     run(main)
 
 
 def test_a_kind_that_is_not_declared_is_whole() -> None:
-    async def main(world: World) -> None:
-        world.resources["pods"] = PODS
-        world.server.answer(PATH, POD)
-        assert await world.cache().fetch("pods", "web-1", "ns") == POD
+    async def main(environment: Environment) -> None:
+        environment.resources["pods"] = PODS
+        environment.server.answer(PATH, POD)
+        assert await environment.cache().fetch("pods", "web-1", "ns") == POD
 
     run(main)
 
@@ -214,10 +214,10 @@ def test_a_kind_that_is_not_declared_is_whole() -> None:
 
 
 def test_the_own_object_is_cut_as_others_are() -> None:
-    world = World()
-    world.declare("app=web", projection=NO_STATUS).hold(POD)
+    environment = Environment()
+    environment.declare("app=web", projection=NO_STATUS).hold(POD)
     newer = pod("web-1", version="20", app="web")
-    cache = world.cache(own=newer)
+    cache = environment.cache(own=newer)
     assert cache.get("pods", "web-1", "ns") == {key: value for key, value in newer.items() if key != "status"}
 
 
@@ -299,8 +299,10 @@ def test_a_selector_by_a_field_answers_as_if_nothing_were_dropped(
             assert cut.count(kind.plural, field=selector) == len(expected)
             for obj in objects:
                 own = obj | {"metadata": obj["metadata"] | {"resourceVersion": "20"}}
-                world = World()
-                world.declare(Selector(field=selector), resource, kind.plural, PROJECTIONS[what](path)).hold()
-                assert bool(world.cache(own=own).list(kind.plural, field=selector)) is (
+                environment = Environment()
+                environment.declare(
+                    Selector(field=selector), resource, kind.plural, PROJECTIONS[what](path)
+                ).hold()
+                assert bool(environment.cache(own=own).list(kind.plural, field=selector)) is (
                     obj["metadata"]["name"] in expected
                 )

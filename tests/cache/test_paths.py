@@ -9,7 +9,7 @@ import pytest
 
 from kopf_selectcache import LabelSelector, NotKept, ReadError, Selector
 from kopf_selectcache.core.store.projection import Projection
-from tests.cache.world import PODS, World, pod, reading, run
+from tests.cache.environment import PODS, Environment, pod, reading, run
 
 WEB = pod("web-1", app="web")
 
@@ -92,16 +92,16 @@ def test_values_of_several_types_are_sorted_numbers_first() -> None:
 
 
 def test_a_path_that_leads_into_a_list_of_what_is_fetched_is_refused() -> None:
-    async def main(world: World) -> None:
-        world.resources["pods"] = PODS
-        world.server.answer(
+    async def main(environment: Environment) -> None:
+        environment.resources["pods"] = PODS
+        environment.server.answer(
             "/api/v1/pods",
             {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [LISTED]},
         )
         with pytest.raises(
             ReadError,
         ):
-            await world.cache().fetch_list("pods", where=IMAGE)
+            await environment.cache().fetch_list("pods", where=IMAGE)
 
     run(main)
 

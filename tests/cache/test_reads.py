@@ -22,7 +22,7 @@ from kopf_selectcache import (
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 
-from .world import NODES, World, names, node, pod, reading
+from .environment import NODES, Environment, names, node, pod, reading
 
 WEB = pod("web-1", app="web")
 GOLD = pod("web-2", app="web", tier="gold")
@@ -153,9 +153,9 @@ def test_list_of_more_has_the_witness() -> None:
 
 
 def test_a_pod_that_is_relabelled_leaves_and_comes_back() -> None:
-    world = World()
-    informer = world.declare("app=web").hold(WEB)
-    cache = world.cache()
+    environment = Environment()
+    informer = environment.declare("app=web").hold(WEB)
+    cache = environment.cache()
     informer.leave(pod("web-1", version="11", app="db"))
     assert outside(lambda: cache.get("pods", "web-1", "ns")).reason is Reason.HIDDEN
     informer.put(pod("web-1", version="12", app="web"))
@@ -168,10 +168,10 @@ def test_a_pod_that_is_relabelled_leaves_and_comes_back() -> None:
 @pytest.mark.parametrize("parted", [False, True], ids=["one watch", "several"])
 @pytest.mark.parametrize("name", ["a/b", "web-*", "", "x" * 300])
 def test_an_object_that_no_object_can_be_called_is_never_there(name: str, parted: bool) -> None:
-    world = World()
-    world.declare(Selector(namespaces=["ns"])).hold(WEB).parted = parted
-    assert world.cache().get("pods", name, "ns", default=None) is None
-    assert not world.cache().exists("pods", name, "ns")
+    environment = Environment()
+    environment.declare(Selector(namespaces=["ns"])).hold(WEB).parted = parted
+    assert environment.cache().get("pods", name, "ns", default=None) is None
+    assert not environment.cache().exists("pods", name, "ns")
 
 
 # ---- What reads return.
@@ -259,14 +259,14 @@ def test_sorting_and_cutting() -> None:
 
 
 def test_counting_decodes_nothing_unless_fields_or_paths_are_asked_for() -> None:
-    world = World()
-    informer = world.declare(Selector("app=web", field="spec.nodeName=n1")).hold(WEB, GOLD)
+    environment = Environment()
+    informer = environment.declare(Selector("app=web", field="spec.nodeName=n1")).hold(WEB, GOLD)
     for record in informer.store.records()[0]:
         looked_at = {"what": "the filter sees to is not looked at again, and neither is its field"}
         informer.store.put(
             replace(record, version=f"{record.version}0", stored=b"cannot be decoded", labels=looked_at)
         )
-    cache = world.cache()
+    cache = environment.cache()
     assert cache.count("pods", label="app=web", field="spec.nodeName=n1,metadata.name=web-1") == 1
     assert cache.exists("pods", "web-1", "ns")
 

@@ -28,7 +28,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 
-from .world import NODES, PODS, World, pod, reading
+from .environment import NODES, PODS, Environment, pod, reading
 
 WEB = pod("web-1", app="web")
 
@@ -75,11 +75,11 @@ Read = Callable[[Cache], Any]
     ],
 )
 def test_mistakes_are_read_errors(read: Read) -> None:
-    world = World()
-    world.declare("app=web").hold()
-    world.declare("app=web", NODES, "nodes").hold()
+    environment = Environment()
+    environment.declare("app=web").hold()
+    environment.declare("app=web", NODES, "nodes").hold()
     with pytest.raises(ReadError) as info:
-        read(world.cache())
+        read(environment.cache())
     assert type(info.value) is ReadError
 
 
@@ -174,7 +174,7 @@ def test_a_kind_may_be_named_by_what_kopf_hands_to_handlers() -> None:
 )
 def test_each_read_of_a_kind_that_is_not_declared_is_refused(read: Read) -> None:
     with pytest.raises(NotDeclared):
-        read(World().cache())
+        read(Environment().cache())
 
 
 def test_no_error_is_longer_than_people_read() -> None:
@@ -230,24 +230,24 @@ EVERY_READ: dict[str, Read] = {
 @pytest.mark.parametrize("call", EVERY_READ)
 def test_no_read_answers_for_a_kind_that_is_not_declared(call: str) -> None:
     with pytest.raises(NotDeclared):
-        EVERY_READ[call](World().cache())
+        EVERY_READ[call](Environment().cache())
 
 
 @pytest.mark.parametrize("call", EVERY_READ)
 @pytest.mark.parametrize("resource", [PODS, None])
 def test_no_read_answers_before_the_first_complete_list(call: str, resource: Resource | None) -> None:
-    world = World()
-    world.declare("app=web", resource)
+    environment = Environment()
+    environment.declare("app=web", resource)
     with pytest.raises(NotSynced):
-        EVERY_READ[call](world.cache())
+        EVERY_READ[call](environment.cache())
 
 
 def test_not_synced_says_what_is_in_the_way() -> None:
-    world = World()
-    informer = world.declare("app=web")
-    informer.trouble, informer.remedy = "pods: the server answers 500 InternalError", "It is asked again"
+    environment = Environment()
+    informer = environment.declare("app=web")
+    informer.message, informer.remedy = "pods: the server answers 500 InternalError", "It is asked again"
     with pytest.raises(NotSynced) as info:
-        world.cache().held("pods")
+        environment.cache().held("pods")
     assert (
         str(info.value)
         == "cache.held('pods'): the cache of pods is not synced: pods: the server answers 500 InternalError;"
@@ -260,30 +260,30 @@ def test_not_synced_says_what_is_in_the_way() -> None:
 def test_no_read_answers_from_a_cache_that_cannot_be_kept_even_if_it_was_synced(
     call: str, error: type[StateError]
 ) -> None:
-    world = World()
-    of_cache = world.declare("app=web").hold(WEB).error = error("pods: no", remedy="Grant it")
+    environment = Environment()
+    of_cache = environment.declare("app=web").hold(WEB).error = error("pods: no", remedy="Grant it")
     for _ in range(2):
         with pytest.raises(error) as info:
-            EVERY_READ[call](world.cache())
+            EVERY_READ[call](environment.cache())
         assert str(info.value) == f"{call}: pods: no; the filter is label='app=web'. Grant it"
         assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)  # Our own.
     assert str(of_cache) == "pods: no. Grant it", "log and probe have the short text"
 
 
 def test_a_filter_that_the_cache_itself_has_named_is_not_named_twice() -> None:
-    world = World()
-    world.declare("app=web").error = Rejected(
+    environment = Environment()
+    environment.declare("app=web").error = Rejected(
         "pods: the server refuses the filter label='app=web'", remedy="Correct it"
     )
     with pytest.raises(Rejected) as info:
-        world.cache().held("pods")
+        environment.cache().held("pods")
     assert str(info.value).count("app=web") == 1
 
 
 def test_reads_are_counted_by_verb_and_outcome() -> None:
-    world = World()
-    counts = world.declare("app=web").hold(WEB).counts
-    cache = world.cache()
+    environment = Environment()
+    counts = environment.declare("app=web").hold(WEB).counts
+    cache = environment.cache()
     cache.get("pods", "web-1", "ns")
     cache.get("pods", "web-1", "ns")
     for read in (lambda: cache.get("pods", "db-1", "ns"), lambda: cache.list("pods")):
@@ -313,12 +313,12 @@ READS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("verb", READS)
 def test_what_was_confirmed_longer_ago_than_is_allowed_is_refused(verb: str) -> None:
-    world = World()
-    informer = world.declare("app=web").hold(WEB)
+    environment = Environment()
+    informer = environment.declare("app=web").hold(WEB)
     read = READS[verb]
-    assert read(world.cache(), max_age=1.5) == read(world.cache()), "it was 1.5 s ago"
+    assert read(environment.cache(), max_age=1.5) == read(environment.cache()), "it was 1.5 s ago"
     with pytest.raises(Stale):
-        read(world.cache(), max_age=1)
+        read(environment.cache(), max_age=1)
     assert informer.counts.reads == {(verb, "served"): 2, (verb, "Stale"): 1}
 
 

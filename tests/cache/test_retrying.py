@@ -28,10 +28,10 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.informer.retries import MOST_DOUBLED
 
+from .environment import PODS, Environment, names, run
 from .test_fetch import DB, DB_PATH, LIST_PATH, WEB, page
 from .test_fetching import settle
 from .test_gone import PATH, metadata
-from .world import PODS, World, names, run
 
 Read = Callable[..., Coroutine[Any, Any, Any]]
 READS: Mapping[str, tuple[str, Any, Callable[[Cache], Read]]] = {
@@ -59,12 +59,12 @@ PASSING: Mapping[str, Exception | Refusal] = {
 each_read = pytest.mark.parametrize("read", READS)
 
 
-def prepared(world: World, read: str, *answers: Any) -> Read:
+def prepared(environment: Environment, read: str, *answers: Any) -> Read:
     """Declare a filter that does not hold what is asked for, give the answers, and return the read."""
     path, _, ask = READS[read]
-    world.declare("app=web").hold()
-    world.server.answer(path, *answers)
-    return ask(world.cache())
+    environment.declare("app=web").hold()
+    environment.server.answer(path, *answers)
+    return ask(environment.cache())
 
 
 async def outcome(read: Awaitable[Any]) -> Any:
@@ -101,9 +101,9 @@ async def outcome(read: Awaitable[Any]) -> Any:
 def test_an_error_of_a_request_has_its_cause_as_data(
     read: str, answer: Any, error: type[StateError], cause: tuple[Any, ...]
 ) -> None:
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         with pytest.raises(error) as info:
-            await prepared(world, read, answer)()
+            await prepared(environment, read, answer)()
         assert (info.value.code, info.value.reason, info.value.retry_after, info.value.transient) == cause
         assert ("kopf.TemporaryError" in info.value.remedy) == info.value.transient, (
             "who would only fail again is not told to try"
@@ -124,10 +124,10 @@ def test_an_error_of_a_request_has_its_cause_as_data(
 def test_so_does_an_error_of_a_kind_that_cannot_be_looked_up(
     found: Exception, cause: tuple[Any, ...]
 ) -> None:
-    async def main(world: World) -> None:
-        world.resources["things"] = found
+    async def main(environment: Environment) -> None:
+        environment.resources["things"] = found
         with pytest.raises(StateError) as info:
-            await world.cache().fetch("things", "x", "ns")
+            await environment.cache().fetch("things", "x", "ns")
         assert (info.value.code, info.value.transient) == cause
 
     run(main)
@@ -141,26 +141,27 @@ def test_so_does_an_error_of_a_kind_that_cannot_be_looked_up(
 def test_transient_failures_are_retried_within_the_timeout_with_waits_that_double(
     read: str, failure: Any
 ) -> None:
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         assert (
-            await outcome(prepared(world, read, *[failure] * 5, READS[read][1])(timeout=60)) == EXPECTED[read]
+            await outcome(prepared(environment, read, *[failure] * 5, READS[read][1])(timeout=60))
+            == EXPECTED[read]
         )
-        assert world.slept == [0.5, 1.0, 2.0, 4.0, 4.0]
-        assert max(world.slept) == 0.5 * 2**MOST_DOUBLED
+        assert environment.slept == [0.5, 1.0, 2.0, 4.0, 4.0]
+        assert max(environment.slept) == 0.5 * 2**MOST_DOUBLED
 
     run(main)
 
 
 @each_read
 def test_retries_wait_as_long_as_the_server_asks_and_more(read: str) -> None:
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         answers = (
             Refusal(429, "TooManyRequests", retry_after=7.0),
             Refusal(503, retry_after=2.0),
             READS[read][1],
         )
-        assert await outcome(prepared(world, read, *answers)(timeout=60)) == EXPECTED[read]
-        assert world.slept == [7.5, 3.0]
+        assert await outcome(prepared(environment, read, *answers)(timeout=60)) == EXPECTED[read]
+        assert environment.slept == [7.5, 3.0]
 
     run(main)
 
@@ -168,31 +169,31 @@ def test_retries_wait_as_long_as_the_server_asks_and_more(read: str) -> None:
 @each_read
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 405, 422, 501])
 def test_other_failures_are_not_retried(read: str, code: int) -> None:
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         with pytest.raises(StateError) as info:
-            await prepared(world, read, Refusal(code))(timeout=60)
-        assert (info.value.code, len(world.server.asked), world.slept) == (code, 1, [])
+            await prepared(environment, read, Refusal(code))(timeout=60)
+        assert (info.value.code, len(environment.server.asked), environment.slept) == (code, 1, [])
 
     run(main)
 
 
 @each_read
 def test_without_a_timeout_nothing_is_retried(read: str) -> None:
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         with pytest.raises(Stalled):
-            await prepared(world, read, Refusal(429))()
-        assert (len(world.server.asked), world.slept) == (1, [])
+            await prepared(environment, read, Refusal(429))()
+        assert (len(environment.server.asked), environment.slept) == (1, [])
 
     run(main)
 
 
 @each_read
 def test_after_the_timeout_the_last_failure_is_raised_with_its_cause(read: str) -> None:
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         last = Unreachable("the connection broke off")
         with pytest.raises(Stalled, match="the connection broke off") as info:
-            await prepared(world, read, Refusal(503), last)(timeout=10)
-        assert (world.slept, world.time) == (
+            await prepared(environment, read, Refusal(503), last)(timeout=10)
+        assert (environment.slept, environment.time) == (
             [0.5, 1.0, 2.0, 4.0],
             7.5,
         ), "the next attempt would begin after 10 s"
@@ -204,19 +205,19 @@ def test_after_the_timeout_the_last_failure_is_raised_with_its_cause(read: str) 
 
 @each_read
 def test_a_server_that_asks_for_more_patience_than_is_left_is_not_waited_for(read: str) -> None:
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         with pytest.raises(Stalled) as info:
-            await prepared(world, read, Refusal(429, retry_after=30.0))(timeout=20)
-        assert (info.value.retry_after, world.slept) == (30.0, [])
+            await prepared(environment, read, Refusal(429, retry_after=30.0))(timeout=20)
+        assert (info.value.retry_after, environment.slept) == (30.0, [])
 
     run(main)
 
 
 @each_read
 def test_a_server_that_never_answers_ends_at_the_timeout(read: str) -> None:
-    async def main(world: World) -> None:
-        ask = prepared(world, read, READS[read][1])
-        world.server.going.clear()
+    async def main(environment: Environment) -> None:
+        ask = prepared(environment, read, READS[read][1])
+        environment.server.going.clear()
         with pytest.raises(
             Stalled,
         ) as info:
@@ -229,25 +230,25 @@ def test_a_server_that_never_answers_ends_at_the_timeout(read: str) -> None:
 
 
 def test_where_the_server_falls_silent_the_failure_before_is_the_last() -> None:
-    async def main(world: World) -> None:
-        ask = prepared(world, "fetch", Refusal(503), DB)
+    async def main(environment: Environment) -> None:
+        ask = prepared(environment, "fetch", Refusal(503), DB)
 
         async def until_shortly_before_the_end(_: float) -> None:
-            world.server.going.clear()
-            world.time = 59.99
+            environment.server.going.clear()
+            environment.time = 59.99
 
-        world.retries = replace(world.retries, sleep=until_shortly_before_the_end)
+        environment.retries = replace(environment.retries, sleep=until_shortly_before_the_end)
         with pytest.raises(Stalled) as info:
             await ask(timeout=60)
-        assert (info.value.code, len(world.server.asked)) == (503, 2)
+        assert (info.value.code, len(environment.server.asked)) == (503, 2)
 
     run(main)
 
 
 def test_a_request_that_others_wait_for_goes_on_when_a_timeout_ends() -> None:
-    async def main(world: World) -> None:
-        ask = prepared(world, "fetch", DB)
-        world.server.going.clear()
+    async def main(environment: Environment) -> None:
+        ask = prepared(environment, "fetch", DB)
+        environment.server.going.clear()
         patient = asyncio.create_task(ask())
         await settle()
         with pytest.raises(Stalled):
@@ -256,51 +257,51 @@ def test_a_request_that_others_wait_for_goes_on_when_a_timeout_ends() -> None:
         await settle()
         with pytest.raises(Stalled):
             await ask(timeout=0.01)
-        world.server.going.set()
+        environment.server.going.set()
         assert list(await asyncio.gather(patient, joined, return_exceptions=True)) == [DB, DB]
-        assert len(world.server.asked) == 2
+        assert len(environment.server.asked) == 2
 
     run(main)
 
 
 def test_what_the_cache_comes_to_hold_meanwhile_is_not_asked_for_again() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold()
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold()
         path = PATH
-        world.server.answer(path, Refusal(503))
+        environment.server.answer(path, Refusal(503))
 
         async def arrives(_: float) -> None:
             informer.put(WEB)
 
-        world.retries = replace(world.retries, sleep=arrives)
-        assert await world.cache().fetch("pods", "web-1", "ns", timeout=10) == WEB
-        assert len(world.server.asked) == 1
+        environment.retries = replace(environment.retries, sleep=arrives)
+        assert await environment.cache().fetch("pods", "web-1", "ns", timeout=10) == WEB
+        assert len(environment.server.asked) == 1
 
     run(main)
 
 
 def test_a_kind_that_cannot_be_looked_up_for_a_while_is_looked_up_again() -> None:
-    async def main(world: World) -> None:
-        world.resources["pods"] = Refused(Refusal(503))
-        world.server.answer(DB_PATH, DB)
+    async def main(environment: Environment) -> None:
+        environment.resources["pods"] = Refused(Refusal(503))
+        environment.server.answer(DB_PATH, DB)
 
         async def back(_: float) -> None:
-            world.resources["pods"] = PODS
+            environment.resources["pods"] = PODS
 
-        world.retries = replace(world.retries, sleep=back)
-        assert await world.cache().fetch("pods", "db-1", "ns", timeout=10) == DB
+        environment.retries = replace(environment.retries, sleep=back)
+        assert await environment.cache().fetch("pods", "db-1", "ns", timeout=10) == DB
 
     run(main)
 
 
 def test_what_is_absent_is_an_answer_and_no_failure() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold()
         with pytest.raises(NotFound):
-            await world.cache().fetch("pods", "nope", "ns", timeout=60)
-        assert await world.cache().fetch("pods", "nope", "ns", timeout=60, default=None) is None
-        assert await world.cache().gone("pods", "nope", "ns", timeout=60)
-        assert world.slept == []
+            await environment.cache().fetch("pods", "nope", "ns", timeout=60)
+        assert await environment.cache().fetch("pods", "nope", "ns", timeout=60, default=None) is None
+        assert await environment.cache().gone("pods", "nope", "ns", timeout=60)
+        assert environment.slept == []
 
     run(main)
 
@@ -309,25 +310,25 @@ def test_what_a_function_of_the_caller_raises_is_raised() -> None:
     def slow(_: object) -> str:
         raise TimeoutError("mine")
 
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         with pytest.raises(TimeoutError, match="mine"):
-            await prepared(world, "fetch", DB)(timeout=60, as_=slow)
+            await prepared(environment, "fetch", DB)(timeout=60, as_=slow)
 
     run(main)
 
 
 @each_read
 def test_threads_have_retries_too(read: str) -> None:
-    async def main(world: World) -> None:
-        prepared(world, read, Refusal(429), READS[read][1])
-        blocking = world.cache().blocking
+    async def main(environment: Environment) -> None:
+        prepared(environment, read, Refusal(429), READS[read][1])
+        blocking = environment.cache().blocking
         asks: Mapping[str, Callable[[], object]] = {
             "fetch": lambda: blocking.fetch("pods", "db-1", "ns", timeout=10),
             "fetch_list": lambda: blocking.fetch_list("pods", namespace="ns", timeout=10),
             "gone": lambda: blocking.gone("pods", "web-1", "ns", uid="u-1", timeout=10),
         }
         assert await asyncio.to_thread(asks[read]) == EXPECTED[read]
-        assert len(world.server.asked) == 2
+        assert len(environment.server.asked) == 2
 
     run(main)
 
@@ -335,19 +336,19 @@ def test_threads_have_retries_too(read: str) -> None:
 @each_read
 @pytest.mark.parametrize("timeout", ["10", True, -1, float("nan")])
 def test_a_timeout_is_a_number_of_seconds(read: str, timeout: Any) -> None:
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         with pytest.raises(ReadError, match=r"timeout is .*\. Give a number of seconds") as info:
-            await prepared(world, read, READS[read][1])(timeout=timeout)
+            await prepared(environment, read, READS[read][1])(timeout=timeout)
         assert not isinstance(info.value, StateError)
 
     run(main)
 
 
 def test_a_timeout_is_no_reason_to_ask_for_what_is_held() -> None:
-    async def main(world: World) -> None:
-        world.declare(Selector("app=web")).hold(WEB)
-        assert await world.cache().fetch("pods", "web-1", "ns", timeout=0) == WEB
-        assert names(await world.cache().fetch_list("pods", label="app=web", timeout=0)) == ["web-1"]
-        assert world.server.asked == []
+    async def main(environment: Environment) -> None:
+        environment.declare(Selector("app=web")).hold(WEB)
+        assert await environment.cache().fetch("pods", "web-1", "ns", timeout=0) == WEB
+        assert names(await environment.cache().fetch_list("pods", label="app=web", timeout=0)) == ["web-1"]
+        assert environment.server.asked == []
 
     run(main)

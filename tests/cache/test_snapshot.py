@@ -16,7 +16,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import ALL
 
-from .world import NODES, PODS, FakeInformer, Obj, World, names, node, pod, run
+from .environment import NODES, PODS, Environment, FakeInformer, Obj, names, node, pod, run
 
 OLD = pod("mine", version="5", app="web", seen="old")
 OTHER = pod("other", version="6", app="web")
@@ -32,9 +32,9 @@ def called_with(
 ) -> Cache:
     """Make the cache of a handler that was called with this object. The stream is at version 10 unless it is
     said."""
-    world = World()
-    world.declare(declared, resource, "kind").hold(*held, version=version)
-    return world.cache(own=own, deleted=deleted)
+    environment = Environment()
+    environment.declare(declared, resource, "kind").hold(*held, version=version)
+    return environment.cache(own=own, deleted=deleted)
 
 
 def shown(cache: Cache) -> str | Reason | None:
@@ -195,12 +195,12 @@ def test_what_a_reader_gets_is_no_part_of_the_body() -> None:
 
 
 def test_cluster_scoped_objects_too() -> None:
-    world = World()
-    world.declare("app=web", NODES, "nodes").hold(node("n", app="web"))
+    environment = Environment()
+    environment.declare("app=web", NODES, "nodes").hold(node("n", app="web"))
     own = node("n", app="db")
     own["metadata"]["resourceVersion"] = "11"
-    assert world.cache().held("nodes")
-    assert not world.cache(own=own).held("nodes")
+    assert environment.cache().held("nodes")
+    assert not environment.cache(own=own).held("nodes")
 
 
 def test_a_live_body_is_read_as_it_is_at_the_time_of_each_read() -> None:
@@ -283,36 +283,36 @@ MINE = pod("mine", version="11", app="web")
 def test_a_transform_that_fails_for_the_body_is_told_instead_of_an_older_object_being_read(
     read: Callable[[Cache], object],
 ) -> None:
-    world = World()
-    informer = world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
+    environment = Environment()
+    informer = environment.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
     with pytest.raises(
         Stalled,
     ):
-        read(world.cache(own=MINE))
+        read(environment.cache(own=MINE))
     assert {outcome for _, outcome in informer.counts.reads} == {"Stalled"}
 
 
 def test_who_waits_for_an_object_is_told_as_well() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
         with pytest.raises(
             Stalled,
         ):
-            await world.cache(own=MINE).wait_for("pods", lambda _: False)
+            await environment.cache(own=MINE).wait_for("pods", lambda _: False)
 
     run(main)
 
 
 def test_a_body_that_the_stream_is_past_needs_no_transform() -> None:
-    world = World()
-    world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER, version="11")
-    assert names(world.cache(own=MINE).held("pods")) == ["other"]
+    environment = Environment()
+    environment.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER, version="11")
+    assert names(environment.cache(own=MINE).held("pods")) == ["other"]
 
 
 def test_a_handler_of_another_kind_pays_nothing() -> None:
-    world = World()
-    informer: FakeInformer = world.declare("app=web").hold(OLD)
-    assert world.cache(own=node("n")).get("pods", "mine", "ns") == OLD
+    environment = Environment()
+    informer: FakeInformer = environment.declare("app=web").hold(OLD)
+    assert environment.cache(own=node("n")).get("pods", "mine", "ns") == OLD
     assert informer.counts.reads == {("get", "served"): 1}
 
 

@@ -10,7 +10,7 @@ import pytest
 from kopf_selectcache import cache_of
 from kopf_selectcache.testing import FakeCache
 
-from .world import pod
+from .environment import pod
 
 WEB = pod("web-1", app="web")
 

@@ -17,8 +17,8 @@ from kopf_selectcache.errors import ReadError
 from kopf_selectcache.informer.log import LOG_INTERVAL
 from kopf_selectcache.plugin.operator import _feed_report
 from kopf_selectcache.testing.faults import IgnoreSelectors, Inserted, Planned
-from tests.faults.world import run, until
-from tests.secrets import World, caching, labelled, named, secret
+from tests.faults.environment import run, until
+from tests.secrets import Environment, caching, labelled, named, secret
 
 DEEP = ("shop", "deep")
 VALUES = {
@@ -52,17 +52,17 @@ OBJECTS = (
 @asynccontextmanager
 async def holding_deep(
     declared: Any = "app=web", *, value: bytes = Inserted().value, **options: Any
-) -> AsyncIterator[tuple[World, Planned]]:
+) -> AsyncIterator[tuple[Environment, Planned]]:
     """Keep secrets of which one cannot be decoded; removing the fault does not change what is held."""
-    async with caching(declared, **options) as world:
-        fault = world.cluster.faults.add(inserted(value))
-        world.cluster.create(*OBJECTS)
-        await until(lambda: world.informer.held() == len(OBJECTS))
-        yield world, fault
+    async with caching(declared, **options) as environment:
+        fault = environment.cluster.faults.add(inserted(value))
+        environment.cluster.create(*OBJECTS)
+        await until(lambda: environment.informer.held() == len(OBJECTS))
+        yield environment, fault
 
 
-def unreadable(world: World) -> set[tuple[str, str]]:
-    return set(world.informer.store.unreadable)
+def unreadable(environment: Environment) -> set[tuple[str, str]]:
+    return set(environment.informer.store.unreadable)
 
 
 # ---- What is held.
@@ -75,20 +75,23 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_lis
 ) -> None:
     async def main() -> None:
         value, why = VALUES[what]
-        async with caching("app=web", secret("gone"), initial=initial) as world:
-            await world.cache.wait_synced()
-            world.cluster.cut("watch", "secrets")
-            world.cluster.faults.add(inserted(value))
-            world.cluster.create(*OBJECTS)
-            world.informer.reflectors[0].relist("test")
+        async with caching("app=web", secret("gone"), initial=initial) as environment:
+            await environment.cache.wait_synced()
+            environment.cluster.cut("watch", "secrets")
+            environment.cluster.faults.add(inserted(value))
+            environment.cluster.create(*OBJECTS)
+            environment.informer.reflectors[0].relist("test")
             await until(
-                lambda: world.informer.reflectors[0].commits == 2 or world.informer.counts.failures["garbled"]
+                lambda: (
+                    environment.informer.reflectors[0].commits == 2
+                    or environment.informer.counts.failures["garbled"]
+                )
             )
-            assert not world.informer.counts.failures["garbled"]
-            assert named(world.cache.held("secrets")) == ["other", "web"]
-            assert unreadable(world) == {DEEP}
+            assert not environment.informer.counts.failures["garbled"]
+            assert named(environment.cache.held("secrets")) == ["other", "web"]
+            assert unreadable(environment) == {DEEP}
             with pytest.raises(Unreadable, match=why):
-                world.cache.get("secrets", "deep", "shop")
+                environment.cache.get("secrets", "deep", "shop")
 
     run(main())
 
@@ -97,36 +100,36 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_lis
 def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch(what: str) -> None:
     async def main() -> None:
         value, why = VALUES[what]
-        async with caching("app=web", OBJECTS[0]) as world:
-            await world.cache.wait_synced()
-            fault = world.cluster.faults.add(inserted(value), verb="watch")
-            world.cluster.cut("watch", "secrets")
-            await until(lambda: len(world.watches()) > 1)
-            world.cluster.patch(secret("deep"), labelled(tier="tin"))
-            world.cluster.create(secret("web", app="web"))
-            await until(lambda: world.informer.held() == 2)
-            assert unreadable(world) == {DEEP}
+        async with caching("app=web", OBJECTS[0]) as environment:
+            await environment.cache.wait_synced()
+            fault = environment.cluster.faults.add(inserted(value), verb="watch")
+            environment.cluster.cut("watch", "secrets")
+            await until(lambda: len(environment.watches()) > 1)
+            environment.cluster.patch(secret("deep"), labelled(tier="tin"))
+            environment.cluster.create(secret("web", app="web"))
+            await until(lambda: environment.informer.held() == 2)
+            assert unreadable(environment) == {DEEP}
             with pytest.raises(Unreadable, match=why):
-                world.cache.get("secrets", "deep", "shop")
+                environment.cache.get("secrets", "deep", "shop")
             fault.release()
-            world.cluster.cut("watch", "secrets")
-            await until(lambda: len(world.watches()) > 2)
-            world.cluster.patch(secret("deep"), labelled(tier="gold"))
-            await until(lambda: not unreadable(world))
-            assert world.cache.get("secrets", "deep", "shop")["metadata"]["labels"]["tier"] == "gold"
-            assert sum(world.informer.counts.relists.values()) == 0
+            environment.cluster.cut("watch", "secrets")
+            await until(lambda: len(environment.watches()) > 2)
+            environment.cluster.patch(secret("deep"), labelled(tier="gold"))
+            await until(lambda: not unreadable(environment))
+            assert environment.cache.get("secrets", "deep", "shop")["metadata"]["labels"]["tier"] == "gold"
+            assert sum(environment.informer.counts.relists.values()) == 0
 
     run(main())
 
 
 def test_a_fetch_of_an_object_that_is_held_as_unreadable_asks_the_server() -> None:
     async def main() -> None:
-        async with holding_deep() as (world, fault):
+        async with holding_deep() as (environment, fault):
             fault.release()
-            assert unreadable(world) == {DEEP}
-            assert (await world.cache.fetch("secrets", "deep", "shop"))["metadata"]["name"] == "deep"
+            assert unreadable(environment) == {DEEP}
+            assert (await environment.cache.fetch("secrets", "deep", "shop"))["metadata"]["name"] == "deep"
             with pytest.raises(Unreadable):
-                world.cache.get("secrets", "deep", "shop")
+                environment.cache.get("secrets", "deep", "shop")
 
     run(main())
 
@@ -137,21 +140,21 @@ def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_n
     what: str, declared: Any
 ) -> None:
     async def main() -> None:
-        async with holding_deep(declared, value=VALUES[what][0]) as (world, fault):
-            await until(lambda: world.informer.synced and unreadable(world))
-            commits = [each.commits + 1 for each in world.informer.reflectors]
-            found = await world.cache.audit("secrets")
+        async with holding_deep(declared, value=VALUES[what][0]) as (environment, fault):
+            await until(lambda: environment.informer.synced and unreadable(environment))
+            commits = [each.commits + 1 for each in environment.informer.reflectors]
+            found = await environment.cache.audit("secrets")
             assert set(found.outdated) == {DEEP}
-            await until(lambda: [each.commits for each in world.informer.reflectors] == commits)
-            assert unreadable(world) == {DEEP}  # It is damaged again.
-            await until(lambda: world.informer.synced)
-            assert world.informer.counts.relists == {"audit": len(commits)}
+            await until(lambda: [each.commits for each in environment.informer.reflectors] == commits)
+            assert unreadable(environment) == {DEEP}  # It is damaged again.
+            await until(lambda: environment.informer.synced)
+            assert environment.informer.counts.relists == {"audit": len(commits)}
             fault.release()
-            assert not await world.cache.audit("secrets")
-            await until(lambda: not unreadable(world))
-            assert named(world.cache.list("secrets", label="app=web")) == ["deep", "other", "web"]
-            await until(lambda: world.informer.synced)
-            assert await world.cache.audit("secrets")
+            assert not await environment.cache.audit("secrets")
+            await until(lambda: not unreadable(environment))
+            assert named(environment.cache.list("secrets", label="app=web")) == ["deep", "other", "web"]
+            await until(lambda: environment.informer.synced)
+            assert await environment.cache.audit("secrets")
 
     run(main())
 
@@ -159,10 +162,10 @@ def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_n
 @pytest.mark.parametrize("what", ["nested", "number"])
 def test_an_object_that_the_server_has_as_it_is_unreadable_is_not_listed_anew_by_audits(what: str) -> None:
     async def main() -> None:
-        async with holding_deep(value=VALUES[what][0]) as (world, _):
-            await until(lambda: world.informer.synced and unreadable(world))
-            assert await world.cache.audit("secrets")
-            assert not world.informer.counts.relists
+        async with holding_deep(value=VALUES[what][0]) as (environment, _):
+            await until(lambda: environment.informer.synced and unreadable(environment))
+            assert await environment.cache.audit("secrets")
+            assert not environment.informer.counts.relists
 
     run(main())
 
@@ -204,15 +207,15 @@ def test_contract_8_an_object_into_which_a_function_of_the_operator_recurses_too
         levels = sys.getrecursionlimit() * 9 // 10
         async with holding_deep(
             Cached("app=web", **options), value=b'{"a":' * levels + b"1" + b"}" * levels, initial=initial
-        ) as (world, _):
-            assert named(world.cache.held("secrets")) == ["other", "web"]
-            assert unreadable(world) == {DEEP}
-            assert not world.informer.counts.failures["garbled"]
+        ) as (environment, _):
+            assert named(environment.cache.held("secrets")) == ["other", "web"]
+            assert unreadable(environment) == {DEEP}
+            assert not environment.informer.counts.failures["garbled"]
             with pytest.raises(Unreadable, match=why):
-                world.cache.get("secrets", "deep", "shop")
-            world.cluster.create(secret("later", app="web"))
-            await until(lambda: world.informer.held() == 4)
-            assert str(world.informer.health) == "synced"
+                environment.cache.get("secrets", "deep", "shop")
+            environment.cluster.create(secret("later", app="web"))
+            await until(lambda: environment.informer.held() == 4)
+            assert str(environment.informer.health) == "synced"
 
     run(main())
 
@@ -220,37 +223,38 @@ def test_contract_8_an_object_into_which_a_function_of_the_operator_recurses_too
 @INITIAL
 def test_an_unreadable_object_leaves_and_is_deleted_as_any(initial: str) -> None:
     async def main() -> None:
-        async with holding_deep(initial=initial) as (world, _):
-            world.cluster.patch(secret("deep"), labelled(app="db"))
-            await until(lambda: not unreadable(world))
-            world.cluster.patch(secret("deep"), labelled(app="web"))
-            await until(lambda: unreadable(world))
-            world.cluster.delete(secret("deep"))
-            await until(lambda: not unreadable(world))
-            assert world.cache.count("secrets", label="app=web") == 2
+        async with holding_deep(initial=initial) as (environment, _):
+            environment.cluster.patch(secret("deep"), labelled(app="db"))
+            await until(lambda: not unreadable(environment))
+            environment.cluster.patch(secret("deep"), labelled(app="web"))
+            await until(lambda: unreadable(environment))
+            environment.cluster.delete(secret("deep"))
+            await until(lambda: not unreadable(environment))
+            assert environment.cache.count("secrets", label="app=web") == 2
 
     run(main())
 
 
 def test_unreadable_objects_of_several_watches_are_unreadable_in_the_answer_of_all() -> None:
     async def main() -> None:
-        async with holding_deep([Selector("app=web"), Selector("tier=gold")]) as (world, fault):
-            await until(lambda: world.informer.synced)
-            assert unreadable(world) == {DEEP}
+        async with holding_deep([Selector("app=web"), Selector("tier=gold")]) as (environment, fault):
+            await until(lambda: environment.informer.synced)
+            assert unreadable(environment) == {DEEP}
             for request in ("app=web", "tier=gold"):
                 with pytest.raises(Unreadable):
-                    world.cache.list("secrets", label=request)
-            assert named(world.cache.list("secrets", label="app=web,tier=tin")) == ["other"]
+                    environment.cache.list("secrets", label=request)
+            assert named(environment.cache.list("secrets", label="app=web,tier=tin")) == ["other"]
             fault.release()
-            world.cluster.cut("watch", "secrets")
-            world.cluster.patch(secret("deep"), labelled(tier=None))
+            environment.cluster.cut("watch", "secrets")
+            environment.cluster.patch(secret("deep"), labelled(tier=None))
             await until(
                 lambda: (
-                    not unreadable(world)
-                    or world.cluster.patch(secret("deep"), labelled(again=str(world.time.now))) is None
+                    not unreadable(environment)
+                    or environment.cluster.patch(secret("deep"), labelled(again=str(environment.time.now)))
+                    is None
                 )
             )
-            assert len(world.cache.list("secrets", label="app=web")) == 3
+            assert len(environment.cache.list("secrets", label="app=web")) == 3
 
     run(main())
 
@@ -258,27 +262,29 @@ def test_unreadable_objects_of_several_watches_are_unreadable_in_the_answer_of_a
 def test_labels_and_names_of_unreadable_objects_are_compared_with_the_selector_that_was_sent() -> None:
     async def main() -> None:
         for declared in ("app=web", Selector(field="metadata.name!=deep")):
-            async with caching(declared) as world:
-                await world.cache.wait_synced()
-                world.cluster.faults.add(IgnoreSelectors())
-                world.cluster.faults.add(inserted())
-                world.cluster.cut("watch", "secrets")
-                world.cluster.create(secret("deep", app="db"))
-                await until(lambda: isinstance(world.informer.part().error, Rejected) or unreadable(world))
-                assert not unreadable(world)
-                assert "shop/deep' came" in world.informer.trouble
+            async with caching(declared) as environment:
+                await environment.cache.wait_synced()
+                environment.cluster.faults.add(IgnoreSelectors())
+                environment.cluster.faults.add(inserted())
+                environment.cluster.cut("watch", "secrets")
+                environment.cluster.create(secret("deep", app="db"))
+                await until(
+                    lambda: isinstance(environment.informer.part().error, Rejected) or unreadable(environment)
+                )
+                assert not unreadable(environment)
+                assert "shop/deep' came" in environment.informer.message
 
     run(main())
 
 
 def test_what_is_dropped_need_not_be_decoded() -> None:
     async def main() -> None:
-        async with holding_deep(Cached("app=web", drop=["inserted"])) as (world, _):
-            assert not unreadable(world)
-            assert named(world.cache.list("secrets", label="app=web")) == ["deep", "other", "web"]
+        async with holding_deep(Cached("app=web", drop=["inserted"])) as (environment, _):
+            assert not unreadable(environment)
+            assert named(environment.cache.list("secrets", label="app=web")) == ["deep", "other", "web"]
             with pytest.raises(Unreadable, match="nested too deeply"):
-                await world.cache.fetch("secrets", "deep", "shop", whole=True)
-            assert (await world.cache.fetch("secrets", "deep", "shop"))["metadata"]["name"] == "deep"
+                await environment.cache.fetch("secrets", "deep", "shop", whole=True)
+            assert (await environment.cache.fetch("secrets", "deep", "shop"))["metadata"]["name"] == "deep"
 
     run(main())
 
@@ -293,13 +299,13 @@ def test_a_page_with_an_object_of_no_name_or_uid_is_refused_and_its_position_is_
             .replace("'", '"')
             .encode()
         )
-        async with caching("app=web", *OBJECTS) as world:
-            await world.cache.wait_synced()
-            world.cluster.faults.add(Inserted(data, names=frozenset({"other"})), verb="list")
-            world.informer.reflectors[0].relist("test")
-            await until(lambda: "(item 1 of the page)" in world.informer.trouble)
-            assert "came without a name, uid or resourceVersion" in world.informer.trouble
-            assert named(world.cache.held("secrets")) == ["deep", "other", "web"]
+        async with caching("app=web", *OBJECTS) as environment:
+            await environment.cache.wait_synced()
+            environment.cluster.faults.add(Inserted(data, names=frozenset({"other"})), verb="list")
+            environment.informer.reflectors[0].relist("test")
+            await until(lambda: "(item 1 of the page)" in environment.informer.message)
+            assert "came without a name, uid or resourceVersion" in environment.informer.message
+            assert named(environment.cache.held("secrets")) == ["deep", "other", "web"]
 
     run(main())
 
@@ -309,8 +315,8 @@ def test_a_page_with_an_object_of_no_name_or_uid_is_refused_and_its_position_is_
 
 def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_others_answer() -> None:
     async def main() -> None:
-        async with holding_deep() as (world, _):
-            cache = world.cache
+        async with holding_deep() as (environment, _):
+            cache = environment.cache
             means_it: list[Callable[[], object]] = [
                 lambda: cache.get("secrets", "deep", "shop"),
                 lambda: cache.get("secrets", "deep", "shop", default=None),
@@ -378,24 +384,24 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
 
 def test_a_kind_that_is_not_declared_is_fetched_likewise() -> None:
     async def main() -> None:
-        async with caching("app=web") as world:
-            world.cluster.faults.add(inserted())
+        async with caching("app=web") as environment:
+            environment.cluster.faults.add(inserted())
             config = {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {"name": "deep", "namespace": "shop", "labels": {"a": "b"}},
             }
-            world.cluster.create(
+            environment.cluster.create(
                 config,
                 config | {"metadata": config["metadata"] | {"name": "flat", "labels": {"a": "c"}}},  # type: ignore[operator]
             )  # A dict.
             with pytest.raises(
                 Unreadable,
             ):
-                await world.cache.fetch("configmaps", "deep", "shop")
+                await environment.cache.fetch("configmaps", "deep", "shop")
             with pytest.raises(Unreadable):
-                await world.cache.fetch_list("configmaps", namespace="shop")
-            assert named(await world.cache.fetch_list("configmaps", namespace="shop", label="a=c")) == [
+                await environment.cache.fetch_list("configmaps", namespace="shop")
+            assert named(await environment.cache.fetch_list("configmaps", namespace="shop", label="a=c")) == [
                 "flat"
             ]
 
@@ -404,29 +410,29 @@ def test_a_kind_that_is_not_declared_is_fetched_likewise() -> None:
 
 def test_indexes_leave_unreadable_objects_out_and_lists_by_them_raise() -> None:
     async def main() -> None:
-        async with holding_deep(Cached("app=web", index={"type": "type"})) as (world, _):
-            await world.cache.add_index("secrets", name="metadata.name")
+        async with holding_deep(Cached("app=web", index={"type": "type"})) as (environment, _):
+            await environment.cache.add_index("secrets", name="metadata.name")
             for index in ({"type": "Opaque"}, {"name": "web"}):
-                assert world.cache.held("secrets", index=index).unreadable == [DEEP]
+                assert environment.cache.held("secrets", index=index).unreadable == [DEEP]
                 with pytest.raises(Unreadable):
-                    world.cache.list("secrets", label="app=web", index=index)
-            assert named(world.cache.held("secrets", index={"name": "web"})) == ["web"]
-            assert named(world.cache.list("secrets", label="app=web,tier=tin", index={"type": "Opaque"})) == [
-                "other"
-            ]
+                    environment.cache.list("secrets", label="app=web", index=index)
+            assert named(environment.cache.held("secrets", index={"name": "web"})) == ["web"]
+            assert named(
+                environment.cache.list("secrets", label="app=web,tier=tin", index={"type": "Opaque"})
+            ) == ["other"]
 
     run(main())
 
 
 def test_who_waits_for_an_object_is_not_shown_those_that_cannot_be_read() -> None:
     async def main() -> None:
-        async with holding_deep() as (world, _):
+        async with holding_deep() as (environment, _):
             waiting = asyncio.create_task(
-                world.cache.wait_for("secrets", lambda obj: obj["metadata"]["name"] in ("deep", "late"))
+                environment.cache.wait_for("secrets", lambda obj: obj["metadata"]["name"] in ("deep", "late"))
             )
             await asyncio.sleep(0)
-            world.cluster.patch(secret("deep"), labelled(tier="tin"))
-            world.cluster.create(secret("late", app="web"))
+            environment.cluster.patch(secret("deep"), labelled(tier="tin"))
+            environment.cluster.create(secret("late", app="web"))
             assert (await waiting)["metadata"]["name"] == "late"
 
     run(main())
@@ -435,12 +441,14 @@ def test_who_waits_for_an_object_is_not_shown_those_that_cannot_be_read() -> Non
 def test_many_objects_are_packed_beside_an_unreadable_one() -> None:
     async def main() -> None:
         many = [secret(f"s-{number}", app="web") | {"stringData": {"a": "x" * 300}} for number in range(150)]
-        async with holding_deep(Cached("app=web", storage="packed")) as (world, _):
-            world.cluster.create(*many)
-            await until(lambda: world.informer.held() == 153)
-            world.informer.reflectors[0].relist("test")
-            await until(lambda: world.informer.packing is not None and world.informer.packing.learned)
-            assert len(world.cache.held("secrets")) == 152
+        async with holding_deep(Cached("app=web", storage="packed")) as (environment, _):
+            environment.cluster.create(*many)
+            await until(lambda: environment.informer.held() == 153)
+            environment.informer.reflectors[0].relist("test")
+            await until(
+                lambda: environment.informer.packing is not None and environment.informer.packing.learned
+            )
+            assert len(environment.cache.held("secrets")) == 152
 
     run(main())
 
@@ -456,9 +464,9 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
 
     async def main() -> None:
         caplog.set_level(logging.INFO)
-        async with holding_deep() as (world, _):
+        async with holding_deep() as (environment, _):
             await until(lines)
-            version = world.informer.store.unreadable[DEEP].version
+            version = environment.informer.store.unreadable[DEEP].version
             line = (
                 "The cache of secrets has objects that cannot be read: shop/deep (it is nested too deeply,"
                 f" version {version}). Reads that mean one of them raise Unreadable; held and owned leave it"
@@ -466,18 +474,18 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
             )
             assert lines() == [line]
             assert (
-                _feed_report(world.informer)["unreadable"]
+                _feed_report(environment.informer)["unreadable"]
                 == f"shop/deep (it is nested too deeply, version {version})"
             )
-            world.informer.reflectors[0].relist("test")
-            await until(lambda: world.informer.reflectors[0].commits == 2)
+            environment.informer.reflectors[0].relist("test")
+            await until(lambda: environment.informer.reflectors[0].commits == 2)
             assert len(lines()) == 1
             for number in range(7):
-                world.cluster.namespace(f"n-{number}")
-                world.cluster.create(secret("deep", f"n-{number}", app="web"))
-            await until(lambda: len(unreadable(world)) == 8)
-            world.time.now += LOG_INTERVAL
-            world.cluster.create(secret("next", app="web"))
+                environment.cluster.namespace(f"n-{number}")
+                environment.cluster.create(secret("deep", f"n-{number}", app="web"))
+            await until(lambda: len(unreadable(environment)) == 8)
+            environment.time.now += LOG_INTERVAL
+            environment.cluster.create(secret("next", app="web"))
             await until(lambda: len(lines()) == 2)
             assert "; and 2 more. Reads" in lines()[1]
             assert "shop/deep" not in lines()[1]
@@ -487,8 +495,8 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
 
 def test_where_nothing_is_unreadable_the_probe_says_nothing_of_it() -> None:
     async def main() -> None:
-        async with caching("app=web", OBJECTS[1]) as world:
-            await world.cache.wait_synced()
-            assert "unreadable" not in _feed_report(world.informer)
+        async with caching("app=web", OBJECTS[1]) as environment:
+            await environment.cache.wait_synced()
+            assert "unreadable" not in _feed_report(environment.informer)
 
     run(main())

@@ -14,7 +14,7 @@ from kopf_selectcache import Cache, Forbidden, NotDeclared, NotSynced, OutsideFi
 from kopf_selectcache.cache.blocking import AWAITED, Blocking, Waits
 from kopf_selectcache.core.store.store import Cause, Change, Store
 
-from .world import NODES, PODS, World, pod, run
+from .environment import NODES, PODS, Environment, pod, run
 
 WEB = pod("web-1", app="web")
 
@@ -27,9 +27,9 @@ def ready(obj: dict[str, Any]) -> bool:
 
 
 def test_all_kinds_are_waited_for() -> None:
-    async def main(world: World) -> None:
-        pods, nodes = world.declare(), world.declare("", NODES, "nodes")
-        waiting = asyncio.create_task(world.cache().wait_synced())
+    async def main(environment: Environment) -> None:
+        pods, nodes = environment.declare(), environment.declare("", NODES, "nodes")
+        waiting = asyncio.create_task(environment.cache().wait_synced())
         await asyncio.sleep(0)
         pods.hold()
         await asyncio.sleep(0)
@@ -41,33 +41,33 @@ def test_all_kinds_are_waited_for() -> None:
 
 
 def test_who_waited_in_vain_is_told_for_whom_and_why() -> None:
-    async def main(world: World) -> None:
-        world.declare().hold()
-        informer = world.declare("", NODES, "nodes")
-        informer.trouble, informer.remedy = "nodes: the server has fallen silent", "It is asked again"
+    async def main(environment: Environment) -> None:
+        environment.declare().hold()
+        informer = environment.declare("", NODES, "nodes")
+        informer.message, informer.remedy = "nodes: the server has fallen silent", "It is asked again"
         with pytest.raises(NotSynced):
-            await world.cache().wait_synced(0)
+            await environment.cache().wait_synced(0)
 
     run(main)
 
 
 def test_the_settings_say_how_long() -> None:
-    async def main(world: World) -> None:
-        world.declare()
-        world.settings.sync_timeout = 0.01
+    async def main(environment: Environment) -> None:
+        environment.declare()
+        environment.settings.sync_timeout = 0.01
         with pytest.raises(NotSynced):
-            await world.cache().wait_synced()
+            await environment.cache().wait_synced()
 
     run(main)
 
 
 def test_a_kind_that_cannot_be_kept_raises_why() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare()
+    async def main(environment: Environment) -> None:
+        informer = environment.declare()
         informer.error = Forbidden("pods: no", remedy="Grant it")
         informer.settling.set()
         with pytest.raises(Forbidden):
-            await world.cache().wait_synced()
+            await environment.cache().wait_synced()
 
     run(main)
 
@@ -76,9 +76,9 @@ def test_a_kind_that_cannot_be_kept_raises_why() -> None:
 
 
 def test_what_is_held_is_looked_at_first() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold(WEB, pod("web-2", app="web", ready="yes"))
-        found = await world.cache().wait_for("pods", ready, namespace="ns")
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold(WEB, pod("web-2", app="web", ready="yes"))
+        found = await environment.cache().wait_for("pods", ready, namespace="ns")
         assert found["metadata"]["name"] == "web-2"
         assert informer.listeners == []
 
@@ -86,10 +86,10 @@ def test_what_is_held_is_looked_at_first() -> None:
 
 
 def test_the_own_object_is_looked_at_as_new_as_it_is() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
         own = pod("web-1", version="11", app="web", ready="yes")
-        assert await world.cache(own=own).wait_for("pods", ready) == own
+        assert await environment.cache(own=own).wait_for("pods", ready) == own
 
     run(main)
 
@@ -97,10 +97,10 @@ def test_the_own_object_is_looked_at_as_new_as_it_is() -> None:
 def test_the_own_object_is_never_older_than_the_body() -> None:
     """The stream may yet bring what the handler's own body has left behind."""
 
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold(WEB)
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(
-            world.cache(own=pod("web-1", version="20", app="web")).wait_for("pods", ready)
+            environment.cache(own=pod("web-1", version="20", app="web")).wait_for("pods", ready)
         )
         await informer.subscribed.wait()
         informer.put(pod("web-1", version="15", app="web", ready="yes"))
@@ -114,9 +114,9 @@ def test_the_own_object_is_never_older_than_the_body() -> None:
 
 
 def test_a_wait_goes_on_while_the_cache_of_its_kind_starts_with_an_empty_store() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold(WEB)
+        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
         await informer.subscribed.wait()
         departed, _ = informer.store.records()
         informer.store = Store()
@@ -130,10 +130,10 @@ def test_a_wait_goes_on_while_the_cache_of_its_kind_starts_with_an_empty_store()
 
 
 def test_an_own_object_that_has_left_the_filter_is_not_waited_for_in_what_it_was() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold(WEB)
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(
-            world.cache(own=pod("web-1", version="20", app="db")).wait_for("pods", ready)
+            environment.cache(own=pod("web-1", version="20", app="db")).wait_for("pods", ready)
         )
         await informer.subscribed.wait()
         informer.put(pod("web-1", version="15", app="web", ready="yes"))
@@ -145,10 +145,10 @@ def test_an_own_object_that_has_left_the_filter_is_not_waited_for_in_what_it_was
 
 
 def test_then_each_change_is() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold(WEB)
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(
-            world.cache().wait_for(
+            environment.cache().wait_for(
                 "pods", ready, namespace="ns", label="tier=gold", field="status.phase=Running"
             )
         )
@@ -170,9 +170,9 @@ def test_then_each_change_is() -> None:
 
 
 def test_what_lasted_but_a_moment_is_seen() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold(WEB)
+        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
         await asyncio.sleep(0)
         informer.put(pod("web-1", version="11", app="web", ready="yes"))
         informer.put(pod("web-1", version="12", app="web", ready="no"))
@@ -182,9 +182,9 @@ def test_what_lasted_but_a_moment_is_seen() -> None:
 
 
 def test_waiting_begins_before_the_cache_is_synced() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web")
-        waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web")
+        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
         await asyncio.sleep(0)
         informer.hold(pod("web-1", app="web", ready="yes"))
         assert (await waiting)["metadata"]["name"] == "web-1"
@@ -193,12 +193,12 @@ def test_waiting_begins_before_the_cache_is_synced() -> None:
 
 
 def test_what_can_never_be_held_is_not_waited_for() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold()
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold()
         with pytest.raises(OutsideFilter):
-            await world.cache().wait_for("pods", ready, label="app=db")
+            await environment.cache().wait_for("pods", ready, label="app=db")
         with pytest.raises(NotDeclared):
-            await world.cache().wait_for("nodes", ready)
+            await environment.cache().wait_for("nodes", ready)
         assert informer.listeners == []
 
     run(main)
@@ -215,10 +215,10 @@ def test_what_can_never_be_held_is_not_waited_for() -> None:
 def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(
     held: list[dict[str, Any]],
 ) -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold(*held)
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold(*held)
         with pytest.raises(TimeoutError):
-            await world.cache().wait_for(
+            await environment.cache().wait_for(
                 "pods", ready, namespace="ns", label="app=web", field={"status.phase": "Running"}, timeout=0
             )
         assert informer.counts.reads == {("wait_for", "TimeoutError"): 1}
@@ -228,20 +228,20 @@ def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(
 
 
 def test_who_waits_in_vain_for_a_cache_is_told_that_it_is_not_synced() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web")
-        informer.trouble, informer.remedy = "pods: the server answers 500", "It is asked again"
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web")
+        informer.message, informer.remedy = "pods: the server answers 500", "It is asked again"
         with pytest.raises(NotSynced):
-            await world.cache().wait_for("pods", ready, namespace="ns", timeout=0)
+            await environment.cache().wait_for("pods", ready, namespace="ns", timeout=0)
         assert informer.counts.reads == {("wait_for", "NotSynced"): 1}
 
     run(main)
 
 
 def test_who_waits_for_a_kind_that_cannot_be_kept_any_more_is_told_at_once() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold(WEB)
+        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
         await informer.subscribed.wait()
         informer.fail(Forbidden("pods: no", remedy="Grant it"))
         for _ in range(20):
@@ -256,9 +256,9 @@ def test_who_waits_for_a_kind_that_cannot_be_kept_any_more_is_told_at_once() -> 
 
 
 def test_a_trouble_that_leaves_the_cache_readable_ends_no_wait() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold(WEB)
+        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
         await informer.subscribed.wait()
         informer.fail(None)
         informer.put(pod("web-1", version="11", app="web", ready="yes"))
@@ -270,13 +270,13 @@ def test_a_trouble_that_leaves_the_cache_readable_ends_no_wait() -> None:
 def test_what_cannot_be_waited_with_is_refused_at_once() -> None:
     wrong: Any = "ready"
 
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold()
         with pytest.raises(ReadError):
-            await world.cache().wait_for("pods", wrong)
+            await environment.cache().wait_for("pods", wrong)
         with pytest.raises(ReadError):
             # A mistake.
-            await world.cache().wait_for("pods", ready, timeout="60")  # type: ignore[call-overload]
+            await environment.cache().wait_for("pods", ready, timeout="60")  # type: ignore[call-overload]
 
     run(main)
 
@@ -294,12 +294,12 @@ class Awaited:
 def test_a_predicate_that_is_to_be_awaited_is_refused_and_satisfied_by_nothing(
     held: list[dict[str, Any]],
 ) -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(*held)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(*held)
         with pytest.raises(ReadError):
-            await world.cache().wait_for("pods", awaited)
+            await environment.cache().wait_for("pods", awaited)
         with pytest.raises(ReadError):
-            await asyncio.to_thread(world.cache().blocking.wait_for, "pods", awaited)
+            await asyncio.to_thread(environment.cache().blocking.wait_for, "pods", awaited)
 
     run(main)
 
@@ -314,10 +314,10 @@ def test_a_predicate_that_is_to_be_awaited_is_refused_and_satisfied_by_nothing(
     ids=["an object", "a lambda", "a future"],
 )
 def test_a_predicate_that_turns_out_to_be_awaited_is_refused(predicate: Any) -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold(WEB)
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold(WEB)
         with pytest.raises(ReadError):
-            await world.cache().wait_for("pods", predicate)
+            await environment.cache().wait_for("pods", predicate)
         assert informer.listeners == []
         assert informer.counts.reads == {("wait_for", "ReadError"): 1}
 
@@ -325,12 +325,12 @@ def test_a_predicate_that_turns_out_to_be_awaited_is_refused(predicate: Any) -> 
 
 
 def test_errors_of_the_predicate_are_its_callers_and_disturb_nobody_else() -> None:
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         def broken(_: object) -> bool:
             raise TimeoutError("of its own")
 
-        informer = world.declare("app=web").hold()
-        waiting = asyncio.create_task(world.cache().wait_for("pods", broken, timeout=60))
+        informer = environment.declare("app=web").hold()
+        waiting = asyncio.create_task(environment.cache().wait_for("pods", broken, timeout=60))
         await asyncio.sleep(0)
         informer.put(WEB)
         with pytest.raises(TimeoutError, match="of its own"):
@@ -341,9 +341,9 @@ def test_errors_of_the_predicate_are_its_callers_and_disturb_nobody_else() -> No
 
 
 def test_who_is_cancelled_leaves_no_listener() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold()
-        waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold()
+        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
         await asyncio.sleep(0)
         assert len(informer.listeners) == 1
         waiting.cancel()
@@ -357,14 +357,14 @@ def test_who_is_cancelled_leaves_no_listener() -> None:
 
 
 def test_threads_wait_for_the_loop_to_do_the_work() -> None:
-    async def main(world: World) -> None:
+    async def main(environment: Environment) -> None:
         db = pod("db-1", app="db")
-        world.declare("app=web").hold(pod("web-1", app="web", ready="yes"))
-        world.server.answer("/api/v1/namespaces/ns/pods/db-1", db)
-        world.server.answer(
+        environment.declare("app=web").hold(pod("web-1", app="web", ready="yes"))
+        environment.server.answer("/api/v1/namespaces/ns/pods/db-1", db)
+        environment.server.answer(
             "/api/v1/pods", {"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [db]}
         )
-        blocking = world.cache().blocking
+        blocking = environment.cache().blocking
 
         def handler() -> None:
             assert blocking.fetch("pods", "db-1", "ns") == db
@@ -414,18 +414,18 @@ def test_threads_write_the_same_arguments(name: str) -> None:
 
 
 def test_reads_of_the_cache_need_no_loop() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
-        assert await asyncio.to_thread(world.cache().get, "pods", "web-1", "ns") == WEB
-        assert await asyncio.to_thread(world.cache().list, "pods", label="app=web") == [WEB]
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        assert await asyncio.to_thread(environment.cache().get, "pods", "web-1", "ns") == WEB
+        assert await asyncio.to_thread(environment.cache().list, "pods", label="app=web") == [WEB]
 
     run(main)
 
 
 def test_a_thread_whose_wait_is_ended_by_the_loop_is_let_go() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold()
-        thread = asyncio.create_task(asyncio.to_thread(world.cache().blocking.wait_for, "pods", ready))
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold()
+        thread = asyncio.create_task(asyncio.to_thread(environment.cache().blocking.wait_for, "pods", ready))
         await informer.subscribed.wait()
         for task in asyncio.all_tasks() - {asyncio.current_task(), thread}:
             task.cancel()
@@ -437,15 +437,18 @@ def test_a_thread_whose_wait_is_ended_by_the_loop_is_let_go() -> None:
 
 
 def test_what_threads_wait_for_can_be_ended_and_stops_being_done() -> None:
-    async def main(world: World) -> None:
-        pods, nodes = world.declare("app=web").hold(), world.declare("app=web", NODES, "nodes").hold()
+    async def main(environment: Environment) -> None:
+        pods, nodes = (
+            environment.declare("app=web").hold(),
+            environment.declare("app=web", NODES, "nodes").hold(),
+        )
         operators = Waits()
         waits = Waits(operators)
         one = asyncio.create_task(
-            asyncio.to_thread(world.cache(waits=waits).blocking.wait_for, "pods", ready)
+            asyncio.to_thread(environment.cache(waits=waits).blocking.wait_for, "pods", ready)
         )
         other = asyncio.create_task(
-            asyncio.to_thread(world.cache(waits=Waits(operators)).blocking.wait_for, "nodes", ready)
+            asyncio.to_thread(environment.cache(waits=Waits(operators)).blocking.wait_for, "nodes", ready)
         )
         await pods.subscribed.wait()
         await nodes.subscribed.wait()
@@ -465,11 +468,11 @@ def test_what_threads_wait_for_can_be_ended_and_stops_being_done() -> None:
 
 
 def test_once_it_is_ended_nothing_is_waited_for() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold()
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold()
         operators = Waits()
         for waits in (operators, Waits(operators)):
-            cache = world.cache(waits=waits)
+            cache = environment.cache(waits=waits)
             operators.end("enough")
             with pytest.raises(ReadError, match="enough"):
                 await asyncio.to_thread(cache.blocking.wait_for, "pods", ready)
@@ -479,17 +482,17 @@ def test_once_it_is_ended_nothing_is_waited_for() -> None:
 
 
 def test_on_the_loops_own_thread_it_is_refused() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web", PODS).hold(WEB)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web", PODS).hold(WEB)
         with pytest.raises(ReadError):
-            world.cache().blocking.fetch("pods", "db-1", "ns")
+            environment.cache().blocking.fetch("pods", "db-1", "ns")
 
     run(main)
 
 
 def test_after_the_operator_has_ended_it_is_refused() -> None:
-    async def main(world: World) -> World:
-        return world
+    async def main(environment: Environment) -> Environment:
+        return environment
 
     blocking = run(main).cache().blocking
     with pytest.raises(
@@ -500,9 +503,9 @@ def test_after_the_operator_has_ended_it_is_refused() -> None:
 
 
 def test_another_loop_of_another_thread_may_block_itself() -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
-        cache = world.cache()
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        cache = environment.cache()
 
         async def elsewhere() -> Any:
             return cache.blocking.fetch("pods", "web-1", "ns")
@@ -516,14 +519,14 @@ def test_another_loop_of_another_thread_may_block_itself() -> None:
     "read", ["get", "exists", "list", "held", "owned", "count", "age", "scope", "explain"]
 )
 def test_reads_that_do_not_wait_are_not_among_those_that_do_and_say_where_they_are(read: str) -> None:
-    blocking = World().cache().blocking
+    blocking = Environment().cache().blocking
     with pytest.raises(ReadError):
         getattr(blocking, read)
     assert not hasattr(blocking, read)
 
 
 def test_what_is_no_read_at_all_is_a_mistake_in_a_read_and_no_attribute() -> None:
-    blocking = World().cache().blocking
+    blocking = Environment().cache().blocking
     for caught in (ReadError, AttributeError):
         with pytest.raises(
             caught,

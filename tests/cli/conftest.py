@@ -24,7 +24,7 @@ def configure(settings, **_):
 """
 
 
-class Said(NamedTuple):
+class Outcome(NamedTuple):
     """What a command came to."""
 
     code: int
@@ -32,7 +32,7 @@ class Said(NamedTuple):
     errors: str
 
 
-Command = Callable[..., Said]
+Command = Callable[..., Outcome]
 
 
 @pytest.fixture
@@ -43,13 +43,15 @@ def command(
     monkeypatch.setattr(sys, "path", [*sys.path])
     before = {*sys.modules}
 
-    def run(name: str, declared: str, *arguments: str, handlers: str = "", source: str | None = None) -> Said:
+    def run(
+        name: str, declared: str, *arguments: str, handlers: str = "", source: str | None = None
+    ) -> Outcome:
         file = tmp_path / "web.py"
         lines = "".join(f"    {line}\n" for line in declared.splitlines())
         file.write_text(source if source is not None else f"{HEAD}{lines}{handlers}")
         capsys.readouterr()
         code = main([name, str(file), *arguments])
-        said = Said(code, *capsys.readouterr())
+        said = Outcome(code, *capsys.readouterr())
         assert not traced(said.output + said.errors)
         return said
 

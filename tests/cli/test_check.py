@@ -29,7 +29,7 @@ from kopf_selectcache.settings.quantity import written
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
 from kopf_selectcache.testing.sample_objects import Population
-from tests.cli.conftest import HEAD, Command, Said
+from tests.cli.conftest import HEAD, Command, Outcome
 
 
 def pod(name: str, app: str, *, namespace: str = "default", size: int = 10) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def parsed_arguments(*given: str) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-def parsed(said: Said) -> dict[str, Any]:
+def parsed(said: Outcome) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(said.output)
     return found
 
@@ -520,7 +520,7 @@ class TestKopfsOwnWatches:
 
 
 @pytest.mark.usefixtures("busy")
-class TestWhatMayNotBeMeant:
+class TestUnintendedDeclarations:
     def test_a_filter_that_selects_none_of_what_there_is(self, command: Command) -> None:
         said = command("check", "select['v1/pods'] = 'ap=web'")
         assert said.code == 0

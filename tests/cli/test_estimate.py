@@ -18,8 +18,8 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import FEW
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.settings.planner import Stream
-from tests.cache.world import PODS, pod
-from tests.faults.world import Time
+from tests.cache.environment import PODS, pod
+from tests.faults.environment import Time
 
 
 class Endless:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.cli.conftest import Command, Said
+from tests.cli.conftest import Command, Outcome
 from tests.cli.test_check import DEFINITION
 
 CREATING = "\n@kopf.on.create('example.com', 'v1', 'webapps')\nasync def create(**_): ...\n"
@@ -527,7 +527,7 @@ class TestComparedWithManifests:
 
     def compared(
         self, command: Command, folder: Path, *objects: dict[str, Any], declared: str = ANY_POD
-    ) -> Said:
+    ) -> Outcome:
         (folder / "rbac.yaml").write_text(yaml.safe_dump_all(objects))
         return command(
             "rbac",

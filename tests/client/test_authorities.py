@@ -17,9 +17,9 @@ from kopf._cogs.structs.credentials import Vault
 from kopf_selectcache.client._credentials import SOONEST, TRIES
 from kopf_selectcache.client.transport import KopfTransport, Unreachable
 from kopf_selectcache.testing.certificates import authority
+from tests.faults.environment import Time, operating, run, until
 from tests.faults.server import PODS, Answer, Server, Then, answer, error, event, listed, pod, streamed
 from tests.faults.test_rights import log_in
-from tests.faults.world import Time, operating, run, until
 
 
 def closing(given: Answer) -> Answer:
@@ -120,14 +120,14 @@ def test_22_a_cache_follows_a_server_with_a_new_authority_and_needs_no_list(tmp_
             logging_in(server, tls) as (vault, _),
         ):
             server.scripts["/api/v1"].lists[:] = [closing(each) for each in server.scripts["/api/v1"].lists]
-            async with operating(server, vault=vault) as world:
-                await world.synced()
+            async with operating(server, vault=vault) as environment:
+                await environment.synced()
                 tls.rotate()
                 over.set()
-                await until(lambda: "no safe connection can be made" in world.informer.trouble)
-                assert world.names() == ["a@90"]
+                await until(lambda: "no safe connection can be made" in environment.informer.message)
+                assert environment.names() == ["a@90"]
                 tls.publish()
-                await world.holds("a@90", "b@105")
+                await environment.holds("a@90", "b@105")
                 assert len(server.pods.listed) == 1
 
     run(main())

@@ -24,9 +24,9 @@ from kopf_selectcache.plugin.access import cache_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.certificates import authority
 from kopf_selectcache.testing.faults import Refuse
+from tests.faults.environment import Time, operating, run, until
 from tests.faults.server import PODS, Server, answer, error, held, listed, refused, streamed
 from tests.faults.test_rights import logging_in
-from tests.faults.world import Time, operating, run, until
 from tests.kopf_operators import declaring, pod
 
 NO = refused(401, "Unauthorized", message="Unauthorized")
@@ -416,17 +416,17 @@ def test_a_cache_without_valid_credentials_is_unauthorized_and_follows_again_onc
             vault = Vault({KEY: kopf.ConnectionInfo(server=server.url, token="static")})
             async with (
                 logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40),
-                operating(server, vault=vault) as world,
+                operating(server, vault=vault) as environment,
             ):
-                await until(lambda: world.informer.health is Health.UNAUTHORIZED)
+                await until(lambda: environment.informer.health is Health.UNAUTHORIZED)
                 with pytest.raises(Unauthorized) as caught:
-                    world.names()
+                    environment.names()
                 assert (caught.value.code, caught.value.transient) == (401, False)
-                waits = len(world.time.slept)
-                await until(lambda: len(world.time.slept) >= waits + 3)
-                assert min(world.time.slept[waits:]) >= 5, "there is no hurry"
+                waits = len(environment.time.slept)
+                await until(lambda: len(environment.time.slept) >= waits + 3)
+                assert min(environment.time.slept[waits:]) >= 5, "there is no hurry"
                 valid.set()
-                await world.synced()
+                await environment.synced()
 
     run(main())
 
@@ -438,16 +438,16 @@ def test_a_synced_cache_is_unauthorized_only_after_a_while() -> None:
             vault = Vault({KEY: kopf.ConnectionInfo(server=server.url, token="static")})
             async with (
                 logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40),
-                operating(server, vault=vault) as world,
+                operating(server, vault=vault) as environment,
             ):
-                await world.synced()
-                began = world.time.now
+                await environment.synced()
+                began = environment.time.now
                 over.set()
-                await until(lambda: "accepts no credentials" in world.informer.trouble)
-                assert world.informer.health in (Health.SYNCED, Health.STALE)
-                assert len(world.names()) == 1
-                await until(lambda: world.informer.health is Health.UNAUTHORIZED)
-                assert world.time.now - began >= TOLERATED
+                await until(lambda: "accepts no credentials" in environment.informer.message)
+                assert environment.informer.health in (Health.SYNCED, Health.STALE)
+                assert len(environment.names()) == 1
+                await until(lambda: environment.informer.health is Health.UNAUTHORIZED)
+                assert environment.time.now - began >= TOLERATED
 
     run(main())
 
@@ -458,14 +458,14 @@ def test_a_cache_without_any_credentials_is_unauthorized() -> None:
             vault = Vault({KEY: kopf.ConnectionInfo(server=server.url)})
             async with logging_in(vault, *[None] * 99, kopf.ConnectionInfo(server=server.url, token="new")):
                 await vault.invalidate(KEY, vault.select()[1].info)
-                async with operating(server, vault=vault) as world:
-                    await until(lambda: world.informer.health is Health.UNAUTHORIZED)
+                async with operating(server, vault=vault) as environment:
+                    await until(lambda: environment.informer.health is Health.UNAUTHORIZED)
                     with pytest.raises(Unauthorized) as caught:
-                        world.names()
+                        environment.names()
                     assert (caught.value.code, caught.value.transient) == (None, True)
                     with pytest.raises(Unauthorized):
-                        await world.cache.fetch("pods", "a", "shop")
-                    await world.synced()
+                        await environment.cache.fetch("pods", "a", "shop")
+                    await environment.synced()
 
     run(main())
 
@@ -518,11 +518,11 @@ def test_a_login_that_never_returns_is_a_failure_of_the_request(monkeypatch: pyt
                 vault=Vault({KEY: kopf.ConnectionInfo(server=server.url)}),
                 request_timeout=60,
                 sync_timeout=1,
-            ) as world,
+            ) as environment,
         ):
             deadline = asyncio.get_running_loop().time() + 20
-            await until(lambda: world.informer.trouble or asyncio.get_running_loop().time() > deadline)
-            assert "the login of the operator takes too long" in world.informer.trouble
-            await until(lambda: world.informer.health is Health.STALLED)
+            await until(lambda: environment.informer.message or asyncio.get_running_loop().time() > deadline)
+            assert "the login of the operator takes too long" in environment.informer.message
+            await until(lambda: environment.informer.health is Health.STALLED)
 
     run(main())

@@ -16,8 +16,8 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.selection.resource import Resource
 from tests.client.connections import connected, login
+from tests.faults.environment import run
 from tests.faults.server import Answer, Script, Server, answer, refused
-from tests.faults.world import run
 
 GROUP = "/apis/example.com"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/webapps.example.com"

@@ -14,7 +14,7 @@ from kopf_selectcache.client.transport import Refused, Transport
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
-from tests.cache.world import builtin, node, pod
+from tests.cache.environment import builtin, node, pod
 
 PODS, NODES = Resource(builtin("pods"), "v1"), Resource(builtin("nodes"), "v1")
 ON_N1 = FieldTerm("spec.nodeName", "n1")

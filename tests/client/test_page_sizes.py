@@ -21,9 +21,9 @@ from kopf_selectcache.core.protocol.pager import MOST_PAGE_BYTES, PAGE_BYTES
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.testing.request_log import Asked
+from tests.faults.environment import Time, operating, run, until
 from tests.faults.server import Answer, Server, answer, chunk, error, listed, pod, streamed
-from tests.faults.world import Time, operating, run, until
-from tests.secrets import World, caching, secret
+from tests.secrets import Environment, caching, secret
 
 LARGE = 880_000
 
@@ -34,8 +34,12 @@ def large(number: int, **labels: str) -> dict[str, Any]:
     }  # As base64, a third more.
 
 
-def lists(world: World) -> list[Asked]:
-    return [asked for asked in world.cluster.requests if asked.verb == "list" and asked.resource == "secrets"]
+def lists(environment: Environment) -> list[Asked]:
+    return [
+        asked
+        for asked in environment.cluster.requests
+        if asked.verb == "list" and asked.resource == "secrets"
+    ]
 
 
 def limits(asked: list[Asked]) -> list[str | None]:
@@ -50,9 +54,9 @@ def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its
     None
 ):
     async def main() -> None:
-        async with caching("app=web", *map(large, range(40)), storage="raw") as world:
-            await world.cache.wait_synced()
-            first = lists(world)
+        async with caching("app=web", *map(large, range(40)), storage="raw") as environment:
+            await environment.cache.wait_synced()
+            first = lists(environment)
             assert limits(first) == [
                 "500",
                 "31",
@@ -61,22 +65,22 @@ def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its
                 *["4"] * 10,
             ], "two answers are not read to their end"
             assert ["continue" in each.query for each in first] == [False, False, False, *[True] * 11]
-            assert world.informer.held() == 40
-            world.informer.reflectors[0].relist("audit")
-            await until(lambda: world.informer.counts.relists["audit"])
-            assert limits(lists(world)[len(first) :]) == ["4"] * 10
-            assert not world.informer.trouble
+            assert environment.informer.held() == 40
+            environment.informer.reflectors[0].relist("audit")
+            await until(lambda: environment.informer.counts.relists["audit"])
+            assert limits(lists(environment)[len(first) :]) == ["4"] * 10
+            assert not environment.informer.message
 
     run(main())
 
 
 def test_35_the_lists_of_fetches_follow_it_as_well() -> None:
     async def main() -> None:
-        async with caching("app=web", *(large(number) for number in range(40))) as world:
-            await world.cache.wait_synced()
-            before = len(lists(world))
-            assert len([*await world.cache.fetch_list("secrets", namespace="shop")]) == 40
-            assert limits(lists(world)[before:]) == ["500", "31", "1", "2", *["4"] * 10]
+        async with caching("app=web", *(large(number) for number in range(40))) as environment:
+            await environment.cache.wait_synced()
+            before = len(lists(environment))
+            assert len([*await environment.cache.fetch_list("secrets", namespace="shop")]) == 40
+            assert limits(lists(environment)[before:]) == ["500", "31", "1", "2", *["4"] * 10]
 
     run(main())
 
@@ -86,11 +90,11 @@ def test_35_so_do_lists_of_metadata() -> None:
         noted = [secret(f"s-{number:03}", app="web") for number in range(100)]
         for each in noted:
             each["metadata"]["annotations"] = {"note": "x" * 250_000}
-        async with caching(Cached("app=web", drop=["metadata.annotations"]), *noted) as world:
-            await world.cache.wait_synced()
-            before = len(lists(world))
-            assert (await world.cache.audit("secrets")).objects == 100
-            assert limits(lists(world)[before:]) == ["500", "31", "15", "15", "15", "15", "15"]
+        async with caching(Cached("app=web", drop=["metadata.annotations"]), *noted) as environment:
+            await environment.cache.wait_synced()
+            before = len(lists(environment))
+            assert (await environment.cache.audit("secrets")).objects == 100
+            assert limits(lists(environment)[before:]) == ["500", "31", "15", "15", "15", "15", "15"]
 
     run(main())
 
@@ -99,9 +103,9 @@ def test_small_objects_are_asked_for_by_the_configured_limit_alone() -> None:
     async def main() -> None:
         async with caching(
             "app=web", *(secret(f"s-{number}", app="web") for number in range(90)), page_limit=30
-        ) as world:
-            await world.cache.wait_synced()
-            assert limits(lists(world)) == ["30", "30", "30"]
+        ) as environment:
+            await environment.cache.wait_synced()
+            assert limits(lists(environment)) == ["30", "30", "30"]
 
     run(main())
 
@@ -116,11 +120,11 @@ def test_35_pages_with_few_objects_since_they_are_large_are_not_paced(
     async def main() -> None:
         server = LargeObjects(1000, LARGE // 40)
         async with keeping(server, drop=["spec"]) as runtime:
-            informer, troubles = runtime.informer("v1/pods"), set[str]()
+            informer, messages = runtime.informer("v1/pods"), set[str]()
             while not informer.synced:
-                troubles.add(informer.trouble)
+                messages.add(informer.message)
                 await asyncio.sleep(0)
-            assert (informer.held(), troubles) == (1000, {""})
+            assert (informer.held(), messages) == (1000, {""})
             listed = server.pages
             assert listed >= 250
             assert await informer.audit()
@@ -148,19 +152,19 @@ def test_35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting
     async def main() -> None:
         async with (
             Server(lists=[endless()] * 100) as server,
-            operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world,
+            operating(server, page_bytes=1_000_000, sync_timeout=120.0) as environment,
         ):
-            await until(lambda: str(world.informer.health) == "stalled")
+            await until(lambda: str(environment.informer.health) == "stalled")
             with pytest.raises(Stalled) as raised:
-                world.cache.held("pods")
+                environment.cache.held("pods")
             assert not raised.value.transient
             assert "fetch" not in str(raised.value), "a fetch of the same objects fails as well"
-            asked, began = len(server.pods.listed), world.time.now
-            await until(lambda: world.time.now > began + 600)
+            asked, began = len(server.pods.listed), environment.time.now
+            await until(lambda: environment.time.now > began + 600)
             assert len(server.pods.listed) - asked <= 600 / 15 + 1
             assert {query["limit"] for query in server.pods.listed[3:]} == {"1"}
             with pytest.raises(Stalled):
-                await world.cache.fetch_list("pods")
+                await environment.cache.fetch_list("pods")
 
     run(main())
 
@@ -170,11 +174,11 @@ def test_35_one_object_without_an_end_is_told_by_the_object_before_it() -> None:
         first = listed("100", pod("a", "90"), then="more")
         async with (
             Server(lists=[endless(), endless(), *[first, *[endless()] * 3] * 50]) as server,
-            operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world,
+            operating(server, page_bytes=1_000_000, sync_timeout=120.0) as environment,
         ):
-            await until(lambda: str(world.informer.health) == "stalled")
+            await until(lambda: str(environment.informer.health) == "stalled")
             with pytest.raises(Stalled, match=r"after .*\ba\b"):
-                world.cache.held("pods")
+                environment.cache.held("pods")
             assert [query["limit"] for query in server.pods.listed[:6]] == ["500", "31", "1", "2", "1", "1"]
 
     run(main())
@@ -194,12 +198,12 @@ def test_35_a_relist_whose_server_ignores_the_limit_is_followed_by_a_consistent_
                 lists=[listed("100", pod("a", "90")), *[endless()] * 4, *pages],
                 watches=[streamed(gone, error(410, "Expired"))],
             ) as server,
-            operating(server, page_bytes=1_000_000) as world,
+            operating(server, page_bytes=1_000_000) as environment,
         ):
-            await world.holds("a@90")
+            await environment.holds("a@90")
             gone.set()
-            await world.holds("a@150", "b@150")
-            await world.synced()
+            await environment.holds("a@150", "b@150")
+            await environment.synced()
             assert [(query.get("resourceVersion"), query["limit"]) for query in server.pods.listed[1:]] == [
                 ("100", "500"),
                 ("100", "31"),
@@ -218,12 +222,12 @@ def test_a_server_that_ignores_the_limit_is_read_as_far_as_the_setting_allows() 
         gone = asyncio.Event()
         async with (
             Server(lists=[whole] * 5, watches=[streamed(gone, error(410, "Expired"))]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await world.synced()
+            await environment.synced()
             assert [query["limit"] for query in server.pods.listed] == ["500", "31", "1"]
             gone.set()
-            await until(lambda: world.informer.counts.relists["410"])
+            await until(lambda: environment.informer.counts.relists["410"])
             assert len(server.pods.listed) == 4, "that it ignores the limit is known now"
 
     run(main())
@@ -232,11 +236,14 @@ def test_a_server_that_ignores_the_limit_is_read_as_far_as_the_setting_allows() 
 def test_one_object_that_is_too_large_is_an_error_of_its_fetch() -> None:
     async def main() -> None:
         scripted = answer(json.dumps(pod("a", "90", text="x" * 2_000_000)).encode())
-        async with Server(lists=[listed("100")]) as server, operating(server, page_bytes=1_000_000) as world:
+        async with (
+            Server(lists=[listed("100")]) as server,
+            operating(server, page_bytes=1_000_000) as environment,
+        ):
             server.scripts["/api/v1/namespaces/shop/pods/a"] = type(server.pods)([scripted])
-            await world.synced()
+            await environment.synced()
             with pytest.raises(Stalled) as raised:
-                await world.cache.fetch("pods", "a", "shop")
+                await environment.cache.fetch("pods", "a", "shop")
             assert not raised.value.transient
 
     run(main())

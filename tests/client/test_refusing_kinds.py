@@ -10,8 +10,8 @@ import pytest
 from kopf_selectcache.client._credentials import LATEST, TRIES, TRUSTED
 from kopf_selectcache.client.transport import KopfTransport, Refused
 from tests.client.test_credentials import NO, operator_with
+from tests.faults.environment import run
 from tests.faults.server import PODS, Script, Server, answer
-from tests.faults.world import run
 
 METRICS = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
 

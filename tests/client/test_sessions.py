@@ -17,9 +17,9 @@ from kopf._cogs.structs.credentials import AiohttpSession, KubeContext, Vault
 from kopf_selectcache.client._credentials import TRIES
 from kopf_selectcache.client.transport import KopfTransport, Refused, Unreachable
 from tests.client.connections import ask, connected, login
+from tests.faults.environment import Time, run, until
 from tests.faults.server import PODS, Server, answer, streamed
 from tests.faults.test_rights import logging_in
-from tests.faults.world import Time, run, until
 
 CANARY = b"canary-7f3a"
 

@@ -20,8 +20,8 @@ from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.messages import Refusal
 from tests.client.connections import ask, connected, login
+from tests.faults.environment import nothing_left, run, until
 from tests.faults.server import PODS, SILENCE, Answer, Server, Then, answer, chunk, refused, status, streamed
-from tests.faults.world import nothing_left, run, until
 
 CANARY = b"canary-7f3a"
 

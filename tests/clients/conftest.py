@@ -13,7 +13,7 @@ import pytest
 from tests.apiserver.cluster import Cluster
 from tests.conformance.places import fresh_group
 
-from .world import SCHEMA, World
+from .environment import SCHEMA, Environment
 
 FOLDER = Path(__file__).parent
 PACKAGES = ("kubernetes", "kubernetes_asyncio", "pykube", "kr8s", "lightkube")
@@ -65,9 +65,9 @@ def group(api: Cluster) -> str:
 
 
 @pytest.fixture
-def world(api: Cluster, group: str, tmp_path: Path) -> Iterator[World]:
+def environment(api: Cluster, group: str, tmp_path: Path) -> Iterator[Environment]:
     """A fresh namespace, what a client needs to get there, and a client of our own for what others do there
     meanwhile."""
-    world = World(api, api.namespace(prefix="clients"), group, tmp_path)
-    yield world
-    world.clean_up()
+    environment = Environment(api, api.namespace(prefix="clients"), group, tmp_path)
+    yield environment
+    environment.clean_up()

@@ -26,7 +26,7 @@ from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.sample_objects import Population
 
-from .world import World
+from .environment import Environment
 
 LACKING = list(Population(seed=7, namespaces=["shop"]).pods(60))
 """Their statuses lack the images, without which the schema has none."""
@@ -199,18 +199,18 @@ def test_an_object_of_pykube_needs_a_client_to_write_or_read_with(cache: FakeCac
         call(cache.get(pykube.Pod, NAME, "shop"))
 
 
-def test_an_object_of_pykube_is_written_once_it_has_a_client(world: World) -> None:
-    world.create(world.config_map("a", app="web"))
-    held = FakeCache([world.get("ConfigMap", "a")], {"configmaps": ""}).get(
-        pykube.ConfigMap, "a", world.namespace
+def test_an_object_of_pykube_is_written_once_it_has_a_client(environment: Environment) -> None:
+    environment.create(environment.config_map("a", app="web"))
+    held = FakeCache([environment.get("ConfigMap", "a")], {"configmaps": ""}).get(
+        pykube.ConfigMap, "a", environment.namespace
     )
-    held.api = client = pykube.HTTPClient(pykube.KubeConfig.from_file(str(world.kubeconfig())))
+    held.api = client = pykube.HTTPClient(pykube.KubeConfig.from_file(str(environment.kubeconfig())))
     held.patch({"metadata": {"annotations": {"seen": "yes"}}})
     client.session.close()
-    assert world.get("ConfigMap", "a")["metadata"]["annotations"] == {"seen": "yes"}
+    assert environment.get("ConfigMap", "a")["metadata"]["annotations"] == {"seen": "yes"}
 
 
-def test_kinds_of_pykube_are_those_of_its_classes(world: World) -> None:
+def test_kinds_of_pykube_are_those_of_its_classes(environment: Environment) -> None:
     classes: list[Any] = [
         each
         for each in vars(pykube.objects).values()
@@ -219,10 +219,10 @@ def test_kinds_of_pykube_are_those_of_its_classes(world: World) -> None:
     assert len(classes) > 20
     for each in classes:
         assert key_of(each) == f"{each.version}/{each.endpoint}"
-    client = pykube.HTTPClient(pykube.KubeConfig.from_file(str(world.kubeconfig())))
-    widgets = pykube.object_factory(client, f"{world.group}/v1", "Widget")
+    client = pykube.HTTPClient(pykube.KubeConfig.from_file(str(environment.kubeconfig())))
+    widgets = pykube.object_factory(client, f"{environment.group}/v1", "Widget")
     client.session.close()
-    cache = FakeCache([world.widget("w", color="red")], {widgets: ""})
+    cache = FakeCache([environment.widget("w", color="red")], {widgets: ""})
     assert [(type(each), each.obj["spec"]["color"]) for each in cache.list(widgets)] == [(widgets, "red")]
 
 
@@ -268,23 +268,23 @@ def test_a_wrong_class_is_refused(cache: FakeCache, as_: Any) -> None:
 @pytest.mark.filterwarnings(
     "ignore:Kubernetes version:UserWarning"
 )  # It knows none that is newer than itself.
-def test_an_object_of_kr8s_is_made_by_a_function_with_a_client(world: World) -> None:
-    world.create(world.config_map("a", app="web"))
-    held = FakeCache([world.get("ConfigMap", "a")], {"configmaps": ""})
+def test_an_object_of_kr8s_is_made_by_a_function_with_a_client(environment: Environment) -> None:
+    environment.create(environment.config_map("a", app="web"))
+    held = FakeCache([environment.get("ConfigMap", "a")], {"configmaps": ""})
 
     async def main() -> None:
-        api = await kr8s.asyncio.api(kubeconfig=str(world.kubeconfig()))
+        api = await kr8s.asyncio.api(kubeconfig=str(environment.kubeconfig()))
 
         def to_config_map(obj: dict[str, Any]) -> kr8s.asyncio.objects.ConfigMap:
             return kr8s.asyncio.objects.ConfigMap(obj, api=api)
 
         (found,) = held.list("configmaps", as_=to_config_map)
-        assert (found.name, found.namespace, found.raw["data"]) == ("a", world.namespace, {"name": "a"})
+        assert (found.name, found.namespace, found.raw["data"]) == ("a", environment.namespace, {"name": "a"})
         await found.label({"seen": "yes"})
         await api._session.aclose()
 
     asyncio.run(main())
-    assert world.get("ConfigMap", "a")["metadata"]["labels"] == {"app": "web", "seen": "yes"}
+    assert environment.get("ConfigMap", "a")["metadata"]["labels"] == {"app": "web", "seen": "yes"}
 
 
 def test_an_object_of_lightkube_is_made_by_its_own_function(cache: FakeCache) -> None:

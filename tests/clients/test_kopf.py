@@ -19,7 +19,7 @@ from tests.apiserver.cluster import Cluster
 from tests.apiserver.waiting import wait_until
 from tests.conformance.places import fresh_group
 
-from .world import SCHEMA, World
+from .environment import SCHEMA, Environment
 
 FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
 HANDLED = "kopf.zalando.org/last-handled-configuration"
@@ -33,22 +33,25 @@ pytestmark = [
 
 
 @pytest.fixture
-def world(api: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A world with widgets of its own: operators with -A must not see those of other tests. Kopf finds it."""
+def environment(api: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
+    """An environment with widgets of its own: operators with -A must not see those of other tests. Kopf
+    finds it."""
     group = fresh_group("kopf")
     api.create_crd(
         group, "v1", "Widget", "widgets", schema=SCHEMA, selectable_fields=[".spec.color"], status=True
     )
-    world = World(api, api.namespace(prefix="kopf"), group, tmp_path)
-    monkeypatch.setenv("KUBECONFIG", str(world.kubeconfig()))  # A registry looks for it when it is made.
-    yield world
-    world.clean_up()
+    environment = Environment(api, api.namespace(prefix="kopf"), group, tmp_path)
+    monkeypatch.setenv(
+        "KUBECONFIG", str(environment.kubeconfig())
+    )  # A registry looks for it when it is made.
+    yield environment
+    environment.clean_up()
 
 
 @pytest.fixture
-def widgets(world: World) -> str:
+def widgets(environment: Environment) -> str:
     """What handlers are for."""
-    return f"widgets.{world.group}"
+    return f"widgets.{environment.group}"
 
 
 class Told:
@@ -77,10 +80,10 @@ Run = Callable[..., KopfRunner]
 
 
 @pytest.fixture
-def run(world: World, registry: kopf.OperatorRegistry) -> Run:
-    """Run an operator for the `with` block: of the registry's handlers, in the world's namespace, unless told
-    otherwise."""
-    empty = world.folder / "operator.py"
+def run(environment: Environment, registry: kopf.OperatorRegistry) -> Run:
+    """Run an operator for the `with` block: of the registry's handlers, in the environment's namespace,
+    unless options say otherwise."""
+    empty = environment.folder / "operator.py"
     empty.write_text("")
 
     def runner(
@@ -88,7 +91,7 @@ def run(world: World, registry: kopf.OperatorRegistry) -> Run:
         registry: kopf.OperatorRegistry = registry,
         settings: kopf.OperatorSettings | None = None,
     ) -> KopfRunner:
-        where = [] if {"-A", "-n"} & {*options} else ["-n", world.namespace]
+        where = [] if {"-A", "-n"} & {*options} else ["-n", environment.namespace]
         return KopfRunner(
             ["run", *where, *(options or ["--standalone"]), str(empty)],
             registry=registry,
@@ -99,23 +102,23 @@ def run(world: World, registry: kopf.OperatorRegistry) -> Run:
     return runner
 
 
-def meta(world: World, name: str = "w") -> Any:
-    return world.get("Widget", name)["metadata"]
+def meta(environment: Environment, name: str = "w") -> Any:
+    return environment.get("Widget", name)["metadata"]
 
 
-def gone(world: World, name: str = "w") -> bool:
-    return name not in world.names("Widget")
+def gone(environment: Environment, name: str = "w") -> bool:
+    return name not in environment.names("Widget")
 
 
-def settled(world: World, name: str = "w") -> bool:
+def settled(environment: Environment, name: str = "w") -> bool:
     """Whether Kopf has written what it writes after the last handler."""
-    return HANDLED in meta(world, name).get("annotations", {})
+    return HANDLED in meta(environment, name).get("annotations", {})
 
 
-def event_messages(world: World, name: str = "w") -> list[str]:
-    listed = world.api.request(
+def event_messages(environment: Environment, name: str = "w") -> list[str]:
+    listed = environment.api.request(
         "GET",
-        f"/api/v1/namespaces/{world.namespace}/events",
+        f"/api/v1/namespaces/{environment.namespace}/events",
         query={"fieldSelector": f"involvedObject.name={name}"},
     )
     return [item["message"] for item in listed["items"]]
@@ -123,7 +126,7 @@ def event_messages(world: World, name: str = "w") -> list[str]:
 
 @pytest.mark.parametrize("everywhere", [False, True], ids=["one namespace", "all namespaces"])
 def test_an_object_is_followed_from_creation_to_deletion(
-    world: World, widgets: str, run: Run, told: Told, *, everywhere: bool
+    environment: Environment, widgets: str, run: Run, told: Told, *, everywhere: bool
 ) -> None:
     @kopf.on.create(widgets, id="created")
     def created(spec: Any, body: Any, **_: Any) -> Any:
@@ -144,26 +147,26 @@ def test_an_object_is_followed_from_creation_to_deletion(
         told("deleted", name)
 
     with run("--standalone", *(["-A"] if everywhere else [])):
-        world.create(world.widget("w"))
+        environment.create(environment.widget("w"))
         assert {told.next(), told.next()} == {("created", "red"), ("painted", None, "red")}
-        wait_until(lambda: settled(world), "Kopf has noted what it has handled")
-        assert meta(world)["finalizers"] == [FINALIZER]
-        assert world.get("Widget", "w")["status"]["created"] == {"color": "red"}
-        wait_until(lambda: event_messages(world) == ["It is red."], "the event is posted")
+        wait_until(lambda: settled(environment), "Kopf has noted what it has handled")
+        assert meta(environment)["finalizers"] == [FINALIZER]
+        assert environment.get("Widget", "w")["status"]["created"] == {"color": "red"}
+        wait_until(lambda: event_messages(environment) == ["It is red."], "the event is posted")
 
-        world.patch("Widget", "w", {"spec": {"color": "blue"}})
+        environment.patch("Widget", "w", {"spec": {"color": "blue"}})
         change = ("change", ("spec", "color"), "red", "blue")
         words = [told.next(), told.next()]
         assert ("updated", [change]) in words
         assert ("painted", "red", "blue") in words
 
-        world.delete("Widget", "w")
+        environment.delete("Widget", "w")
         assert told.next() == ("deleted", "w")
-        wait_until(lambda: gone(world), "the object has gone with its finalizer")
+        wait_until(lambda: gone(environment), "the object has gone with its finalizer")
     assert told.is_empty
 
 
-def test_changes_that_handlers_make_are_written(world: World, widgets: str, run: Run) -> None:
+def test_changes_that_handlers_make_are_written(environment: Environment, widgets: str, run: Run) -> None:
     @kopf.on.create(widgets)
     def created(patch: kopf.Patch, **_: Any) -> None:
         patch.metadata.labels["made-by"] = "kopf"
@@ -172,12 +175,12 @@ def test_changes_that_handlers_make_are_written(world: World, widgets: str, run:
         patch.status["phase"] = "Made"
 
     with run():
-        world.create(world.widget("w"))
+        environment.create(environment.widget("w"))
         wait_until(
-            lambda: settled(world) and "phase" in world.get("Widget", "w").get("status", {}),
+            lambda: settled(environment) and "phase" in environment.get("Widget", "w").get("status", {}),
             "it is handled, in two writes",
         )
-        widget = world.get("Widget", "w")
+        widget = environment.get("Widget", "w")
     assert (widget["spec"], widget["status"]["phase"]) == ({"color": "red", "size": 2}, "Made")
     assert (widget["metadata"]["labels"], widget["metadata"]["annotations"]["example.com/note"]) == (
         {"made-by": "kopf"},
@@ -187,7 +190,7 @@ def test_changes_that_handlers_make_are_written(world: World, widgets: str, run:
 
 
 def test_a_handler_is_tried_again_and_its_progress_kept_meanwhile(
-    world: World, widgets: str, run: Run, told: Told
+    environment: Environment, widgets: str, run: Run, told: Told
 ) -> None:
     settings = kopf.OperatorSettings()
     settings.posting.loggers = True
@@ -199,18 +202,18 @@ def test_a_handler_is_tried_again_and_its_progress_kept_meanwhile(
             raise kopf.TemporaryError("not yet", delay=0.1)
 
     with run(settings=settings):
-        world.create(world.widget("w"))
+        environment.create(environment.widget("w"))
         assert [told.next() for _ in range(3)] == [0, 1, 2]
-        wait_until(lambda: settled(world), "it is handled")
+        wait_until(lambda: settled(environment), "it is handled")
         wait_until(
-            lambda: any("not yet" in message for message in event_messages(world)),
+            lambda: any("not yet" in message for message in event_messages(environment)),
             "the log line is posted as an event",
         )
-    assert [key for key in meta(world)["annotations"] if "created" in key] == []
+    assert [key for key in meta(environment)["annotations"] if "created" in key] == []
 
 
-def test_events_of_built_in_kinds_come_as_they_happen(world: World, run: Run, told: Told) -> None:
-    world.create(world.config_map("a"))
+def test_events_of_built_in_kinds_come_as_they_happen(environment: Environment, run: Run, told: Told) -> None:
+    environment.create(environment.config_map("a"))
 
     @kopf.on.event("v1", "configmaps")
     # Kopf passes it by this name.
@@ -219,32 +222,35 @@ def test_events_of_built_in_kinds_come_as_they_happen(world: World, run: Run, to
 
     with run():
         assert told.next() == (None, "a")
-        world.create(world.config_map("b"))
+        environment.create(environment.config_map("b"))
         assert told.next() == ("ADDED", "b")
-        world.relabel("ConfigMap", "a", app="web")
+        environment.relabel("ConfigMap", "a", app="web")
         assert told.next() == ("MODIFIED", "a")
-        world.delete("ConfigMap", "a")
+        environment.delete("ConfigMap", "a")
         assert told.next() == ("DELETED", "a")
 
 
-def test_a_timer_runs_until_its_object_goes(world: World, widgets: str, run: Run, told: Told) -> None:
+def test_a_timer_runs_until_its_object_goes(
+    environment: Environment, widgets: str, run: Run, told: Told
+) -> None:
     @kopf.timer(widgets, interval=0.05)
     def tick(patch: kopf.Patch, status: Any, **_: Any) -> None:
         patch.status["ticks"] = status.get("ticks", 0) + 1
         told("tick")
 
     with run():
-        world.create(world.widget("w"))
+        environment.create(environment.widget("w"))
         wait_until(
-            lambda: world.get("Widget", "w").get("status", {}).get("ticks", 0) >= 3, "the clock has ticked"
+            lambda: environment.get("Widget", "w").get("status", {}).get("ticks", 0) >= 3,
+            "the clock has ticked",
         )
-        assert meta(world)["finalizers"] == [FINALIZER]
-        world.delete("Widget", "w")
-        wait_until(lambda: gone(world), "the object has gone with its timer")
+        assert meta(environment)["finalizers"] == [FINALIZER]
+        environment.delete("Widget", "w")
+        wait_until(lambda: gone(environment), "the object has gone with its timer")
 
 
 def test_a_daemon_runs_until_its_object_goes_and_holds_it_so_long(
-    world: World, widgets: str, run: Run, told: Told
+    environment: Environment, widgets: str, run: Run, told: Told
 ) -> None:
     @kopf.daemon(widgets)
     async def serve(stopped: Any, name: str, **_: Any) -> None:
@@ -252,21 +258,21 @@ def test_a_daemon_runs_until_its_object_goes_and_holds_it_so_long(
         try:
             await stopped.wait()
         finally:
-            told("ended", name, gone(world))
+            told("ended", name, gone(environment))
 
     with run():
-        world.create(world.widget("w"))
+        environment.create(environment.widget("w"))
         assert told.next() == ("began", "w")
-        wait_until(lambda: meta(world).get("finalizers") == [FINALIZER], "the object is held")
-        world.delete("Widget", "w")
+        wait_until(lambda: meta(environment).get("finalizers") == [FINALIZER], "the object is held")
+        environment.delete("Widget", "w")
         assert told.next() == ("ended", "w", False)
-        wait_until(lambda: gone(world), "the object has gone with its daemon")
+        wait_until(lambda: gone(environment), "the object has gone with its daemon")
 
 
 def test_an_index_holds_what_there_is_and_what_comes(
-    world: World, widgets: str, run: Run, told: Told
+    environment: Environment, widgets: str, run: Run, told: Told
 ) -> None:
-    world.create(world.config_map("a", app="web"), world.config_map("b", app="db"))
+    environment.create(environment.config_map("a", app="web"), environment.config_map("b", app="db"))
 
     @kopf.index("configmaps", id="by_app")
     def by_app(name: str, labels: Any, **_: Any) -> Any:
@@ -282,16 +288,16 @@ def test_an_index_holds_what_there_is_and_what_comes(
 
     with run():
         assert {told.next(), told.next()} == {"a", "b"}
-        world.create(world.widget("w"))
+        environment.create(environment.widget("w"))
         assert told.next() == ["a"]
-        world.relabel("ConfigMap", "b", app="web")
+        environment.relabel("ConfigMap", "b", app="web")
         assert told.next() == "b"
-        world.relabel("Widget", "w", look="again")
+        environment.relabel("Widget", "w", look="again")
         assert told.next() == ["a", "b"]
 
 
 def test_an_operator_goes_on_after_a_restart_where_it_was(
-    world: World, widgets: str, run: Run, told: Told
+    environment: Environment, widgets: str, run: Run, told: Told
 ) -> None:
     @kopf.on.create(widgets)
     @kopf.on.resume(widgets)
@@ -300,36 +306,43 @@ def test_an_operator_goes_on_after_a_restart_where_it_was(
         told(reason, name)
 
     with run():
-        world.create(world.widget("w"), world.widget("x"))
+        environment.create(environment.widget("w"), environment.widget("x"))
         assert {told.next(), told.next()} == {("create", "w"), ("create", "x")}
-        wait_until(lambda: settled(world) and settled(world, "x"), "they are handled")
-    world.patch("Widget", "x", {"spec": {"size": 2}})
-    world.create(world.widget("y"))
+        wait_until(lambda: settled(environment) and settled(environment, "x"), "they are handled")
+    environment.patch("Widget", "x", {"spec": {"size": 2}})
+    environment.create(environment.widget("y"))
     with run():
         assert {told.next() for _ in range(3)} == {("resume", "w"), ("update", "x"), ("create", "y")}
 
 
 def test_namespaces_that_match_a_pattern_are_served_as_they_come(
-    world: World, widgets: str, run: Run, told: Told
+    environment: Environment, widgets: str, run: Run, told: Told
 ) -> None:
     @kopf.on.create(widgets)
     def created(namespace: str | None, **_: Any) -> None:
         told(namespace)
 
-    with run("--standalone", "-n", f"{world.namespace}*"):
-        world.create(world.widget("w"))
-        assert told.next() == world.namespace
-        other = World(world.api, world.api.namespace(prefix=world.namespace), world.group, world.folder)
-        world.api.request(
+    with run("--standalone", "-n", f"{environment.namespace}*"):
+        environment.create(environment.widget("w"))
+        assert told.next() == environment.namespace
+        other = Environment(
+            environment.api,
+            environment.api.namespace(prefix=environment.namespace),
+            environment.group,
+            environment.folder,
+        )
+        environment.api.request(
             "POST",
-            f"/apis/{world.group}/v1/namespaces/{world.api.namespace(prefix='other')}/widgets",
-            body={**world.widget("w"), "metadata": {"name": "w"}},
+            f"/apis/{environment.group}/v1/namespaces/{environment.api.namespace(prefix='other')}/widgets",
+            body={**environment.widget("w"), "metadata": {"name": "w"}},
         )
         other.create(other.widget("w"))
         assert told.next() == other.namespace
 
 
-def test_a_kind_that_is_defined_later_is_served_as_it_comes(world: World, run: Run, told: Told) -> None:
+def test_a_kind_that_is_defined_later_is_served_as_it_comes(
+    environment: Environment, run: Run, told: Told
+) -> None:
     group = fresh_group("later")
 
     @kopf.on.create(group, "v1", "gadgets")
@@ -337,17 +350,17 @@ def test_a_kind_that_is_defined_later_is_served_as_it_comes(world: World, run: R
         told(name)
 
     with run("--standalone", "-A"):
-        world.api.create_crd(group, "v1", "Gadget", "gadgets")
-        world.api.request(
+        environment.api.create_crd(group, "v1", "Gadget", "gadgets")
+        environment.api.request(
             "POST",
-            f"/apis/{group}/v1/namespaces/{world.namespace}/gadgets",
+            f"/apis/{group}/v1/namespaces/{environment.namespace}/gadgets",
             body={"apiVersion": f"{group}/v1", "kind": "Gadget", "metadata": {"name": "g"}},
         )
         # Kopf looks for kinds before it watches definitions: of one that comes in between, it hears with its
         # next change.
         heard = None
         while heard is None:
-            world.api.request(
+            environment.api.request(
                 "PATCH",
                 f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.{group}",
                 body={"metadata": {"labels": {"heard": fresh_group("no")}}},
@@ -371,18 +384,21 @@ def test_a_kind_that_is_defined_later_is_served_as_it_comes(world: World, run: R
     ],
 )
 def test_an_operator_gets_all_that_there_is_and_no_more_than_it_selects(
-    world: World,
+    environment: Environment,
     widgets: str,
     run: Run,
     told: Told,
     *,
     streaming: bool,
 ) -> None:
-    world.create(*(world.widget(f"w{number}", app="web") for number in range(5)), world.widget("x", app="db"))
+    environment.create(
+        *(environment.widget(f"w{number}", app="web") for number in range(5)),
+        environment.widget("x", app="db"),
+    )
     settings = kopf.OperatorSettings()
     settings.watching.chunk_size = 2
     settings.watching.initial_streaming = streaming
-    settings.watching.label_selectors[(world.group, "v1", "widgets")] = "app=web"
+    settings.watching.label_selectors[(environment.group, "v1", "widgets")] = "app=web"
 
     @kopf.on.event(widgets)
     # Kopf passes it by this name.
@@ -392,15 +408,15 @@ def test_an_operator_gets_all_that_there_is_and_no_more_than_it_selects(
     with run(settings=settings):
         found = [told.next() for _ in range(5)]
         assert sorted(name for _, name in found) == [f"w{number}" for number in range(5)]
-        world.relabel("Widget", "x", app="web")
+        environment.relabel("Widget", "x", app="web")
         assert told.next() == ("ADDED", "x")
-        world.relabel("Widget", "x", app="db")
+        environment.relabel("Widget", "x", app="db")
         assert told.next() == ("DELETED", "x")
 
 
 @pytest.mark.parametrize("everywhere", [False, True], ids=["KopfPeering", "ClusterKopfPeering"])
 def test_of_two_operators_the_one_of_less_priority_pauses(
-    world: World,
+    environment: Environment,
     widgets: str,
     run: Run,
     told: Told,
@@ -410,22 +426,22 @@ def test_of_two_operators_the_one_of_less_priority_pauses(
 ) -> None:
     for kind, plural, namespaced in PEERINGS:
         with suppress(ApiError):  # It may have been defined before.
-            world.api.create_crd("kopf.dev", "v1", kind, plural, namespaced=namespaced)
-    name = world.namespace
+            environment.api.create_crd("kopf.dev", "v1", kind, plural, namespaced=namespaced)
+    name = environment.namespace
     path = (
         "/apis/kopf.dev/v1/clusterkopfpeerings"
         if everywhere
         else f"/apis/kopf.dev/v1/namespaces/{name}/kopfpeerings"
     )
     kind = "ClusterKopfPeering" if everywhere else "KopfPeering"
-    world.api.request(
+    environment.api.request(
         "POST", path, body={"apiVersion": "kopf.dev/v1", "kind": kind, "metadata": {"name": name}}
     )
 
     def peers() -> set[int]:
         return {
             peer["priority"]
-            for peer in world.api.request("GET", f"{path}/{name}").get("status", {}).values()
+            for peer in environment.api.request("GET", f"{path}/{name}").get("status", {}).values()
             if peer
         }
 
@@ -441,17 +457,17 @@ def test_of_two_operators_the_one_of_less_priority_pauses(
         )
 
     with operator(1):
-        world.create(world.widget("a"))
+        environment.create(environment.widget("a"))
         assert told.next() == (1, "a")
-        wait_until(lambda: settled(world, "a"), "it is handled")
+        wait_until(lambda: settled(environment, "a"), "it is handled")
         with operator(100):
             wait_until(lambda: peers() == {1, 100}, "both are there")
             wait_until(lambda: "Pausing operations" in caplog.text, "one has seen the other")
-            world.create(world.widget("b"))
+            environment.create(environment.widget("b"))
             assert told.next() == (100, "b")
-            wait_until(lambda: settled(world, "b"), "it is handled")
+            wait_until(lambda: settled(environment, "b"), "it is handled")
         wait_until(lambda: peers() == {1}, "one has gone")
-        world.create(world.widget("c"))
+        environment.create(environment.widget("c"))
         assert told.next() == (1, "c")
     assert told.is_empty
 

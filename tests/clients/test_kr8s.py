@@ -9,18 +9,18 @@ import kr8s.asyncio
 import kr8s.asyncio.objects
 import pytest
 
-from .world import World
+from .environment import Environment
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Kubernetes version:UserWarning"
 )  # It knows none that is newer than itself.
 
 
-def run(world: World, test: Callable[[Any], Awaitable[None]]) -> None:
+def run(environment: Environment, test: Callable[[Any], Awaitable[None]]) -> None:
     """Run a test with a client of the admin, on a loop of its own."""
 
     async def main() -> None:
-        client = await kr8s.asyncio.api(kubeconfig=str(world.kubeconfig()))
+        client = await kr8s.asyncio.api(kubeconfig=str(environment.kubeconfig()))
         try:
             async with asyncio.timeout(120):
                 await test(client)
@@ -30,8 +30,8 @@ def run(world: World, test: Callable[[Any], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def config_map(client: Any, world: World, name: str, **labels: str) -> Any:
-    return await kr8s.asyncio.objects.ConfigMap(world.config_map(name, **labels), api=client)
+async def config_map(client: Any, environment: Environment, name: str, **labels: str) -> Any:
+    return await kr8s.asyncio.objects.ConfigMap(environment.config_map(name, **labels), api=client)
 
 
 async def names(client: Any, kind: str, **selectors: Any) -> list[str]:
@@ -43,12 +43,12 @@ async def read(client: Any, kind: str, name: str) -> Any:
     return found
 
 
-def test_objects_are_created_read_and_listed_by_selectors(world: World) -> None:
+def test_objects_are_created_read_and_listed_by_selectors(environment: Environment) -> None:
     async def test(client: Any) -> None:
         for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
-            await (await config_map(client, world, name, app=app)).create()
+            await (await config_map(client, environment, name, app=app)).create()
         assert (
-            await kr8s.asyncio.objects.ConfigMap.get("a", namespace=world.namespace, api=client)
+            await kr8s.asyncio.objects.ConfigMap.get("a", namespace=environment.namespace, api=client)
         ).data == {"name": "a"}
         assert await names(client, "configmaps", label_selector={"app": "web"}) == ["a", "c"]
         assert await names(client, "cm", label_selector="app", field_selector={"metadata.name": "b"}) == ["b"]
@@ -56,79 +56,79 @@ def test_objects_are_created_read_and_listed_by_selectors(world: World) -> None:
             client,
             "ConfigMap",
             namespace=kr8s.ALL,
-            label_selector=f"app=db,is notin ({world.namespace})",
-            field_selector=f"metadata.namespace={world.namespace}",
+            label_selector=f"app=db,is notin ({environment.namespace})",
+            field_selector=f"metadata.namespace={environment.namespace}",
         ) == ["b"]
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_custom_objects_are_looked_up_created_and_listed_by_selectors(world: World) -> None:
+def test_custom_objects_are_looked_up_created_and_listed_by_selectors(environment: Environment) -> None:
     async def test(client: Any) -> None:
         for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
             widget = await kr8s.asyncio.objects.object_from_spec(
-                world.widget(name, color=color), api=client, allow_unknown_type=True, _asyncio=True
+                environment.widget(name, color=color), api=client, allow_unknown_type=True, _asyncio=True
             )
             await widget.create()
-        kind = f"widgets.{world.group}/v1"
+        kind = f"widgets.{environment.group}/v1"
         assert (await read(client, kind, "b")).spec == {"color": "blue", "size": 1}
         assert await names(client, kind, field_selector="spec.color=red") == ["a", "c"]
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_a_list_comes_in_pages(world: World) -> None:
-    world.create(*(world.config_map(f"c{number:03}") for number in range(205)))
+def test_a_list_comes_in_pages(environment: Environment) -> None:
+    environment.create(*(environment.config_map(f"c{number:03}") for number in range(205)))
 
     async def test(client: Any) -> None:
         assert await names(client, "configmaps") == [f"c{number:03}" for number in range(205)]
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_a_watch_sees_what_happens_and_resumes_where_it_was(world: World) -> None:
-    world.create(world.config_map("a", app="web"))
+def test_a_watch_sees_what_happens_and_resumes_where_it_was(environment: Environment) -> None:
+    environment.create(environment.config_map("a", app="web"))
 
     async def test(client: Any) -> None:
-        version = await asyncio.to_thread(world.version, "ConfigMap")
+        version = await asyncio.to_thread(environment.version, "ConfigMap")
         events = client.watch("configmaps", label_selector="app=web", since=version)
         await asyncio.to_thread(
-            world.create, world.config_map("b", app="web"), world.config_map("c", app="db")
+            environment.create, environment.config_map("b", app="web"), environment.config_map("c", app="db")
         )
         kind, obj = await anext(events)
         assert (kind, obj.name) == ("ADDED", "b")
-        await asyncio.to_thread(world.relabel, "ConfigMap", "b", app="db")  # While it is open.
+        await asyncio.to_thread(environment.relabel, "ConfigMap", "b", app="db")  # While it is open.
         kind, obj = await anext(events)
         assert (kind, obj.labels) == ("DELETED", {"app": "web"})
         await events.aclose()
-        await asyncio.to_thread(world.relabel, "ConfigMap", "a", more="yes")
+        await asyncio.to_thread(environment.relabel, "ConfigMap", "a", more="yes")
         again = client.watch("configmaps", label_selector="app=web", since=obj.metadata.resourceVersion)
         kind, obj = await anext(again)
         assert (kind, obj.name) == ("MODIFIED", "a")
         await again.aclose()
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_a_watch_without_a_version_begins_with_what_there_is(world: World) -> None:
-    world.create(world.config_map("a"))
+def test_a_watch_without_a_version_begins_with_what_there_is(environment: Environment) -> None:
+    environment.create(environment.config_map("a"))
 
     async def test(client: Any) -> None:
         events = client.watch("configmaps")
         assert (await anext(events))[1].name == "a"
-        await asyncio.to_thread(world.create, world.config_map("b"))
+        await asyncio.to_thread(environment.create, environment.config_map("b"))
         kind, obj = await anext(events)
         assert (kind, obj.name) == ("ADDED", "b")
         await events.aclose()
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_an_object_is_waited_for(world: World) -> None:
-    world.create(world.widget("w"))
+def test_an_object_is_waited_for(environment: Environment) -> None:
+    environment.create(environment.widget("w"))
 
     async def test(client: Any) -> None:
-        widget = await read(client, f"widgets.{world.group}/v1", "w")
+        widget = await read(client, f"widgets.{environment.group}/v1", "w")
         # It takes a status for granted.
         await widget.patch(
             {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, subresource="status"
@@ -139,11 +139,11 @@ def test_an_object_is_waited_for(world: World) -> None:
         )
         await waiting
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_objects_are_patched_and_labelled(world: World) -> None:
-    world.create(world.config_map("a", app="web", tier="gold"))
+def test_objects_are_patched_and_labelled(environment: Environment) -> None:
+    environment.create(environment.config_map("a", app="web", tier="gold"))
 
     async def test(client: Any) -> None:
         found = await read(client, "configmaps", "a")
@@ -155,42 +155,42 @@ def test_objects_are_patched_and_labelled(world: World) -> None:
         await found.annotate(note="long")
         assert (found.labels, found.annotations) == ({"app": "db"}, {"note": "long"})
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_a_patch_of_what_has_changed_is_a_conflict(world: World) -> None:
-    world.create(world.config_map("a"))
+def test_a_patch_of_what_has_changed_is_a_conflict(environment: Environment) -> None:
+    environment.create(environment.config_map("a"))
 
     async def test(client: Any) -> None:
         found = await read(client, "configmaps", "a")
-        await asyncio.to_thread(world.relabel, "ConfigMap", "a", more="yes")
+        await asyncio.to_thread(environment.relabel, "ConfigMap", "a", more="yes")
         with pytest.raises(kr8s.ServerError) as caught:
             await found.patch(
                 {"metadata": {"resourceVersion": found.metadata.resourceVersion}, "data": {"more": "x"}}
             )
         assert caught.value.response.status_code == 409
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_the_status_is_written_apart(world: World) -> None:
-    world.create(world.widget("w"))
+def test_the_status_is_written_apart(environment: Environment) -> None:
+    environment.create(environment.widget("w"))
 
     async def test(client: Any) -> None:
-        widget = await read(client, f"widgets.{world.group}/v1", "w")
+        widget = await read(client, f"widgets.{environment.group}/v1", "w")
         await widget.patch({"status": {"ready": True}, "spec": {"color": "blue"}}, subresource="status")
         assert (widget.status, widget.spec.color, widget.metadata.generation) == ({"ready": True}, "red", 1)
         await widget.patch({"status": {"ready": False}, "spec": {"color": "blue"}})
         assert (widget.status, widget.spec.color, widget.metadata.generation) == ({"ready": True}, "blue", 2)
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_what_has_finalizers_goes_when_they_have_gone(world: World) -> None:
-    world.create(world.widget("w", finalizers=["example.com/hold"]))
+def test_what_has_finalizers_goes_when_they_have_gone(environment: Environment) -> None:
+    environment.create(environment.widget("w", finalizers=["example.com/hold"]))
 
     async def test(client: Any) -> None:
-        widget = await read(client, f"widgets.{world.group}/v1", "w")
+        widget = await read(client, f"widgets.{environment.group}/v1", "w")
         await widget.delete(propagation_policy="Foreground")
         await widget.refresh()
         assert widget.metadata.deletionTimestamp
@@ -200,18 +200,18 @@ def test_what_has_finalizers_goes_when_they_have_gone(world: World) -> None:
         with pytest.raises(kr8s.NotFoundError):
             await widget.refresh()
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_refusals_are_the_clients_own_errors(world: World) -> None:
-    world.create(world.config_map("a"))
-    kubeconfig = world.kubeconfig_of_nobody()
+def test_refusals_are_the_clients_own_errors(environment: Environment) -> None:
+    environment.create(environment.config_map("a"))
+    kubeconfig = environment.kubeconfig_of_nobody()
 
     async def test(client: Any) -> None:
         with pytest.raises(kr8s.NotFoundError):
-            await (await config_map(client, world, "nope")).delete()
+            await (await config_map(client, environment, "nope")).delete()
         with pytest.raises(kr8s.ServerError, match='configmaps "a" already exists') as caught:
-            await (await config_map(client, world, "a")).create()
+            await (await config_map(client, environment, "a")).create()
         assert caught.value.response.status_code == 409
         nobody = await kr8s.asyncio.api(kubeconfig=str(kubeconfig))
         with pytest.raises(kr8s.ServerError, match="configmaps is forbidden") as caught:
@@ -219,19 +219,21 @@ def test_refusals_are_the_clients_own_errors(world: World) -> None:
         assert caught.value.response.status_code == 403
         await nobody._session.aclose()
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_what_a_definition_serves_is_discovered(world: World) -> None:
+def test_what_a_definition_serves_is_discovered(environment: Environment) -> None:
     async def test(client: Any) -> None:
-        assert await client.lookup_kind(f"Widget.{world.group}/v1") == (
-            f"widget.{world.group}/v1",
+        assert await client.lookup_kind(f"Widget.{environment.group}/v1") == (
+            f"widget.{environment.group}/v1",
             "widgets",
             True,
         )
-        found = [one for one in await client.api_resources() if one.get("version") == f"{world.group}/v1"]
+        found = [
+            one for one in await client.api_resources() if one.get("version") == f"{environment.group}/v1"
+        ]
         assert [one["name"] for one in found] == ["widgets"]
         assert (await client.version())["minor"] == "36"
         assert await client.whoami()
 
-    run(world, test)
+    run(environment, test)

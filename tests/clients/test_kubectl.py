@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from .world import World
+from .environment import Environment
 
 Kubectl = Callable[..., str]
 
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.real  # It is built as the real server is.
 
 
 @pytest.fixture
-def environ(world: World) -> dict[str, str]:
-    return {**os.environ, "HOME": str(world.folder), "KUBECONFIG": str(world.kubeconfig())}
+def environ(environment: Environment) -> dict[str, str]:
+    return {**os.environ, "HOME": str(environment.folder), "KUBECONFIG": str(environment.kubeconfig())}
 
 
 @pytest.fixture
 def kubectl(assets: Path, environ: dict[str, str]) -> Kubectl:
-    """Run kubectl as the admin, in the world's namespace, with a home of its own; give what it prints, errors
-    included."""
+    """Run kubectl as the admin, in the environment's namespace, with a home of its own; give what it prints,
+    errors included."""
 
     def run(*words: str, given: Any = None) -> str:
         done = subprocess.run(
@@ -65,35 +65,37 @@ def following(assets: Path, environ: dict[str, str]) -> Callable[..., Any]:
     return run
 
 
-def test_it_watches(world: World, following: Callable[..., Any]) -> None:
-    world.create(world.config_map("a", app="web"), world.config_map("b", app="db"))
+def test_it_watches(environment: Environment, following: Callable[..., Any]) -> None:
+    environment.create(environment.config_map("a", app="web"), environment.config_map("b", app="db"))
     with following("get", "configmaps", "--watch", "--output-watch-events", "-l", "app=web") as lines:
         assert next(lines) == ["EVENT", "NAME", "DATA", "AGE"]
         assert next(lines)[:3] == ["ADDED", "a", "1"]
-        world.relabel("ConfigMap", "b", app="web")
+        environment.relabel("ConfigMap", "b", app="web")
         assert next(lines)[:2] == ["ADDED", "b"]
-        world.patch("ConfigMap", "b", {"data": {"more": "x"}})
+        environment.patch("ConfigMap", "b", {"data": {"more": "x"}})
         assert next(lines)[:3] == ["MODIFIED", "b", "2"]
-        world.delete("ConfigMap", "b")
+        environment.delete("ConfigMap", "b")
         assert next(lines)[:2] == ["DELETED", "b"]
 
 
-def test_it_watches_custom_resources_from_now_on(world: World, following: Callable[..., Any]) -> None:
-    world.create(world.widget("w"))
+def test_it_watches_custom_resources_from_now_on(
+    environment: Environment, following: Callable[..., Any]
+) -> None:
+    environment.create(environment.widget("w"))
     # Of one object by its name, kubectl leaves out the first event, even if that is a change of what it has
     # shown.
     with following(
         "get", "widgets", "-w", "-o", "custom-columns=NAME:.metadata.name,SIZE:.spec.size"
     ) as lines:
         assert [next(lines), next(lines)] == [["NAME", "SIZE"], ["w", "1"]]
-        world.patch("Widget", "w", {"spec": {"size": 2}})
+        environment.patch("Widget", "w", {"spec": {"size": 2}})
         assert next(lines) == ["w", "2"]
 
 
 def test_it_waits_for_conditions_values_and_deletion(
-    world: World, kubectl: Kubectl, following: Callable[..., Any]
+    environment: Environment, kubectl: Kubectl, following: Callable[..., Any]
 ) -> None:
-    world.create(world.widget("w"))
+    environment.create(environment.widget("w"))
     assert kubectl(
         "patch",
         "widget",
@@ -102,68 +104,72 @@ def test_it_waits_for_conditions_values_and_deletion(
         "--type=merge",
         "-p",
         '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}',
-    ) == (f"widget.{world.group}/w patched")
-    assert kubectl("wait", "widget/w", "--for=condition=Ready") == f"widget.{world.group}/w condition met"
+    ) == (f"widget.{environment.group}/w patched")
+    assert (
+        kubectl("wait", "widget/w", "--for=condition=Ready") == f"widget.{environment.group}/w condition met"
+    )
     assert (
         kubectl("wait", "widget/w", "--for=jsonpath={.spec.color}=red")
-        == f"widget.{world.group}/w condition met"
+        == f"widget.{environment.group}/w condition met"
     )
     with following("wait", "widget/w", "--for=delete", "--timeout=60s") as lines:
-        world.delete("Widget", "w")
-        assert next(lines, None) in ([f"widget.{world.group}/w", "condition", "met"], None)
+        environment.delete("Widget", "w")
+        assert next(lines, None) in ([f"widget.{environment.group}/w", "condition", "met"], None)
 
 
-def test_it_patches_in_every_way(world: World, kubectl: Kubectl) -> None:
-    world.create(world.config_map("a"), world.widget("w"))
+def test_it_patches_in_every_way(environment: Environment, kubectl: Kubectl) -> None:
+    environment.create(environment.config_map("a"), environment.widget("w"))
     assert kubectl("patch", "cm", "a", "-p", '{"data":{"more":"x"}}') == "configmap/a patched"
     assert (
         kubectl("patch", "cm", "a", "--type=json", "-p", '[{"op":"remove","path":"/data/name"}]')
         == "configmap/a patched"
     )
     assert kubectl("patch", "cm", "a", "-p", '{"data":{"more":"x"}}') == "configmap/a patched (no change)"
-    assert world.get("ConfigMap", "a")["data"] == {"more": "x"}
+    assert environment.get("ConfigMap", "a")["data"] == {"more": "x"}
     assert (
         kubectl("patch", "wd", "w", "--type=merge", "-p", '{"spec":{"color":"blue"}}')
-        == f"widget.{world.group}/w patched"
+        == f"widget.{environment.group}/w patched"
     )
     assert "invalid" not in kubectl("get", "wd", "w", "-o", "jsonpath={.spec.color}")
 
 
-def test_it_labels_and_annotates_and_selects(world: World, kubectl: Kubectl) -> None:
-    world.create(world.widget("w"), world.widget("x", color="blue"))
+def test_it_labels_and_annotates_and_selects(environment: Environment, kubectl: Kubectl) -> None:
+    environment.create(environment.widget("w"), environment.widget("x", color="blue"))
     assert (
         kubectl("label", "widgets", "--all", "app=web")
-        == f"widget.{world.group}/w labeled\nwidget.{world.group}/x labeled"
+        == f"widget.{environment.group}/w labeled\nwidget.{environment.group}/x labeled"
     )
     assert "already has a value" in kubectl("label", "widget", "w", "app=db")
-    assert kubectl("label", "widget", "w", "app=db", "--overwrite") == f"widget.{world.group}/w labeled"
-    assert kubectl("annotate", "widget", "x", "note=long") == f"widget.{world.group}/x annotated"
-    assert kubectl("get", "widgets", "-l", "app=web", "-o", "name") == f"widget.{world.group}/x"
+    assert kubectl("label", "widget", "w", "app=db", "--overwrite") == f"widget.{environment.group}/w labeled"
+    assert kubectl("annotate", "widget", "x", "note=long") == f"widget.{environment.group}/x annotated"
+    assert kubectl("get", "widgets", "-l", "app=web", "-o", "name") == f"widget.{environment.group}/x"
     assert (
         kubectl("get", "widgets", "--field-selector", "spec.color=red", "-o", "name")
-        == f"widget.{world.group}/w"
+        == f"widget.{environment.group}/w"
     )
     assert kubectl(
         "get", "widgets", "--chunk-size=1", "--sort-by=.spec.color", "-o", "name"
-    ).splitlines() == [f"widget.{world.group}/x", f"widget.{world.group}/w"]
+    ).splitlines() == [f"widget.{environment.group}/x", f"widget.{environment.group}/w"]
     assert [
         line.split()[0] for line in kubectl("get", "widgets", "-A", "--no-headers", "-l", "app").splitlines()
-    ] == [world.namespace] * 2
+    ] == [environment.namespace] * 2
 
 
-def test_it_describes_what_it_has_never_seen_with_its_events(world: World, kubectl: Kubectl) -> None:
-    world.create(world.widget("w"))
-    widget = world.get("Widget", "w")
-    world.create(
+def test_it_describes_what_it_has_never_seen_with_its_events(
+    environment: Environment, kubectl: Kubectl
+) -> None:
+    environment.create(environment.widget("w"))
+    widget = environment.get("Widget", "w")
+    environment.create(
         {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"generateName": "w-", "namespace": world.namespace},
+            "metadata": {"generateName": "w-", "namespace": environment.namespace},
             "involvedObject": {
-                "apiVersion": f"{world.group}/v1",
+                "apiVersion": f"{environment.group}/v1",
                 "kind": "Widget",
                 "name": "w",
-                "namespace": world.namespace,
+                "namespace": environment.namespace,
                 "uid": widget["metadata"]["uid"],
             },
             "type": "Normal",
@@ -183,35 +189,38 @@ def test_it_describes_what_it_has_never_seen_with_its_events(world: World, kubec
 
 
 @pytest.mark.since("1.36", "kubectl 1.33 does not name the namespace of what it deletes")
-def test_it_applies_shows_the_difference_and_deletes_by_file(world: World, kubectl: Kubectl) -> None:
-    widget = world.widget("w")
-    assert kubectl("apply", "-f", "-", given=widget) == f"widget.{world.group}/w created"
+def test_it_applies_shows_the_difference_and_deletes_by_file(
+    environment: Environment, kubectl: Kubectl
+) -> None:
+    widget = environment.widget("w")
+    assert kubectl("apply", "-f", "-", given=widget) == f"widget.{environment.group}/w created"
     assert kubectl("diff", "-f", "-", given=widget) == ""
     changed = {**widget, "spec": {"color": "blue"}}
     assert "+  color: blue" in kubectl("diff", "-f", "-", given=changed)
-    assert kubectl("apply", "-f", "-", given=changed) == f"widget.{world.group}/w configured"
-    assert world.get("Widget", "w")["spec"] == {"color": "blue"}
+    assert kubectl("apply", "-f", "-", given=changed) == f"widget.{environment.group}/w configured"
+    assert environment.get("Widget", "w")["spec"] == {"color": "blue"}
     assert "spec.color" in kubectl("apply", "-f", "-", given={**widget, "spec": {"color": 5}})
     assert (
         kubectl("delete", "-f", "-", given=widget)
-        == f'widget.{world.group} "w" deleted from {world.namespace} namespace'
+        == f'widget.{environment.group} "w" deleted from {environment.namespace} namespace'
     )
 
 
 @pytest.mark.since("1.36", "kubectl 1.33 does not name the namespace of what it deletes")
-def test_it_deletes_many_and_waits_for_finalizers(world: World, kubectl: Kubectl) -> None:
-    world.create(
-        world.widget("w", app="web", finalizers=["example.com/hold"]),
-        world.widget("x", app="web"),
-        world.widget("y"),
+def test_it_deletes_many_and_waits_for_finalizers(environment: Environment, kubectl: Kubectl) -> None:
+    environment.create(
+        environment.widget("w", app="web", finalizers=["example.com/hold"]),
+        environment.widget("x", app="web"),
+        environment.widget("y"),
     )
     assert len(kubectl("delete", "widgets", "-l", "app=web", "--wait=false").splitlines()) == 2
-    assert world.names("Widget") == ["w", "y"]
-    world.patch("Widget", "w", {"metadata": {"finalizers": []}})
+    assert environment.names("Widget") == ["w", "y"]
+    environment.patch("Widget", "w", {"metadata": {"finalizers": []}})
     assert (
         kubectl("delete", "widgets", "--all")
-        == f'widget.{world.group} "y" deleted from {world.namespace} namespace'
+        == f'widget.{environment.group} "y" deleted from {environment.namespace} namespace'
     )
     assert (
-        kubectl("get", "widget", "y") == f'Error from server (NotFound): widgets.{world.group} "y" not found'
+        kubectl("get", "widget", "y")
+        == f'Error from server (NotFound): widgets.{environment.group} "y" not found'
     )

@@ -19,13 +19,13 @@ from kopf_selectcache.testing import EmbeddedCluster
 from tests.docs.pages import fences
 from tests.docs.test_migrating import PAGE, SHOP, WRITTEN, populate, sides
 
-from .world import World
+from .environment import Environment
 
 
 @pytest.fixture
-def client(world: World) -> Iterator[Any]:
+def client(environment: Environment) -> Iterator[Any]:
     configuration = kubernetes.client.Configuration()
-    kubernetes.config.load_kube_config(str(world.kubeconfig()), client_configuration=configuration)
+    kubernetes.config.load_kube_config(str(environment.kubeconfig()), client_configuration=configuration)
     with kubernetes.client.ApiClient(configuration) as client:
         yield client
 
@@ -41,10 +41,10 @@ def custom(client: Any) -> Any:
 
 
 @pytest.fixture
-def widgets(client: Any, world: World) -> Any:
+def widgets(client: Any, environment: Environment) -> Any:
     """The widgets, as the dynamic client has discovered them."""
     return kubernetes.dynamic.DynamicClient(client).resources.get(
-        api_version=f"{world.group}/v1", kind="Widget"
+        api_version=f"{environment.group}/v1", kind="Widget"
     )
 
 
@@ -55,26 +55,33 @@ def names(listed: Any) -> list[str]:
     ]
 
 
-def test_objects_are_created_read_and_listed_by_selectors_and_pages(core: Any, world: World) -> None:
+def test_objects_are_created_read_and_listed_by_selectors_and_pages(
+    core: Any, environment: Environment
+) -> None:
     for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
         metadata = kubernetes.client.V1ObjectMeta(name=name, labels={"app": app})
         made = core.create_namespaced_config_map(
-            world.namespace, kubernetes.client.V1ConfigMap(metadata=metadata, data={"is": name})
+            environment.namespace, kubernetes.client.V1ConfigMap(metadata=metadata, data={"is": name})
         )
         assert made.metadata.uid
-    assert core.read_namespaced_config_map("a", world.namespace).data == {"is": "a"}
-    assert names(core.list_namespaced_config_map(world.namespace, label_selector="app=web")) == ["a", "c"]
+    assert core.read_namespaced_config_map("a", environment.namespace).data == {"is": "a"}
+    assert names(core.list_namespaced_config_map(environment.namespace, label_selector="app=web")) == [
+        "a",
+        "c",
+    ]
     assert names(
         core.list_namespaced_config_map(
-            world.namespace, field_selector="metadata.name!=a", label_selector="app"
+            environment.namespace, field_selector="metadata.name!=a", label_selector="app"
         )
     ) == ["b", "c"]
-    first = core.list_namespaced_config_map(world.namespace, limit=2)
-    rest = core.list_namespaced_config_map(world.namespace, limit=2, _continue=first.metadata._continue)
+    first = core.list_namespaced_config_map(environment.namespace, limit=2)
+    rest = core.list_namespaced_config_map(environment.namespace, limit=2, _continue=first.metadata._continue)
     assert (names(first), first.metadata.remaining_item_count, names(rest)) == (["a", "b"], 1, ["c"])
 
 
-def test_built_in_kinds_are_what_the_models_want_them_to_be(client: Any, core: Any, world: World) -> None:
+def test_built_in_kinds_are_what_the_models_want_them_to_be(
+    client: Any, core: Any, environment: Environment
+) -> None:
     job = {
         "metadata": {"name": "job"},
         "spec": {
@@ -83,29 +90,33 @@ def test_built_in_kinds_are_what_the_models_want_them_to_be(client: Any, core: A
             }
         },
     }
-    kubernetes.client.BatchV1Api(client).create_namespaced_job(world.namespace, job)
+    kubernetes.client.BatchV1Api(client).create_namespaced_job(environment.namespace, job)
     pod = {"metadata": {"generateName": "pod-"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
-    made = core.create_namespaced_pod(world.namespace, pod)
-    assert core.read_namespaced_pod(made.metadata.name, world.namespace).status.phase == "Pending"
+    made = core.create_namespaced_pod(environment.namespace, pod)
+    assert core.read_namespaced_pod(made.metadata.name, environment.namespace).status.phase == "Pending"
     assert names(core.list_pod_for_all_namespaces(field_selector=f"metadata.name={made.metadata.name}")) == [
         made.metadata.name
     ]
     assert (
-        kubernetes.client.BatchV1Api(client).read_namespaced_job("job", world.namespace).metadata.generation
+        kubernetes.client.BatchV1Api(client)
+        .read_namespaced_job("job", environment.namespace)
+        .metadata.generation
         == 1
     )
-    assert world.namespace in names(core.list_namespace())
+    assert environment.namespace in names(core.list_namespace())
     assert kubernetes.client.VersionApi(client).get_code().minor == "36"
     definition = kubernetes.client.ApiextensionsV1Api(client).read_custom_resource_definition(
-        f"widgets.{world.group}"
+        f"widgets.{environment.group}"
     )
     assert "Established" in {condition.type for condition in definition.status.conditions}
 
 
-def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(custom: Any, world: World) -> None:
-    where = (world.group, "v1", world.namespace, "widgets")
+def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(
+    custom: Any, environment: Environment
+) -> None:
+    where = (environment.group, "v1", environment.namespace, "widgets")
     for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
-        custom.create_namespaced_custom_object(*where, world.widget(name, color=color, tier=color[0]))
+        custom.create_namespaced_custom_object(*where, environment.widget(name, color=color, tier=color[0]))
     assert custom.get_namespaced_custom_object(*where, "b")["spec"] == {"color": "blue", "size": 1}
     assert names(custom.list_namespaced_custom_object(*where, field_selector="spec.color=red")) == ["a", "c"]
     assert names(custom.list_namespaced_custom_object(*where, label_selector="tier in (b)")) == ["b"]
@@ -114,24 +125,27 @@ def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(custo
     assert (names(first), names(rest)) == (["a", "b"], ["c"])
 
 
-def test_a_watch_sees_what_happens_and_resumes_where_it_was(core: Any, world: World) -> None:
-    world.create(world.config_map("a", app="web"))
-    version = core.list_namespaced_config_map(world.namespace).metadata.resource_version
+def test_a_watch_sees_what_happens_and_resumes_where_it_was(core: Any, environment: Environment) -> None:
+    environment.create(environment.config_map("a", app="web"))
+    version = core.list_namespaced_config_map(environment.namespace).metadata.resource_version
     watch = kubernetes.watch.Watch()
     events = watch.stream(
-        core.list_namespaced_config_map, world.namespace, label_selector="app=web", resource_version=version
+        core.list_namespaced_config_map,
+        environment.namespace,
+        label_selector="app=web",
+        resource_version=version,
     )
-    world.create(world.config_map("b", app="web"), world.config_map("c", app="db"))
+    environment.create(environment.config_map("b", app="web"), environment.config_map("c", app="db"))
     event = next(events)
     assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
-    world.relabel("ConfigMap", "b", app="db")  # While it is open.
+    environment.relabel("ConfigMap", "b", app="db")  # While it is open.
     event = next(events)
     assert (event["type"], event["object"].metadata.labels) == ("DELETED", {"app": "web"})
-    world.relabel("ConfigMap", "a", more="yes")
+    environment.relabel("ConfigMap", "a", more="yes")
     events.close()
     again = kubernetes.watch.Watch().stream(
         core.list_namespaced_config_map,
-        world.namespace,
+        environment.namespace,
         label_selector="app=web",
         resource_version=event["object"].metadata.resource_version,
     )
@@ -140,20 +154,20 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(core: Any, world: Wo
     again.close()
 
 
-def test_a_watch_without_a_version_begins_with_what_there_is(widgets: Any, world: World) -> None:
-    world.create(world.widget("a"), world.widget("b", color="blue"))
-    events = widgets.watch(namespace=world.namespace, field_selector="spec.color=red", timeout=600)
+def test_a_watch_without_a_version_begins_with_what_there_is(widgets: Any, environment: Environment) -> None:
+    environment.create(environment.widget("a"), environment.widget("b", color="blue"))
+    events = widgets.watch(namespace=environment.namespace, field_selector="spec.color=red", timeout=600)
     assert next(events)["object"].metadata.name == "a"
-    world.patch("Widget", "b", {"spec": {"color": "red"}})
+    environment.patch("Widget", "b", {"spec": {"color": "red"}})
     event = next(events)
     assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
     events.close()
 
 
-def test_a_watch_can_ask_for_initial_events_and_their_end(widgets: Any, world: World) -> None:
-    world.create(world.widget("a"))
+def test_a_watch_can_ask_for_initial_events_and_their_end(widgets: Any, environment: Environment) -> None:
+    environment.create(environment.widget("a"))
     events = widgets.watch(
-        namespace=world.namespace,
+        namespace=environment.namespace,
         send_initial_events=True,
         resource_version_match="NotOlderThan",
         allow_watch_bookmarks=True,
@@ -163,85 +177,87 @@ def test_a_watch_can_ask_for_initial_events_and_their_end(widgets: Any, world: W
     events.close()
 
 
-def test_an_informer_keeps_up(core: Any, world: World) -> None:
-    world.create(world.config_map("a"))
+def test_an_informer_keeps_up(core: Any, environment: Environment) -> None:
+    environment.create(environment.config_map("a"))
     seen: queue.Queue[tuple[str, str]] = queue.Queue()
-    informer = SharedInformer(core.list_namespaced_config_map, namespace=world.namespace)
+    informer = SharedInformer(core.list_namespaced_config_map, namespace=environment.namespace)
     for kind in ("ADDED", "MODIFIED", "DELETED"):
         informer.add_event_handler(kind, lambda obj, kind=kind: seen.put((kind, obj.metadata.name)))
     informer.start()
     try:
         assert seen.get(timeout=60) == ("ADDED", "a")
-        world.create(world.config_map("b"))
+        environment.create(environment.config_map("b"))
         assert seen.get(timeout=60) == ("ADDED", "b")
-        world.relabel("ConfigMap", "a", more="yes")
+        environment.relabel("ConfigMap", "a", more="yes")
         assert seen.get(timeout=60) == ("MODIFIED", "a")
-        world.delete("ConfigMap", "a")
+        environment.delete("ConfigMap", "a")
         assert seen.get(timeout=60) == ("DELETED", "a")
-        assert informer.cache.list_keys() == [f"{world.namespace}/b"]
+        assert informer.cache.list_keys() == [f"{environment.namespace}/b"]
     finally:
         informer.stop()
 
 
-def test_objects_are_patched(core: Any, widgets: Any, world: World) -> None:
-    world.create(world.config_map("a", app="web", tier="gold"), world.widget("w"))
+def test_objects_are_patched(core: Any, widgets: Any, environment: Environment) -> None:
+    environment.create(environment.config_map("a", app="web", tier="gold"), environment.widget("w"))
     core.patch_namespaced_config_map(
-        "a", world.namespace, {"metadata": {"labels": {"tier": None}}}
+        "a", environment.namespace, {"metadata": {"labels": {"tier": None}}}
     )  # A strategic merge patch.
     core.patch_namespaced_config_map(
-        "a", world.namespace, [{"op": "add", "path": "/data/more", "value": "x"}]
+        "a", environment.namespace, [{"op": "add", "path": "/data/more", "value": "x"}]
     )  # A JSON patch.
-    assert world.get("ConfigMap", "a")["metadata"]["labels"] == {"app": "web"}
-    assert world.get("ConfigMap", "a")["data"] == {"name": "a", "more": "x"}
+    assert environment.get("ConfigMap", "a")["metadata"]["labels"] == {"app": "web"}
+    assert environment.get("ConfigMap", "a")["data"] == {"name": "a", "more": "x"}
     patched = widgets.patch(
         {"spec": {"size": 2}},
         name="w",
-        namespace=world.namespace,
+        namespace=environment.namespace,
         content_type="application/merge-patch+json",
     )
     assert patched.spec.to_dict() == {"color": "red", "size": 2}
     with pytest.raises(
         kubernetes.dynamic.exceptions.DynamicApiError
     ) as caught:  # Its default; custom resources have no strategy.
-        widgets.patch({"spec": {"size": 3}}, name="w", namespace=world.namespace)
+        widgets.patch({"spec": {"size": 3}}, name="w", namespace=environment.namespace)
     assert caught.value.status == 415
 
 
-def test_a_strategic_patch_merges_containers_by_name(core: Any, world: World) -> None:
+def test_a_strategic_patch_merges_containers_by_name(core: Any, environment: Environment) -> None:
     core.create_namespaced_pod(
-        world.namespace,
+        environment.namespace,
         {
             "metadata": {"name": "p"},
             "spec": {"containers": [{"name": "main", "image": "a"}, {"name": "side", "image": "b"}]},
         },
     )
     patched = core.patch_namespaced_pod(
-        "p", world.namespace, {"spec": {"containers": [{"name": "side", "image": "c"}]}}
+        "p", environment.namespace, {"spec": {"containers": [{"name": "side", "image": "c"}]}}
     )
     assert [(one.name, one.image) for one in patched.spec.containers] == [("main", "a"), ("side", "c")]
 
 
-def test_an_update_of_what_has_changed_is_a_conflict(core: Any, widgets: Any, world: World) -> None:
-    world.create(world.config_map("a"), world.widget("w"))
+def test_an_update_of_what_has_changed_is_a_conflict(
+    core: Any, widgets: Any, environment: Environment
+) -> None:
+    environment.create(environment.config_map("a"), environment.widget("w"))
     read, widget = (
-        core.read_namespaced_config_map("a", world.namespace),
-        widgets.get(name="w", namespace=world.namespace),
+        core.read_namespaced_config_map("a", environment.namespace),
+        widgets.get(name="w", namespace=environment.namespace),
     )
-    world.relabel("ConfigMap", "a", more="yes")
-    world.relabel("Widget", "w", more="yes")
+    environment.relabel("ConfigMap", "a", more="yes")
+    environment.relabel("Widget", "w", more="yes")
     read.data = {"name": "b"}
     with pytest.raises(ApiException) as caught:
-        core.replace_namespaced_config_map("a", world.namespace, read)
+        core.replace_namespaced_config_map("a", environment.namespace, read)
     assert (caught.value.status, caught.value.reason) == (409, "Conflict")
     with pytest.raises(kubernetes.dynamic.exceptions.ConflictError):
         widgets.replace(widget)
     read.metadata.resource_version = None
-    assert core.replace_namespaced_config_map("a", world.namespace, read).data == {"name": "b"}
+    assert core.replace_namespaced_config_map("a", environment.namespace, read).data == {"name": "b"}
 
 
-def test_the_status_is_written_apart(custom: Any, world: World) -> None:
-    where = (world.group, "v1", world.namespace, "widgets", "w")
-    world.create(world.widget("w"))
+def test_the_status_is_written_apart(custom: Any, environment: Environment) -> None:
+    where = (environment.group, "v1", environment.namespace, "widgets", "w")
+    environment.create(environment.widget("w"))
     patched = custom.patch_namespaced_custom_object_status(
         *where, {"status": {"ready": True}, "spec": {"color": "blue"}}
     )
@@ -261,9 +277,9 @@ def test_the_status_is_written_apart(custom: Any, world: World) -> None:
     assert custom.get_namespaced_custom_object_status(*where)["status"] == {"ready": True}
 
 
-def test_what_has_finalizers_goes_when_they_have_gone(custom: Any, world: World) -> None:
-    where = (world.group, "v1", world.namespace, "widgets", "w")
-    world.create(world.widget("w", finalizers=["example.com/hold"]))
+def test_what_has_finalizers_goes_when_they_have_gone(custom: Any, environment: Environment) -> None:
+    where = (environment.group, "v1", environment.namespace, "widgets", "w")
+    environment.create(environment.widget("w", finalizers=["example.com/hold"]))
     custom.delete_namespaced_custom_object(*where)
     assert custom.get_namespaced_custom_object(*where)["metadata"]["deletionTimestamp"]
     custom.patch_namespaced_custom_object(*where, {"metadata": {"finalizers": []}})
@@ -272,48 +288,54 @@ def test_what_has_finalizers_goes_when_they_have_gone(custom: Any, world: World)
     assert caught.value.status == 404
 
 
-def test_a_selection_is_deleted_at_once(core: Any, custom: Any, world: World) -> None:
-    world.create(world.config_map("a", app="web"), world.config_map("b", app="db"), world.widget("w"))
-    core.delete_collection_namespaced_config_map(world.namespace, label_selector="app=web")
-    custom.delete_collection_namespaced_custom_object(world.group, "v1", world.namespace, "widgets")
-    assert "a" not in world.names("ConfigMap")
-    assert "b" in world.names("ConfigMap")
-    assert world.names("Widget") == []
+def test_a_selection_is_deleted_at_once(core: Any, custom: Any, environment: Environment) -> None:
+    environment.create(
+        environment.config_map("a", app="web"), environment.config_map("b", app="db"), environment.widget("w")
+    )
+    core.delete_collection_namespaced_config_map(environment.namespace, label_selector="app=web")
+    custom.delete_collection_namespaced_custom_object(
+        environment.group, "v1", environment.namespace, "widgets"
+    )
+    assert "a" not in environment.names("ConfigMap")
+    assert "b" in environment.names("ConfigMap")
+    assert environment.names("Widget") == []
 
 
-def test_refusals_are_the_clients_own_errors(core: Any, widgets: Any, world: World) -> None:
-    world.create(world.config_map("a"))
+def test_refusals_are_the_clients_own_errors(core: Any, widgets: Any, environment: Environment) -> None:
+    environment.create(environment.config_map("a"))
     with pytest.raises(ApiException) as caught:
-        core.read_namespaced_config_map("nope", world.namespace)
+        core.read_namespaced_config_map("nope", environment.namespace)
     assert (caught.value.status, caught.value.reason) == (404, "Not Found")
     with pytest.raises(ApiException) as caught:
-        core.create_namespaced_config_map(world.namespace, world.config_map("a"))
+        core.create_namespaced_config_map(environment.namespace, environment.config_map("a"))
     assert (caught.value.status, caught.value.reason) == (409, "Conflict")
     with pytest.raises(kubernetes.dynamic.exceptions.NotFoundError):
-        widgets.get(name="nope", namespace=world.namespace)
+        widgets.get(name="nope", namespace=environment.namespace)
     with pytest.raises(kubernetes.dynamic.exceptions.UnprocessibleEntityError):
         widgets.create(
             {
                 "metadata": {"name": "w"},
                 "spec": {"color": 5},
                 "kind": "Widget",
-                "apiVersion": f"{world.group}/v1",
+                "apiVersion": f"{environment.group}/v1",
             },
-            namespace=world.namespace,
+            namespace=environment.namespace,
         )
 
 
-def test_who_may_not_is_told_so(world: World) -> None:
+def test_who_may_not_is_told_so(environment: Environment) -> None:
     configuration = kubernetes.client.Configuration()
-    kubernetes.config.load_kube_config(str(world.kubeconfig_of_nobody()), client_configuration=configuration)
+    kubernetes.config.load_kube_config(
+        str(environment.kubeconfig_of_nobody()), client_configuration=configuration
+    )
     with kubernetes.client.ApiClient(configuration) as client:
         with pytest.raises(ApiException) as caught:
-            kubernetes.client.CoreV1Api(client).list_namespaced_config_map(world.namespace)
+            kubernetes.client.CoreV1Api(client).list_namespaced_config_map(environment.namespace)
         assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
         review = kubernetes.client.V1SelfSubjectAccessReview(
             spec=kubernetes.client.V1SelfSubjectAccessReviewSpec(
                 resource_attributes=kubernetes.client.V1ResourceAttributes(
-                    verb="list", resource="configmaps", namespace=world.namespace
+                    verb="list", resource="configmaps", namespace=environment.namespace
                 )
             )
         )
@@ -325,12 +347,12 @@ def test_who_may_not_is_told_so(world: World) -> None:
         )
 
 
-def test_what_a_definition_serves_is_discovered(client: Any, world: World) -> None:
+def test_what_a_definition_serves_is_discovered(client: Any, environment: Environment) -> None:
     resources = kubernetes.dynamic.DynamicClient(client).resources
-    widgets = resources.get(group=world.group, kind="Widget")
+    widgets = resources.get(group=environment.group, kind="Widget")
     assert (widgets.name, widgets.namespaced, widgets.short_names) == ("widgets", True, ["wd"])
     with pytest.raises(kubernetes.dynamic.exceptions.ResourceNotFoundError):
-        resources.get(group=world.group, kind="Gadget")
+        resources.get(group=environment.group, kind="Gadget")
 
 
 def test_a_list_of_ones_own_and_the_cache_that_docs_migrating_puts_in_its_place_write_the_same(

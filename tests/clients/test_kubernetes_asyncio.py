@@ -11,7 +11,7 @@ import kubernetes_asyncio.dynamic
 import pytest
 from kubernetes_asyncio.client import ApiException
 
-from .world import World
+from .environment import Environment
 
 
 @asynccontextmanager
@@ -22,11 +22,11 @@ async def connected(kubeconfig: Path) -> AsyncIterator[Any]:
         yield client
 
 
-def run(world: World, test: Callable[[Any], Awaitable[None]]) -> None:
+def run(environment: Environment, test: Callable[[Any], Awaitable[None]]) -> None:
     """Run a test with a client of the admin, on a loop of its own."""
 
     async def main() -> None:
-        async with connected(world.kubeconfig()) as client, asyncio.timeout(120):
+        async with connected(environment.kubeconfig()) as client, asyncio.timeout(120):
             await test(client)
 
     asyncio.run(main())
@@ -40,9 +40,9 @@ def custom_of(client: Any) -> Any:
     return kubernetes_asyncio.client.CustomObjectsApi(client)
 
 
-async def discovered(client: Any, world: World) -> Any:
+async def discovered(client: Any, environment: Environment) -> Any:
     dynamic = await kubernetes_asyncio.dynamic.DynamicClient(client)
-    return await dynamic.resources.get(api_version=f"{world.group}/v1", kind="Widget")
+    return await dynamic.resources.get(api_version=f"{environment.group}/v1", kind="Widget")
 
 
 def names(listed: Any) -> list[str]:
@@ -52,38 +52,41 @@ def names(listed: Any) -> list[str]:
     ]
 
 
-def test_objects_are_created_read_and_listed_by_selectors_and_pages(world: World) -> None:
+def test_objects_are_created_read_and_listed_by_selectors_and_pages(environment: Environment) -> None:
     async def test(client: Any) -> None:
         core = core_of(client)
         for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
             metadata = kubernetes_asyncio.client.V1ObjectMeta(name=name, labels={"app": app})
             await core.create_namespaced_config_map(
-                world.namespace, kubernetes_asyncio.client.V1ConfigMap(metadata=metadata, data={"is": name})
+                environment.namespace,
+                kubernetes_asyncio.client.V1ConfigMap(metadata=metadata, data={"is": name}),
             )
-        assert (await core.read_namespaced_config_map("a", world.namespace)).data == {"is": "a"}
-        assert names(await core.list_namespaced_config_map(world.namespace, label_selector="app=web")) == [
+        assert (await core.read_namespaced_config_map("a", environment.namespace)).data == {"is": "a"}
+        assert names(
+            await core.list_namespaced_config_map(environment.namespace, label_selector="app=web")
+        ) == [
             "a",
             "c",
         ]
         assert names(
-            await core.list_namespaced_config_map(world.namespace, field_selector="metadata.name=b")
+            await core.list_namespaced_config_map(environment.namespace, field_selector="metadata.name=b")
         ) == ["b"]
-        first = await core.list_namespaced_config_map(world.namespace, limit=2)
+        first = await core.list_namespaced_config_map(environment.namespace, limit=2)
         rest = await core.list_namespaced_config_map(
-            world.namespace, limit=2, _continue=first.metadata._continue
+            environment.namespace, limit=2, _continue=first.metadata._continue
         )
         assert (names(first), first.metadata.remaining_item_count, names(rest)) == (["a", "b"], 1, ["c"])
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(world: World) -> None:
+def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(environment: Environment) -> None:
     async def test(client: Any) -> None:
         custom = custom_of(client)
-        where = (world.group, "v1", world.namespace, "widgets")
+        where = (environment.group, "v1", environment.namespace, "widgets")
         for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
             await custom.create_namespaced_custom_object(
-                *where, world.widget(name, color=color, tier=color[0])
+                *where, environment.widget(name, color=color, tier=color[0])
             )
         assert (await custom.get_namespaced_custom_object(*where, "b"))["spec"] == {
             "color": "blue",
@@ -102,71 +105,75 @@ def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(world
         )
         assert (names(first), names(rest)) == (["a", "b"], ["c"])
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_a_watch_sees_what_happens_and_resumes_where_it_was(world: World) -> None:
-    world.create(world.config_map("a", app="web"))
+def test_a_watch_sees_what_happens_and_resumes_where_it_was(environment: Environment) -> None:
+    environment.create(environment.config_map("a", app="web"))
 
     async def test(client: Any) -> None:
         core = core_of(client)
-        version = (await core.list_namespaced_config_map(world.namespace)).metadata.resource_version
+        version = (await core.list_namespaced_config_map(environment.namespace)).metadata.resource_version
         options = {"label_selector": "app=web", "timeout_seconds": 600}
         async with kubernetes_asyncio.watch.Watch() as watch:
             events = watch.stream(
-                core.list_namespaced_config_map, world.namespace, resource_version=version, **options
+                core.list_namespaced_config_map, environment.namespace, resource_version=version, **options
             )
             await asyncio.to_thread(
-                world.create, world.config_map("b", app="web"), world.config_map("c", app="db")
+                environment.create,
+                environment.config_map("b", app="web"),
+                environment.config_map("c", app="db"),
             )
             event = await anext(events)
             assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
-            await asyncio.to_thread(world.relabel, "ConfigMap", "b", app="db")  # While it is open.
+            await asyncio.to_thread(environment.relabel, "ConfigMap", "b", app="db")  # While it is open.
             event = await anext(events)
             assert (event["type"], event["object"].metadata.labels) == ("DELETED", {"app": "web"})
-        await asyncio.to_thread(world.relabel, "ConfigMap", "a", more="yes")
+        await asyncio.to_thread(environment.relabel, "ConfigMap", "a", more="yes")
         async with kubernetes_asyncio.watch.Watch() as watch:
             event = await anext(
                 watch.stream(
                     core.list_namespaced_config_map,
-                    world.namespace,
+                    environment.namespace,
                     resource_version=event["object"].metadata.resource_version,
                     **options,
                 )
             )
             assert (event["type"], event["object"].metadata.name) == ("MODIFIED", "a")
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_a_watch_without_a_version_begins_with_what_there_is(world: World) -> None:
-    world.create(world.widget("a"), world.widget("b", color="blue"))
+def test_a_watch_without_a_version_begins_with_what_there_is(environment: Environment) -> None:
+    environment.create(environment.widget("a"), environment.widget("b", color="blue"))
 
     async def test(client: Any) -> None:
-        widgets = await discovered(client, world)
-        events = widgets.watch(namespace=world.namespace, field_selector="spec.color=red", timeout=600)
+        widgets = await discovered(client, environment)
+        events = widgets.watch(namespace=environment.namespace, field_selector="spec.color=red", timeout=600)
         assert (await anext(events))["object"].metadata.name == "a"
-        await asyncio.to_thread(world.patch, "Widget", "b", {"spec": {"color": "red"}})
+        await asyncio.to_thread(environment.patch, "Widget", "b", {"spec": {"color": "red"}})
         event = await anext(events)
         assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
         await events.aclose()
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_objects_are_patched(world: World) -> None:
-    world.create(world.config_map("a", app="web", tier="gold"), world.widget("w"))
+def test_objects_are_patched(environment: Environment) -> None:
+    environment.create(environment.config_map("a", app="web", tier="gold"), environment.widget("w"))
 
     async def test(client: Any) -> None:
         core = core_of(client)
         # A strategic merge patch by default; a JSON patch where the body is a list.
-        await core.patch_namespaced_config_map("a", world.namespace, {"metadata": {"labels": {"tier": None}}})
         await core.patch_namespaced_config_map(
-            "a", world.namespace, [{"op": "add", "path": "/data/more", "value": "x"}]
+            "a", environment.namespace, {"metadata": {"labels": {"tier": None}}}
         )
-        patched = await core.read_namespaced_config_map("a", world.namespace)
+        await core.patch_namespaced_config_map(
+            "a", environment.namespace, [{"op": "add", "path": "/data/more", "value": "x"}]
+        )
+        patched = await core.read_namespaced_config_map("a", environment.namespace)
         assert (patched.metadata.labels, patched.data) == ({"app": "web"}, {"name": "a", "more": "x"})
-        where = (world.group, "v1", world.namespace, "widgets", "w")
+        where = (environment.group, "v1", environment.namespace, "widgets", "w")
         widget = await custom_of(client).patch_namespaced_custom_object(
             *where, {"spec": {"size": 2}}, _content_type="application/merge-patch+json"
         )
@@ -176,39 +183,41 @@ def test_objects_are_patched(world: World) -> None:
         )
         assert widget["spec"] == {"color": "red", "size": 3}
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_an_update_of_what_has_changed_is_a_conflict(world: World) -> None:
-    world.create(world.config_map("a"), world.widget("w"))
+def test_an_update_of_what_has_changed_is_a_conflict(environment: Environment) -> None:
+    environment.create(environment.config_map("a"), environment.widget("w"))
 
     async def test(client: Any) -> None:
         core, custom, where = (
             core_of(client),
             custom_of(client),
-            (world.group, "v1", world.namespace, "widgets", "w"),
+            (environment.group, "v1", environment.namespace, "widgets", "w"),
         )
-        read = await core.read_namespaced_config_map("a", world.namespace)
+        read = await core.read_namespaced_config_map("a", environment.namespace)
         widget = await custom.get_namespaced_custom_object(*where)
-        await asyncio.to_thread(world.relabel, "ConfigMap", "a", more="yes")
-        await asyncio.to_thread(world.relabel, "Widget", "w", more="yes")
+        await asyncio.to_thread(environment.relabel, "ConfigMap", "a", more="yes")
+        await asyncio.to_thread(environment.relabel, "Widget", "w", more="yes")
         with pytest.raises(ApiException) as caught:
-            await core.replace_namespaced_config_map("a", world.namespace, read)
+            await core.replace_namespaced_config_map("a", environment.namespace, read)
         assert (caught.value.status, caught.value.reason) == (409, "Conflict")
         with pytest.raises(ApiException) as caught:
             await custom.replace_namespaced_custom_object(*where, widget)
         assert caught.value.status == 409
         read.metadata.resource_version, read.data = None, {"is": "b"}
-        assert (await core.replace_namespaced_config_map("a", world.namespace, read)).data == {"is": "b"}
+        assert (await core.replace_namespaced_config_map("a", environment.namespace, read)).data == {
+            "is": "b"
+        }
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_the_status_is_written_apart(world: World) -> None:
-    world.create(world.widget("w"))
+def test_the_status_is_written_apart(environment: Environment) -> None:
+    environment.create(environment.widget("w"))
 
     async def test(client: Any) -> None:
-        where = (world.group, "v1", world.namespace, "widgets", "w")
+        where = (environment.group, "v1", environment.namespace, "widgets", "w")
         custom, options = custom_of(client), {"_content_type": "application/merge-patch+json"}
         patched = await custom.patch_namespaced_custom_object_status(
             *where, {"status": {"ready": True}, "spec": {"color": "blue"}}, **options
@@ -223,68 +232,72 @@ def test_the_status_is_written_apart(world: World) -> None:
             2,
         )
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_what_has_finalizers_goes_when_they_have_gone(world: World) -> None:
-    world.create(world.widget("w", finalizers=["example.com/hold"]))
+def test_what_has_finalizers_goes_when_they_have_gone(environment: Environment) -> None:
+    environment.create(environment.widget("w", finalizers=["example.com/hold"]))
 
     async def test(client: Any) -> None:
-        widgets = await discovered(client, world)
-        await widgets.delete(name="w", namespace=world.namespace)
-        held = await widgets.get(name="w", namespace=world.namespace)
+        widgets = await discovered(client, environment)
+        await widgets.delete(name="w", namespace=environment.namespace)
+        held = await widgets.get(name="w", namespace=environment.namespace)
         assert held.metadata.deletionTimestamp
         await widgets.patch(
             {"metadata": {"finalizers": None}},
             name="w",
-            namespace=world.namespace,
+            namespace=environment.namespace,
             content_type="application/merge-patch+json",
         )
         # Its dynamic client raises nothing, but shows the Status.
-        gone = await widgets.get(name="w", namespace=world.namespace)
+        gone = await widgets.get(name="w", namespace=environment.namespace)
         assert (gone.kind, gone.code, gone.reason) == ("Status", 404, "NotFound")
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_a_selection_is_deleted_at_once(world: World) -> None:
-    world.create(world.config_map("a", app="web"), world.config_map("b", app="db"), world.widget("w"))
+def test_a_selection_is_deleted_at_once(environment: Environment) -> None:
+    environment.create(
+        environment.config_map("a", app="web"), environment.config_map("b", app="db"), environment.widget("w")
+    )
 
     async def test(client: Any) -> None:
         await core_of(client).delete_collection_namespaced_config_map(
-            world.namespace, label_selector="app=web"
+            environment.namespace, label_selector="app=web"
         )
         await custom_of(client).delete_collection_namespaced_custom_object(
-            world.group, "v1", world.namespace, "widgets"
+            environment.group, "v1", environment.namespace, "widgets"
         )
 
-    run(world, test)
-    assert world.names("ConfigMap") == ["b"]
-    assert world.names("Widget") == []
+    run(environment, test)
+    assert environment.names("ConfigMap") == ["b"]
+    assert environment.names("Widget") == []
 
 
-def test_refusals_are_the_clients_own_errors(world: World) -> None:
-    world.create(world.config_map("a"))
-    kubeconfig = world.kubeconfig_of_nobody()
+def test_refusals_are_the_clients_own_errors(environment: Environment) -> None:
+    environment.create(environment.config_map("a"))
+    kubeconfig = environment.kubeconfig_of_nobody()
 
     async def test(client: Any) -> None:
         with pytest.raises(ApiException) as caught:
-            await core_of(client).read_namespaced_config_map("nope", world.namespace)
+            await core_of(client).read_namespaced_config_map("nope", environment.namespace)
         assert (caught.value.status, caught.value.reason) == (404, "Not Found")
         with pytest.raises(ApiException) as caught:
-            await core_of(client).create_namespaced_config_map(world.namespace, world.config_map("a"))
+            await core_of(client).create_namespaced_config_map(
+                environment.namespace, environment.config_map("a")
+            )
         assert (caught.value.status, caught.value.reason) == (409, "Conflict")
         async with connected(kubeconfig) as nobody:
             with pytest.raises(ApiException) as caught:
-                await core_of(nobody).list_namespaced_config_map(world.namespace)
+                await core_of(nobody).list_namespaced_config_map(environment.namespace)
             assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
 
-    run(world, test)
+    run(environment, test)
 
 
-def test_what_a_definition_serves_is_discovered(world: World) -> None:
+def test_what_a_definition_serves_is_discovered(environment: Environment) -> None:
     async def test(client: Any) -> None:
-        widgets = await discovered(client, world)
+        widgets = await discovered(client, environment)
         assert (widgets.name, widgets.namespaced, "patch" in widgets.verbs) == ("widgets", True, True)
 
-    run(world, test)
+    run(environment, test)

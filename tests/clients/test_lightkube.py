@@ -15,7 +15,7 @@ from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.core_v1 import ConfigMap, Pod
 from lightkube.types import PatchType
 
-from .world import World
+from .environment import Environment
 
 
 def connected(kubeconfig: Path) -> Any:
@@ -23,25 +23,27 @@ def connected(kubeconfig: Path) -> Any:
 
 
 @pytest.fixture
-def client(world: World) -> Iterator[Any]:
-    with connected(world.kubeconfig()) as client:
+def client(environment: Environment) -> Iterator[Any]:
+    with connected(environment.kubeconfig()) as client:
         yield client
 
 
 @pytest.fixture
-def widget_class(client: Any, world: World) -> Any:
+def widget_class(client: Any, environment: Environment) -> Any:
     """The class of widgets, as the client makes it from their definition."""
     lightkube.generic_resource.create_resources_from_crd(
-        client.get(CustomResourceDefinition, f"widgets.{world.group}")
+        client.get(CustomResourceDefinition, f"widgets.{environment.group}")
     )
-    return lightkube.generic_resource.get_generic_resource(f"{world.group}/v1", "Widget")
+    return lightkube.generic_resource.get_generic_resource(f"{environment.group}/v1", "Widget")
 
 
 def names(listed: Any) -> list[str]:
     return [one.metadata.name for one in listed]
 
 
-def test_objects_are_created_read_and_listed_by_selectors_and_pages(client: Any, world: World) -> None:
+def test_objects_are_created_read_and_listed_by_selectors_and_pages(
+    client: Any, environment: Environment
+) -> None:
     for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
         client.create(ConfigMap(metadata=ObjectMeta(name=name, labels={"app": app}), data={"is": name}))
     assert client.get(ConfigMap, "a").data == {"is": "a"}
@@ -49,7 +51,9 @@ def test_objects_are_created_read_and_listed_by_selectors_and_pages(client: Any,
     assert names(client.list(ConfigMap, labels={"app": ("web", "db")}, fields={"metadata.name": "b"})) == [
         "b"
     ]
-    assert names(client.list(ConfigMap, namespace="*", fields={"metadata.namespace": world.namespace})) == [
+    assert names(
+        client.list(ConfigMap, namespace="*", fields={"metadata.namespace": environment.namespace})
+    ) == [
         "a",
         "b",
         "c",
@@ -60,26 +64,26 @@ def test_objects_are_created_read_and_listed_by_selectors_and_pages(client: Any,
 
 
 def test_custom_objects_are_created_read_and_listed_by_selectors(
-    client: Any, widget_class: Any, world: World
+    client: Any, widget_class: Any, environment: Environment
 ) -> None:
     for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
-        client.create(widget_class.from_dict(world.widget(name, color=color)))
+        client.create(widget_class.from_dict(environment.widget(name, color=color)))
     assert client.get(widget_class, "b").spec == {"color": "blue", "size": 1}
     assert names(client.list(widget_class, fields={"spec.color": "red"})) == ["a", "c"]
     assert names(client.list(widget_class, fields={"spec.color": "red"}, chunk_size=1)) == ["a", "c"]
 
 
-def test_a_watch_sees_what_happens_and_resumes_where_it_was(client: Any, world: World) -> None:
-    world.create(world.config_map("a", app="web"))
-    events = client.watch(ConfigMap, labels={"app": "web"}, resource_version=world.version("ConfigMap"))
-    world.create(world.config_map("b", app="web"), world.config_map("c", app="db"))
+def test_a_watch_sees_what_happens_and_resumes_where_it_was(client: Any, environment: Environment) -> None:
+    environment.create(environment.config_map("a", app="web"))
+    events = client.watch(ConfigMap, labels={"app": "web"}, resource_version=environment.version("ConfigMap"))
+    environment.create(environment.config_map("b", app="web"), environment.config_map("c", app="db"))
     kind, obj = next(events)
     assert (kind, obj.metadata.name) == ("ADDED", "b")
-    world.relabel("ConfigMap", "b", app="db")  # While it is open.
+    environment.relabel("ConfigMap", "b", app="db")  # While it is open.
     kind, obj = next(events)
     assert (kind, obj.metadata.labels) == ("DELETED", {"app": "web"})
     events.close()
-    world.relabel("ConfigMap", "a", more="yes")
+    environment.relabel("ConfigMap", "a", more="yes")
     again = client.watch(ConfigMap, labels={"app": "web"}, resource_version=obj.metadata.resourceVersion)
     kind, obj = next(again)
     assert (kind, obj.metadata.name) == ("MODIFIED", "a")
@@ -87,21 +91,21 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(client: Any, world: 
 
 
 def test_a_watch_that_the_server_ends_goes_on_where_it_was(
-    client: Any, widget_class: Any, world: World
+    client: Any, widget_class: Any, environment: Environment
 ) -> None:
-    world.create(world.widget("a"))
+    environment.create(environment.widget("a"))
     events = client.watch(widget_class, server_timeout=1)
     assert next(events)[1].metadata.name == "a"
-    world.create(world.widget("b"))
+    environment.create(environment.widget("b"))
     assert next(events)[1].metadata.name == "b"
-    world.patch("Widget", "b", {"spec": {"size": 2}})
+    environment.patch("Widget", "b", {"spec": {"size": 2}})
     kind, obj = next(events)
     assert (kind, obj.metadata.name) == ("MODIFIED", "b")
     events.close()
 
 
-def test_an_object_is_waited_for(client: Any, widget_class: Any, world: World) -> None:
-    world.create(world.widget("w"))
+def test_an_object_is_waited_for(client: Any, widget_class: Any, environment: Environment) -> None:
+    environment.create(environment.widget("w"))
     client.patch(
         widget_class.Status,
         "w",
@@ -111,8 +115,8 @@ def test_an_object_is_waited_for(client: Any, widget_class: Any, world: World) -
     assert client.wait(widget_class, "w", for_conditions=["Ready"]).metadata.name == "w"
 
 
-def test_objects_are_patched(client: Any, widget_class: Any, world: World) -> None:
-    world.create(world.config_map("a", app="web", tier="gold"), world.widget("w"))
+def test_objects_are_patched(client: Any, widget_class: Any, environment: Environment) -> None:
+    environment.create(environment.config_map("a", app="web", tier="gold"), environment.widget("w"))
     client.create(
         Pod(
             metadata=ObjectMeta(name="p"),
@@ -137,11 +141,13 @@ def test_objects_are_patched(client: Any, widget_class: Any, world: World) -> No
     }
 
 
-def test_an_update_of_what_has_changed_is_a_conflict(client: Any, widget_class: Any, world: World) -> None:
-    world.create(world.config_map("a"), world.widget("w"))
+def test_an_update_of_what_has_changed_is_a_conflict(
+    client: Any, widget_class: Any, environment: Environment
+) -> None:
+    environment.create(environment.config_map("a"), environment.widget("w"))
     read, widget = client.get(ConfigMap, "a"), client.get(widget_class, "w")
-    world.relabel("ConfigMap", "a", more="yes")
-    world.relabel("Widget", "w", more="yes")
+    environment.relabel("ConfigMap", "a", more="yes")
+    environment.relabel("Widget", "w", more="yes")
     for stale in (read, widget):
         with pytest.raises(ApiError) as caught:
             client.replace(stale)
@@ -150,8 +156,8 @@ def test_an_update_of_what_has_changed_is_a_conflict(client: Any, widget_class: 
     assert client.replace(read).data == {"is": "b"}
 
 
-def test_the_status_is_written_apart(client: Any, widget_class: Any, world: World) -> None:
-    world.create(world.widget("w"))
+def test_the_status_is_written_apart(client: Any, widget_class: Any, environment: Environment) -> None:
+    environment.create(environment.widget("w"))
     widget = client.get(widget_class, "w").to_dict()
     changed = client.replace(
         widget_class.Status.from_dict({**widget, "status": {"ready": True}, "spec": {"color": "blue"}}), "w"
@@ -167,8 +173,10 @@ def test_the_status_is_written_apart(client: Any, widget_class: Any, world: Worl
     assert client.get(widget_class.Status, "w").status == {"ready": True}
 
 
-def test_what_has_finalizers_goes_when_they_have_gone(client: Any, widget_class: Any, world: World) -> None:
-    world.create(world.widget("w", finalizers=["example.com/hold"]))
+def test_what_has_finalizers_goes_when_they_have_gone(
+    client: Any, widget_class: Any, environment: Environment
+) -> None:
+    environment.create(environment.widget("w", finalizers=["example.com/hold"]))
     client.delete(widget_class, "w", cascade=lightkube.types.CascadeType.BACKGROUND)
     assert client.get(widget_class, "w").metadata.deletionTimestamp
     client.patch(widget_class, "w", {"metadata": {"finalizers": []}}, patch_type=PatchType.MERGE)
@@ -177,20 +185,22 @@ def test_what_has_finalizers_goes_when_they_have_gone(client: Any, widget_class:
     assert caught.value.status.code == 404
 
 
-def test_all_of_a_namespace_are_deleted_at_once(client: Any, widget_class: Any, world: World) -> None:
-    world.create(world.config_map("a"), world.widget("w"), world.widget("x"))
+def test_all_of_a_namespace_are_deleted_at_once(
+    client: Any, widget_class: Any, environment: Environment
+) -> None:
+    environment.create(environment.config_map("a"), environment.widget("w"), environment.widget("x"))
     client.deletecollection(widget_class)
     client.deletecollection(ConfigMap)
-    assert (world.names("ConfigMap"), world.names("Widget")) == ([], [])
+    assert (environment.names("ConfigMap"), environment.names("Widget")) == ([], [])
 
 
-def test_a_dry_run_changes_nothing(client: Any, world: World) -> None:
+def test_a_dry_run_changes_nothing(client: Any, environment: Environment) -> None:
     made = client.create(ConfigMap(metadata=ObjectMeta(name="a")), dry_run=True)
-    assert (made.metadata.name, world.names("ConfigMap")) == ("a", [])
+    assert (made.metadata.name, environment.names("ConfigMap")) == ("a", [])
 
 
-def test_refusals_are_the_clients_own_errors(client: Any, world: World) -> None:
-    world.create(world.config_map("a"))
+def test_refusals_are_the_clients_own_errors(client: Any, environment: Environment) -> None:
+    environment.create(environment.config_map("a"))
     with pytest.raises(ApiError, match='configmaps "nope" not found') as caught:
         client.get(ConfigMap, "nope")
     assert (caught.value.status.code, caught.value.status.reason, caught.value.status.details.name) == (
@@ -201,13 +211,13 @@ def test_refusals_are_the_clients_own_errors(client: Any, world: World) -> None:
     with pytest.raises(ApiError) as caught:
         client.create(ConfigMap(metadata=ObjectMeta(name="a")))
     assert (caught.value.status.code, caught.value.status.reason) == (409, "AlreadyExists")
-    with connected(world.kubeconfig_of_nobody()) as nobody, pytest.raises(ApiError) as caught:
+    with connected(environment.kubeconfig_of_nobody()) as nobody, pytest.raises(ApiError) as caught:
         names(nobody.list(ConfigMap))
     assert (caught.value.status.code, caught.value.status.reason) == (403, "Forbidden")
 
 
-def test_what_a_definition_serves_is_discovered(client: Any, world: World) -> None:
+def test_what_a_definition_serves_is_discovered(client: Any, environment: Environment) -> None:
     lightkube.generic_resource.load_in_cluster_generic_resources(client)
-    widget_class = lightkube.generic_resource.get_generic_resource(f"{world.group}/v1", "Widget")
+    widget_class = lightkube.generic_resource.get_generic_resource(f"{environment.group}/v1", "Widget")
     assert widget_class is not None
     assert names(client.list(widget_class)) == []

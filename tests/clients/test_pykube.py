@@ -6,25 +6,25 @@ from typing import Any
 import pykube
 import pytest
 
-from .world import World
+from .environment import Environment
 
 
 @pytest.fixture
-def api_client(world: World) -> Iterator[Any]:
-    client = pykube.HTTPClient(pykube.KubeConfig.from_file(str(world.kubeconfig())))
+def api_client(environment: Environment) -> Iterator[Any]:
+    client = pykube.HTTPClient(pykube.KubeConfig.from_file(str(environment.kubeconfig())))
     yield client
     client.session.close()
 
 
 @pytest.fixture
-def widget_class(api_client: Any, world: World) -> Any:
+def widget_class(api_client: Any, environment: Environment) -> Any:
     """The class of widgets, as the client makes it from what it discovers."""
-    return pykube.object_factory(api_client, f"{world.group}/v1", "Widget")
+    return pykube.object_factory(api_client, f"{environment.group}/v1", "Widget")
 
 
-def test_objects_are_created_read_and_listed_by_selectors(api_client: Any, world: World) -> None:
+def test_objects_are_created_read_and_listed_by_selectors(api_client: Any, environment: Environment) -> None:
     for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
-        pykube.ConfigMap(api_client, world.config_map(name, app=app)).create()
+        pykube.ConfigMap(api_client, environment.config_map(name, app=app)).create()
     query = pykube.ConfigMap.objects(api_client)
     assert query.get(name="a").obj["data"] == {"name": "a"}
     assert [one.name for one in query.filter(selector={"app": "web"})] == ["a", "c"]
@@ -35,24 +35,26 @@ def test_objects_are_created_read_and_listed_by_selectors(api_client: Any, world
     assert [
         one.name
         for one in query.filter(
-            namespace=pykube.all, selector="app=db", field_selector={"metadata.namespace": world.namespace}
+            namespace=pykube.all,
+            selector="app=db",
+            field_selector={"metadata.namespace": environment.namespace},
         )
     ] == ["b"]
 
 
 def test_custom_objects_are_created_read_and_listed_by_selectors(
-    api_client: Any, widget_class: Any, world: World
+    api_client: Any, widget_class: Any, environment: Environment
 ) -> None:
     for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
-        widget_class(api_client, world.widget(name, color=color, tier=color[0])).create()
+        widget_class(api_client, environment.widget(name, color=color, tier=color[0])).create()
     query = widget_class.objects(api_client)
     assert query.get_by_name("b").obj["spec"] == {"color": "blue", "size": 1}
     assert [one.name for one in query.filter(field_selector={"spec.color": "red"})] == ["a", "c"]
     assert [one.name for one in query.filter(selector="tier=b")] == ["b"]
 
 
-def test_a_list_can_be_a_table(api_client: Any, widget_class: Any, world: World) -> None:
-    world.create(world.widget("a"))
+def test_a_list_can_be_a_table(api_client: Any, widget_class: Any, environment: Environment) -> None:
+    environment.create(environment.widget("a"))
     table = widget_class.objects(api_client).as_table()
     assert ([column["name"] for column in table.columns], [row["cells"][0] for row in table.rows]) == (
         ["Name", "Age"],
@@ -60,19 +62,21 @@ def test_a_list_can_be_a_table(api_client: Any, widget_class: Any, world: World)
     )
 
 
-def test_a_watch_sees_what_happens_and_resumes_where_it_was(api_client: Any, world: World) -> None:
-    world.create(world.config_map("a", app="web"))
+def test_a_watch_sees_what_happens_and_resumes_where_it_was(
+    api_client: Any, environment: Environment
+) -> None:
+    environment.create(environment.config_map("a", app="web"))
     query = pykube.ConfigMap.objects(api_client).filter(selector="app=web")
     events = query.watch(since=query.response["metadata"]["resourceVersion"])
     stream = iter(events)
-    world.create(world.config_map("b", app="web"), world.config_map("c", app="db"))
+    environment.create(environment.config_map("b", app="web"), environment.config_map("c", app="db"))
     event = next(stream)
     assert (event.type, event.object.name) == ("ADDED", "b")
-    world.relabel("ConfigMap", "b", app="db")  # While it is open.
+    environment.relabel("ConfigMap", "b", app="db")  # While it is open.
     event = next(stream)
     assert (event.type, event.object.labels) == ("DELETED", {"app": "web"})
     events.response.close()
-    world.relabel("ConfigMap", "a", more="yes")
+    environment.relabel("ConfigMap", "a", more="yes")
     again = query.watch(since=event.object.metadata["resourceVersion"])
     event = next(iter(again))
     assert (event.type, event.object.name) == ("MODIFIED", "a")
@@ -80,36 +84,41 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(api_client: Any, wor
 
 
 def test_a_watch_without_a_version_begins_with_what_there_is(
-    api_client: Any, widget_class: Any, world: World
+    api_client: Any, widget_class: Any, environment: Environment
 ) -> None:
-    world.create(world.widget("a"))
+    environment.create(environment.widget("a"))
     events = widget_class.objects(api_client).watch()
     stream = iter(events)
     assert next(stream).object.name == "a"
-    world.create(world.widget("b"))
+    environment.create(environment.widget("b"))
     event = next(stream)
     assert (event.type, event.object.name) == ("ADDED", "b")
     events.response.close()
 
 
-def test_objects_are_patched_and_updated(api_client: Any, widget_class: Any, world: World) -> None:
-    world.create(world.config_map("a", app="web"), world.widget("w"))
+def test_objects_are_patched_and_updated(
+    api_client: Any, widget_class: Any, environment: Environment
+) -> None:
+    environment.create(environment.config_map("a", app="web"), environment.widget("w"))
     config = pykube.ConfigMap.objects(api_client).get(name="a")
     config.patch({"data": {"name": None, "more": "x"}})  # It is a merge patch.
-    assert world.get("ConfigMap", "a")["data"] == {"more": "x"}
+    assert environment.get("ConfigMap", "a")["data"] == {"more": "x"}
     widget = widget_class.objects(api_client).get(name="w")
     widget.obj["spec"]["size"] = 2
     widget.labels["app"] = "web"
     widget.update()
-    assert (widget.obj["spec"]["size"], world.get("Widget", "w")["metadata"]["labels"]) == (2, {"app": "web"})
+    assert (widget.obj["spec"]["size"], environment.get("Widget", "w")["metadata"]["labels"]) == (
+        2,
+        {"app": "web"},
+    )
 
 
 def test_an_update_of_what_has_changed_is_a_conflict(
-    api_client: Any, widget_class: Any, world: World
+    api_client: Any, widget_class: Any, environment: Environment
 ) -> None:
-    world.create(world.widget("w"))
+    environment.create(environment.widget("w"))
     widget = widget_class.objects(api_client).get(name="w")
-    world.relabel("Widget", "w", more="yes")
+    environment.relabel("Widget", "w", more="yes")
     widget.obj["spec"]["size"] = 2
     with pytest.raises(pykube.exceptions.HTTPError) as caught:
         widget.update()
@@ -117,11 +126,11 @@ def test_an_update_of_what_has_changed_is_a_conflict(
     widget.reload()
     widget.obj["spec"]["size"] = 2
     widget.update()
-    assert world.get("Widget", "w")["spec"]["size"] == 2
+    assert environment.get("Widget", "w")["spec"]["size"] == 2
 
 
-def test_the_status_is_written_apart(api_client: Any, widget_class: Any, world: World) -> None:
-    world.create(world.widget("w"))
+def test_the_status_is_written_apart(api_client: Any, widget_class: Any, environment: Environment) -> None:
+    environment.create(environment.widget("w"))
     widget = widget_class.objects(api_client).get(name="w")
     widget.patch({"status": {"ready": True}, "spec": {"color": "blue"}}, subresource="status")
     assert (widget.obj["status"], widget.obj["spec"]["color"], widget.metadata["generation"]) == (
@@ -138,9 +147,9 @@ def test_the_status_is_written_apart(api_client: Any, widget_class: Any, world: 
 
 
 def test_what_has_finalizers_goes_when_they_have_gone(
-    api_client: Any, widget_class: Any, world: World
+    api_client: Any, widget_class: Any, environment: Environment
 ) -> None:
-    world.create(world.widget("w", finalizers=["example.com/hold"]))
+    environment.create(environment.widget("w", finalizers=["example.com/hold"]))
     widget = widget_class.objects(api_client).get(name="w")
     widget.delete(propagation_policy="Background")
     widget.reload()
@@ -150,22 +159,24 @@ def test_what_has_finalizers_goes_when_they_have_gone(
     widget.delete()  # A second time is as good as the first.
 
 
-def test_refusals_are_the_clients_own_errors(api_client: Any, world: World) -> None:
-    world.create(world.config_map("a"))
+def test_refusals_are_the_clients_own_errors(api_client: Any, environment: Environment) -> None:
+    environment.create(environment.config_map("a"))
     with pytest.raises(pykube.exceptions.ObjectDoesNotExist):
         pykube.ConfigMap.objects(api_client).get(name="nope")
     with pytest.raises(pykube.exceptions.HTTPError) as caught:
-        pykube.ConfigMap(api_client, world.config_map("a")).create()
+        pykube.ConfigMap(api_client, environment.config_map("a")).create()
     assert (caught.value.code, str(caught.value)) == (409, 'configmaps "a" already exists')
-    nobody = pykube.HTTPClient(pykube.KubeConfig.from_file(str(world.kubeconfig_of_nobody())))
+    nobody = pykube.HTTPClient(pykube.KubeConfig.from_file(str(environment.kubeconfig_of_nobody())))
     with pytest.raises(pykube.exceptions.HTTPError) as caught:
         pykube.ConfigMap.objects(nobody).get(name="a")
     assert caught.value.code == 403
     nobody.session.close()
 
 
-def test_what_a_definition_serves_is_discovered(api_client: Any, widget_class: Any, world: World) -> None:
+def test_what_a_definition_serves_is_discovered(
+    api_client: Any, widget_class: Any, environment: Environment
+) -> None:
     assert (widget_class.endpoint, widget_class.__mro__[1]) == ("widgets", pykube.objects.NamespacedAPIObject)
     with pytest.raises(ValueError, match="unknown resource kind"):
-        pykube.object_factory(api_client, f"{world.group}/v1", "Gadget")
+        pykube.object_factory(api_client, f"{environment.group}/v1", "Gadget")
     assert api_client.version[0] == "1"

@@ -91,10 +91,10 @@ class Client:
             self.state, effects = after.state, after.effects
         return effects
 
-    def fail(self, trouble: Input, times: int = 1) -> tuple[Effect, ...]:
+    def fail(self, failure: Input, times: int = 1) -> tuple[Effect, ...]:
         """Let the same go wrong again and again; return what is asked for in the end."""
-        self.on(*[trouble, Due()] * (times - 1))
-        return self.on(trouble, Due())
+        self.on(*[failure, Due()] * (times - 1))
+        return self.on(failure, Due())
 
 
 def watching() -> Client:

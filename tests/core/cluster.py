@@ -54,7 +54,7 @@ class Filter:
         return Keys(self.namespace, frozenset({self.name}) if self.name is not None else None)
 
 
-World: TypeAlias = dict[Key, Thing]
+Contents: TypeAlias = dict[Key, Thing]
 
 
 class Entry(NamedTuple):
@@ -82,65 +82,71 @@ class Cluster:
         self.filters = tuple(filters)
         self.version = version
         self.epoch = self.compacted = self.serial = 0
-        self.worlds: dict[int, World] = {version: {}}
+        self.contents_by_version: dict[int, Contents] = {version: {}}
         """All objects at each version of this epoch."""
-        self.past: list[dict[int, World]] = []
+        self.past: list[dict[int, Contents]] = []
         self.log: list[Logged] = []
         self.history: dict[Key, list[Entry]] = {}
 
     def copy(self) -> Cluster:
         made = Cluster(self.filters, self.version)
         made.epoch, made.compacted, made.serial = self.epoch, self.compacted, self.serial
-        made.worlds, made.past, made.log = dict(self.worlds), list(self.past), list(self.log)
+        made.contents_by_version, made.past, made.log = (
+            dict(self.contents_by_version),
+            list(self.past),
+            list(self.log),
+        )
         made.history = {key: list(entries) for key, entries in self.history.items()}
         return made
 
     @property
-    def world(self) -> World:
-        return self.worlds[self.version]
+    def contents(self) -> Contents:
+        return self.contents_by_version[self.version]
 
     def selects(self, thing: Thing | None) -> bool:
         return any(each.selects(thing) for each in self.filters)
 
     def selected(
         self, filter_: Filter | None = None, *, version: int | None = None, epoch: int | None = None
-    ) -> World:
+    ) -> Contents:
         """Return what one filter showed, or all of them together, at a version; now, if none is said."""
-        worlds = self.worlds if epoch in (None, self.epoch) else self.past[epoch]
+        contents_by_version = self.contents_by_version if epoch in (None, self.epoch) else self.past[epoch]
         selects = filter_.selects if filter_ is not None else self.selects
-        world = worlds[self.version if version is None else version]
-        return {key: thing for key, thing in world.items() if selects(thing)}
+        contents = contents_by_version[self.version if version is None else version]
+        return {key: thing for key, thing in contents.items() if selects(thing)}
 
     def write(self, key: Key, thing: Thing | None, *, after: int = 1) -> None:
         """Write an object or delete it, so many versions later: objects of other kinds use up versions,
         too."""
-        before, world = self.world.get(key), self.world
+        before, contents = self.contents.get(key), self.contents
         for _ in range(after):
             self.pass_()
         self.serial += 1
         written = replace(thing, version=self.version, serial=self.serial) if thing is not None else None
-        rest = {each: value for each, value in world.items() if each != key}
-        self.worlds[self.version] = {**rest, key: written} if written is not None else rest
+        rest = {each: value for each, value in contents.items() if each != key}
+        self.contents_by_version[self.version] = {**rest, key: written} if written is not None else rest
         self.log.append(Logged(self.version, before, written))
         shown = written if self.selects(written) else None
         self.history.setdefault(key, [ORIGIN]).append(Entry(self.epoch, self.version, shown))
 
     def pass_(self) -> None:
         """Let a version be used up by an object of another kind."""
-        world = self.world
+        contents = self.contents
         self.version += 1
-        self.worlds[self.version] = world
+        self.contents_by_version[self.version] = contents
 
     def restore(self, backup: int, *, bump: bool) -> None:
         """Go back to what was at a version: to the version, too, or to a higher one than was ever given
         out."""
-        world, highest = self.worlds[backup], self.version
-        self.past.append(self.worlds)
+        contents, highest = self.contents_by_version[backup], self.version
+        self.past.append(self.contents_by_version)
         self.epoch += 1
-        self.worlds = {version: known for version, known in self.worlds.items() if version <= backup}
+        self.contents_by_version = {
+            version: known for version, known in self.contents_by_version.items() if version <= backup
+        }
         self.log = [entry for entry in self.log if entry.version <= backup]
         self.version = self.compacted = highest + 100 if bump else backup
-        self.worlds[self.version] = world
+        self.contents_by_version[self.version] = contents
         for entries in self.history.values():
             before = [
                 entry for entry in entries if entry.epoch == self.epoch - 1 and 0 <= entry.version <= backup

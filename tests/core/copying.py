@@ -31,7 +31,7 @@ _OF_MERGING = {
     "_by_name",
     "_groups",
     "_group_of",
-    "_wanted",
+    "_request_index",
     "_union",
 }
 _OF_BRANCHES = {"keys", "holds_all", "view", "epoch", "listed", "vague", "_waits", "_versions", "_waiting"}
@@ -43,7 +43,7 @@ _OF_STORES = {
     "_gone",
     "_version",
     "_tally",
-    "_wanted",
+    "_request_index",
     "_indexes",
     "unreadable",
 }
@@ -105,7 +105,7 @@ def of_key(union: Union, key: Key) -> Part:
     """Return what of it concerns a key, without telling the key."""
     doubt, shown = union._doubts.get(key), union.store.get(*key)[0]
     return (
-        said(shown),
+        part(shown),
         union._left.get(key),
         union._reads.get(key),
         key in union._unclear,
@@ -120,15 +120,15 @@ def _of_branch(branch: Branch, key: Key, shown: Record | None) -> Part:
     staged = view._staged.get(space, {}).get(name) if view._staged is not None else None
     wait = branch._waiting.get(key)
     return (
-        said(held),
+        part(held),
         held is shown,
-        said(staged),
+        part(staged),
         staged is held,
-        said(view._gone.get(key)),
+        part(view._gone.get(key)),
         key in branch.vague,
         wait and wait.version,
     )
 
 
-def said(record: Record | None) -> Part | None:
+def part(record: Record | None) -> Part | None:
     return (record.uid, record.version, record.labels["serial"]) if record is not None else None

@@ -1,4 +1,4 @@
-"""Visits every state that a small world can be in, breadth first, and holds each to the invariants. Nothing
+"""Visits every state that a small system can be in, breadth first, and holds each to the invariants. Nothing
 is drawn by lot."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .guarantees import Violation
-from .small import Action, Rules, World
+from .small import Action, Rules, System
 
 
 @dataclass
@@ -41,17 +41,17 @@ class Explored:
 def explore(rules: Rules, *, states: int) -> Explored:
     """Visit states until so many were, or all that there are. Raise Violation, which tells what led to it."""
     explored = Explored(rules)
-    met = {hash(World(rules).frozen())}
+    met = {hash(System(rules).frozen())}
     frontier: list[tuple[Action, ...]] = [()]
     while frontier:
         deeper: list[tuple[Action, ...]] = []
         for path in frontier:
             if explored.states >= states:
                 return explored
-            world = _after(path, rules)
-            actions = world.actions()
+            system = _after(path, rules)
+            actions = system.actions()
             for action in actions:
-                child = world.copy()
+                child = system.copy()
                 _do(child, action, path)
                 explored.steps += 1
                 key = hash(child.frozen())
@@ -67,20 +67,20 @@ def explore(rules: Rules, *, states: int) -> Explored:
     return explored
 
 
-def _after(path: Iterable[Action], rules: Rules) -> World:
-    world = World(rules)
+def _after(path: Iterable[Action], rules: Rules) -> System:
+    system = System(rules)
     for action in path:
-        world.do(action)
-    return world
+        system.do(action)
+    return system
 
 
-def _do(world: World, action: Action | None, path: tuple[Action, ...]) -> None:
+def _do(system: System, action: Action | None, path: tuple[Action, ...]) -> None:
     """Let something happen; or nothing more, so that what is shown must come to be what there is."""
     try:
         if action is not None:
-            world.do(action)
+            system.do(action)
         else:
-            world.settle()
+            system.settle()
     except Violation as violation:
         story = "\n".join(
             f"  {each.what} {each.who} {each.how}"

@@ -11,10 +11,21 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change, Store
 from kopf_selectcache.core.store.substore import Key
 
-from .cluster import ORIGIN, Cluster, Filter, Thing, World
+from .cluster import ORIGIN, Cluster, Contents, Filter, Thing
 from .transits import Violation
 
-__all__ = ["Facts", "Held", "Judge", "Observer", "Seen", "Taken", "Violation", "facts", "of_world", "told"]
+__all__ = [
+    "Facts",
+    "Held",
+    "Judge",
+    "Observer",
+    "Seen",
+    "Taken",
+    "Violation",
+    "facts",
+    "facts_of_all",
+    "told",
+]
 
 Facts: TypeAlias = tuple[str, int]
 """The uid of an object, and which write of all it shows."""
@@ -220,7 +231,7 @@ class Judge:
 
     def _view(self, taken: Taken) -> None:
         held = {key: told(record) for key, record in taken.held.items()}
-        then = of_world(self._cluster.selected(taken.filter, version=taken.version, epoch=taken.epoch))
+        then = facts_of_all(self._cluster.selected(taken.filter, version=taken.version, epoch=taken.epoch))
         if taken.beyond:
             # Deletions that did not say when they happened may be ahead of the version.
             then = {key: value for key, value in then.items() if key in held or not self._goes(key, taken)}
@@ -246,10 +257,12 @@ def told(record: Record | None) -> Facts | None:
     return None if record is None else (record.uid, int(record.labels["serial"]))
 
 
-def of_world(world: World) -> dict[Key, Facts | None]:
-    return {key: facts(thing) for key, thing in world.items()}
+def facts_of_all(contents: Contents) -> dict[Key, Facts | None]:
+    return {key: facts(thing) for key, thing in contents.items()}
 
 
-def equal(held: Sequence[Record], world: World) -> bool:
+def equal(held: Sequence[Record], contents: Contents) -> bool:
     """Whether what is held is, to the last byte that matters, what there is."""
-    return {record.key: (record.uid, record.decode()["spec"]["serial"]) for record in held} == of_world(world)
+    return {record.key: (record.uid, record.decode()["spec"]["serial"]) for record in held} == facts_of_all(
+        contents
+    )

@@ -94,7 +94,7 @@ class Server:
 
     def churn(self) -> None:
         key = self.rng.choice(KEYS)
-        before, chance = self.cluster.world.get(key), self.rng.random()
+        before, chance = self.cluster.contents.get(key), self.rng.random()
         uid = f"uid-{self.cluster.serial}"
         if before is None:
             self._write(key, self._drawn(Thing(*key, uid, "")))
@@ -135,7 +135,9 @@ class Server:
                 self.replicas[replica] = (
                     self.cluster.version
                     if whole
-                    else self.rng.choice([known for known in self.cluster.worlds if known >= version])
+                    else self.rng.choice(
+                        [known for known in self.cluster.contents_by_version if known >= version]
+                    )
                 )
 
     def compact(self) -> None:
@@ -190,7 +192,7 @@ class Server:
         """Return a replica that is at a version, or gets there while the request waits; None if none does."""
         replica = self.rng.randrange(len(self.replicas))
         if self.replicas[replica] < floor:
-            later = [known for known in self.cluster.worlds if known >= floor]
+            later = [known for known in self.cluster.contents_by_version if known >= floor]
             if not later or (self.rate and self.rng.random() < 0.3):
                 self.struck("too new for the replica")
                 return None
@@ -200,7 +202,7 @@ class Server:
         return replica
 
     def _older(self, floor: int) -> list[int]:
-        return [known for known in self.cluster.worlds if known < floor]
+        return [known for known in self.cluster.contents_by_version if known < floor]
 
     def page(self, command: machine.List, filter_: Filter) -> bytes | Refusal:
         if self.rng.random() < 0.5 and (refusal := self._refusal()):
@@ -231,7 +233,7 @@ class Server:
             else:
                 version = self.replicas[replica]
         if command.token and self.fault("page of another version"):
-            version = self.rng.choice(list(cluster.worlds))
+            version = self.rng.choice(list(cluster.contents_by_version))
         selected = [thing for _, thing in sorted(cluster.selected(filter_, version=version).items())]
         whole = command.whole or (len(selected) > offset + self.limit and self.fault("limit ignored"))
         items = selected[offset:] if whole else selected[offset : offset + self.limit]
@@ -266,7 +268,7 @@ class Server:
                 return None
             else:
                 version = self.replicas[replica]
-        return version, self.cluster.worlds[version].get((doubt.namespace, doubt.name))
+        return version, self.cluster.contents_by_version[version].get((doubt.namespace, doubt.name))
 
     def look_up_all(self, lists: JoinedLists, filters: Sequence[Filter]) -> dict[Key, str] | None:
         """Answer joined lists; None if an answer does not come, or the server has no list as of that
@@ -311,7 +313,7 @@ class Server:
                 self.rng.choice(
                     [
                         known
-                        for known in cluster.worlds
+                        for known in cluster.contents_by_version
                         if (start or cluster.version) <= known <= self.replicas[found]
                     ]
                 ),

@@ -27,7 +27,7 @@ from kopf_selectcache.core.store.union import Union
 from .client import carried_out
 from .cluster import Filter, Thing
 from .faults import Hits
-from .guarantees import Judge, Observer, Seen, Taken, Violation, equal, of_world, told
+from .guarantees import Judge, Observer, Seen, Taken, Violation, equal, facts_of_all, told
 from .server import LIMIT, Broken, Server, Stream
 from .writers import Writer
 
@@ -274,7 +274,7 @@ class Run:
             self.poll(follower)
         held = {record.key: told(record) for record in self.union.store.records()[0]}
         raise Violation(
-            "I3", f"after {most} quiet steps: {held} instead of {of_world(self.cluster.selected())}"
+            "I3", f"after {most} quiet steps: {held} instead of {facts_of_all(self.cluster.selected())}"
         )
 
     def settled(self) -> bool:
@@ -428,7 +428,7 @@ class Run:
                     self.observer.notices(follower.epoch, self.server.number(version))
                 self.observer.hears(follower.epoch, self.server.number(version))
                 follower.beyond = False
-            case machine.Told():
+            case machine.Report():
                 return
         changes = carried_out(effect, Writer(self.union, branch))
         for old, why in self.union.take_outdated().items():

@@ -1,8 +1,8 @@
-"""A world small enough to be explored: up to three objects, two branches and two faults; all that can happen
+"""A system small enough to be explored: up to three objects, two branches and two faults; all that can happen
 next, as data.
 
-It does what the shell does with `step` and `Union`, message by message. Two worlds that differ only in
-which object is which are one: see `World.frozen`."""
+It does what the shell does with `step` and `Union`, message by message. Two systems that differ only in
+which object is which are one: see `System.frozen`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kopf_selectcache.core.store.union import Union
 
 from .client import carried_out
 from .cluster import Cluster, Filter, Thing
-from .copying import Part, as_a_whole, copied, of_key, said
+from .copying import Part, as_a_whole, copied, of_key, part
 from .guarantees import Judge, Observer, Taken, Violation, equal
 from .writers import Writer
 
@@ -62,7 +62,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may happen, and in how large a world."""
+    """What may happen, and in how large a system."""
 
     objects: int = 3
     writes: int = 3
@@ -73,7 +73,7 @@ class Rules:
     page: int = 2
 
 
-class World:
+class System:
     """A cluster, and a client of two branches."""
 
     def __init__(self, rules: Rules) -> None:
@@ -98,10 +98,10 @@ class World:
         while rules.synced and not all(leg.state.known.marked for leg in self.legs):
             self.settle_a_little()
 
-    # ---- Which world it is.
+    # ---- Which system it is.
 
-    def copy(self) -> World:
-        made = World.__new__(World)
+    def copy(self) -> System:
+        made = System.__new__(System)
         made.rules, made.writes, made.faults = self.rules, self.writes, self.faults
         made.cluster, made.union = self.cluster.copy(), copied(self.union)
         made.judge, made.observer = self.judge.copy(made.cluster), self.observer.copy()
@@ -109,7 +109,7 @@ class World:
         return made
 
     def frozen(self) -> Part:
-        """Return what makes two worlds one. Of objects, only what happened to them counts, not which is
+        """Return what makes two systems one. Of objects, only what happened to them counts, not which is
         which."""
         cluster = self.cluster
         return (
@@ -152,7 +152,7 @@ class World:
             for entry in cluster.history.get(key, ())
         )
         coming = tuple(
-            (leg.number, at, line.type, said(line.record))
+            (leg.number, at, line.type, part(line.record))
             for leg in self.legs
             for at, line in enumerate((leg.last, *leg.lines))
             if isinstance(line, Event) and line.record.key == key
@@ -164,8 +164,8 @@ class World:
             of_key(self.union, key),
             judge.places.get(key),
             judge.newest.get(key),
-            said(judge.shown.get(key)),
-            cluster.world.get(key) is None,
+            part(judge.shown.get(key)),
+            cluster.contents.get(key) is None,
             self._joined_of(key),
         )
 
@@ -199,7 +199,7 @@ class World:
             found += [
                 Action("read", index, version)
                 for version in sorted(versions)
-                if version in self.cluster.worlds
+                if version in self.cluster.contents_by_version
             ]
         if self.joined is not None:
             found.append(Action("joined answer"))
@@ -233,7 +233,7 @@ class World:
         return all(not leg.beyond if leg in behind else leg.state.known.marked for leg in self.legs)
 
     def _shown_as(self, name: str) -> str:
-        thing = self.cluster.world.get(("", name))
+        thing = self.cluster.contents.get(("", name))
         return (
             "x"
             if thing is None
@@ -257,13 +257,13 @@ class World:
                     return [
                         Action("answer", number, version)
                         for version in {self.cluster.version, *listed}
-                        if version in self.cluster.worlds
+                        if version in self.cluster.contents_by_version
                     ]
                 # A replica may lag, but not behind what it was asked for.
                 return [
                     Action("answer", number, version)
                     for version in {int(floor), self.cluster.version}
-                    if version in self.cluster.worlds
+                    if version in self.cluster.contents_by_version
                 ]
             case _:
                 return [Action("next", number)] if self._next(leg) is not None else []
@@ -342,7 +342,7 @@ class World:
 
     def _write(self, name: str, how: str) -> None:
         key, wrote = ("", name), _WRITES[how]
-        before = self.cluster.world.get(key)
+        before = self.cluster.contents.get(key)
         if wrote is None and before is None:
             return
         uid = before.uid if before is not None else f"uid-{self.cluster.version + 1}"
@@ -360,7 +360,7 @@ class World:
 
     def _read(self, index: int, version: int) -> None:
         doubt = self.union.doubts[index]
-        thing = self.cluster.worlds[version].get((doubt.namespace, doubt.name))
+        thing = self.cluster.contents_by_version[version].get((doubt.namespace, doubt.name))
         outside = thing is not None and not any(each.may_hold(thing) for each in FILTERS)
         if not is_older(str(version), doubt.version):
             self.observer.hears(self.cluster.epoch, version)
@@ -439,13 +439,13 @@ class World:
             leg.lines, leg.cursor = leg.lines[1:], max(leg.cursor, int(coming.record.version))
             self._feed(leg, Event("DELETED", _record(thing)))
         else:
-            troubles: dict[str, machine.Input] = {
+            failures: dict[str, machine.Input] = {
                 "lost": machine.Lost("cut"),
                 "ended": machine.Lost("end", clean=True),
                 "410": Refusal(410, "Expired"),
                 "silent": machine.Silent(),
             }
-            self._feed(leg, troubles[how])
+            self._feed(leg, failures[how])
 
     # ---- What the shell does.
 
@@ -544,8 +544,8 @@ class World:
             if self._follows() and any(
                 int(read.version) > self.cluster.version for read in self.union._reads.values()
             ):
-                # What a world that was lost has answered is believed until the server has passed it. It will,
-                # with whatever is written.
+                # What a system that was lost has answered is believed until the server has passed it. It
+                # will, with whatever is written.
                 self.cluster.pass_()
             self.settle_a_little()
         held = {record.key: (record.uid, record.version) for record in self.union.store.records()[0]}

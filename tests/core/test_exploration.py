@@ -1,4 +1,4 @@
-"""All states that small worlds can be in, to a depth: the invariants hold in each, and each comes to equal
+"""All states that small systems can be in, to a depth: the invariants hold in each, and each comes to equal
 what there is."""
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from .exploration import explore
-from .small import Action, Rules, World
+from .small import Action, Rules, System
 
-WORLDS = [
+SYSTEMS = [
     Rules(objects=1, writes=3, faults=2),
     Rules(objects=1, writes=2, faults=2, synced=False, streaming=True),
     Rules(objects=2, writes=2, faults=1),
@@ -18,12 +18,12 @@ WORLDS = [
     Rules(objects=3, writes=1, faults=2, synced=False),
 ]
 STATES, MORE = 3_000, 100_000
-"""So many states of each world are visited in the default run, and in the soak."""
+"""So many states of each system are visited in the default run, and in the soak."""
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("states", [STATES, pytest.param(MORE, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("rules", WORLDS, ids=str)
+@pytest.mark.parametrize("rules", SYSTEMS, ids=str)
 def test_the_invariants_hold_in_every_state_that_a_few_steps_lead_to(
     rules: Rules, states: int, counted: Callable[[str], None]
 ) -> None:
@@ -35,7 +35,7 @@ def test_the_invariants_hold_in_every_state_that_a_few_steps_lead_to(
 
 
 def test_worlds_that_differ_in_nothing_but_which_object_is_which_are_one() -> None:
-    one, two, three = World(Rules()), World(Rules()), World(Rules())
+    one, two, three = System(Rules()), System(Rules()), System(Rules())
     one.do(Action("write", "b", "A"))
     two.do(Action("write", "c", "A"))
     three.do(Action("write", "c", "B"))
@@ -44,8 +44,8 @@ def test_worlds_that_differ_in_nothing_but_which_object_is_which_are_one() -> No
 
 
 def test_a_world_and_its_copy_go_on_without_each_other() -> None:
-    world = World(Rules())
-    before, copy = world.frozen(), world.copy()
+    system = System(Rules())
+    before, copy = system.frozen(), system.copy()
     copy.do(Action("write", "b", "A"))
     copy.settle()
-    assert world.frozen() == before != copy.frozen()
+    assert system.frozen() == before != copy.frozen()

@@ -56,7 +56,7 @@ class Rules:
     """Whether the last branch is refused, and says nothing until the end."""
 
 
-class World:
+class System:
     """A server with one object, and the branches as they hear of it."""
 
     def __init__(self, history: History, branches: int, rules: Rules, union: type[Union] = Union) -> None:
@@ -178,7 +178,7 @@ class World:
             case "answer":
                 assert self.asked is not None
                 (lists, uids), self.asked = self.asked, None
-                self.told(self.union.confirmed_by_lists(lists, uids))
+                self.note(self.union.confirmed_by_lists(lists, uids))
         self.check()
 
     def _event(self, branch: int, version: int) -> None:
@@ -186,7 +186,7 @@ class World:
             self._put(branch, version)
         elif self.rules.vague:
             self.known = max(self.known, version)
-            self.told(writers(self.union)[branch].leave(self._copy(version - 1)))
+            self.note(writers(self.union)[branch].leave(self._copy(version - 1)))
             # The stream is past it, and says so with its next message alone.
             self.at[branch] = version
             return
@@ -194,7 +194,7 @@ class World:
             self.known = max(self.known, version)
             was = self.records[version - 1 - FIRST]
             self.at[branch] = version
-            self.told(writers(self.union)[branch].leave(Record("", "it", was.uid, str(version), {}, (), b"")))
+            self.note(writers(self.union)[branch].leave(Record("", "it", was.uid, str(version), {}, (), b"")))
         self.check()
         self._reach(branch, version)
 
@@ -206,12 +206,12 @@ class World:
     def _put(self, branch: int, version: int) -> None:
         if self.staging[branch] is None:
             self.known = max(self.known, version)
-        self.told(writers(self.union)[branch].put(self._copy(version)))
+        self.note(writers(self.union)[branch].put(self._copy(version)))
 
     def _reach(self, branch: int, version: int) -> None:
         self.at[branch] = version
         self.known = max(self.known, version)
-        self.told(writers(self.union)[branch].progress(str(version)))
+        self.note(writers(self.union)[branch].progress(str(version)))
 
     def _list(self, branch: int, version: int) -> None:
         writers(self.union)[branch].begin()
@@ -222,13 +222,13 @@ class World:
         self.at[branch] = version
         self.known = max(self.known, version)
         self.staging[branch] = None
-        self.told(writers(self.union)[branch].commit(str(version)))
+        self.note(writers(self.union)[branch].commit(str(version)))
 
     def _read(self, doubt: Doubt, version: int) -> None:
         state, uid = self.history[version - FIRST], self.uids[version - FIRST]
         if doubt.version == "" or version >= int(doubt.version):
             self.known = max(self.known, version)
-        self.told(
+        self.note(
             self.union.confirmed(
                 doubt,
                 version=str(version),
@@ -263,7 +263,7 @@ class World:
 
     # ---- What must hold.
 
-    def told(self, changes: list[Change]) -> None:
+    def note(self, changes: list[Change]) -> None:
         for change in changes:
             one = change.before is None or change.after is None or change.before.uid == change.after.uid
             if change.before is not self.model or change.before is change.after or not one:
@@ -332,25 +332,25 @@ def walks(
     *,
     union: type[Union] = Union,
     story: Callable[[str], None] = lambda _: None,
-    of: Callable[[History, int, Rules, type[Union]], World] = World,
-) -> Iterator[World]:
-    """Walk through all orders of what can happen, and yield the world at the end of each."""
+    of: Callable[[History, int, Rules, type[Union]], System] = System,
+) -> Iterator[System]:
+    """Walk through all orders of what can happen, and yield the system at the end of each."""
     pending: list[list[Action]] = [[]]
     while pending:
         path = pending.pop()
         try:
-            world = of(history, branches, rules, union)
+            system = of(history, branches, rules, union)
             for action in path:
-                world.do(action)
-            while found := world.actions():
+                system.do(action)
+            while found := system.actions():
                 pending += [[*path, other] for other in found[1:]]
                 path = [*path, found[0]]
-                world.do(found[0])
-            world.finish()
+                system.do(found[0])
+            system.finish()
         except Violation:
             story(f"{history}, {rules}: {path}")
             raise
-        yield world
+        yield system
 
 
 def histories(alphabet: str | tuple[str, ...], length: int) -> Iterator[History]:

@@ -19,7 +19,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.sample_objects import Population
-from tests.cache.world import PODS
+from tests.cache.environment import PODS
 
 from .pages import DOCS
 

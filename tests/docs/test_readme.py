@@ -16,7 +16,7 @@ import pytest
 from bench.comparison import CONTENTS, section
 from kopf_selectcache import OutsideFilter
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.cache.world import reading
+from tests.cache.environment import reading
 
 from .pages import DOCS, ROOT, fences, rows_of, saved
 from .pages import section as page_section

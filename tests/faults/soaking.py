@@ -136,7 +136,7 @@ class Reader:
         for resource in self._resources:
             informer = self._cache._runtime.informer(resource)
             if not informer.synced:
-                return f"{resource} are {informer.health.value}: {informer.trouble}"
+                return f"{resource} are {informer.health.value}: {informer.message}"
             held = {
                 (resource, *record.key): (record.uid, record.version)
                 for record in informer.store.records()[0]
@@ -144,7 +144,7 @@ class Reader:
             wanted = self._population.held(resource)
             if held != wanted:
                 return (
-                    f"I3: {resource} are {informer.health.value} ({informer.trouble or 'and well'}), and"
+                    f"I3: {resource} are {informer.health.value} ({informer.message or 'and well'}), and"
                     f" hold what is not there: {sorted(held.items() - wanted.items())}, and not what is:"
                     f" {sorted(wanted.items() - held.items())}"
                 )

@@ -13,8 +13,8 @@ from kopf_selectcache import Stalled
 from kopf_selectcache.core.protocol.backoff import SHORTEST
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES, FEW, KEYS_PER_PAGE, NOWHERE, PAGES_AT_ONCE
 
+from .environment import Environment, Time, operating, run, until
 from .server import Answer, Script, Server, error, listed, pod, streamed
-from .world import Time, World, operating, run, until
 
 MINUTE = 60.0
 MOST_PACED = int(MINUTE / (SHORTEST / 2)) + 2
@@ -81,12 +81,12 @@ class Endless(Script):
         return max(sum(start <= time < start + MINUTE for time in self.times) for start in self.times)
 
 
-def attacked(server: Server, attack: Attack, *, begin: int = 0) -> tuple[Endless, list[World]]:
-    """Let the server begin to attack; return its script, and a list that takes the world whose time it is."""
-    worlds: list[World] = []
-    script = Endless(attack, lambda: (worlds[0].time if worlds else Time()).now, begin=begin)
+def attacked(server: Server, attack: Attack, *, begin: int = 0) -> tuple[Endless, list[Environment]]:
+    """Let the server begin to attack; return its script, and a list for the environment with its clock."""
+    environments: list[Environment] = []
+    script = Endless(attack, lambda: (environments[0].time if environments else Time()).now, begin=begin)
     server.scripts["/api/v1/pods"] = server.pods = script
-    return script, worlds
+    return script, environments
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -98,15 +98,17 @@ def test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_aft
 
     async def main() -> None:
         async with Server() as server:
-            script, worlds = attacked(server, answer)
-            async with operating(server, sync_timeout=120.0) as world:
-                worlds.append(world)
+            script, environments = attacked(server, answer)
+            async with operating(server, sync_timeout=120.0) as environment:
+                environments.append(environment)
                 with caplog.at_level(logging.INFO, "kopf_selectcache"):
-                    await until(lambda: world.time.now > 1000.0 + 10 * MINUTE or len(script.times) == LONGEST)
+                    await until(
+                        lambda: environment.time.now > 1000.0 + 10 * MINUTE or len(script.times) == LONGEST
+                    )
                 assert script.most_in_a_minute() <= most
-                assert world.time.now > 1000.0 + 10 * MINUTE
-                assert str(world.informer.health) == "stalled"
-                assert said in world.informer.trouble
+                assert environment.time.now > 1000.0 + 10 * MINUTE
+                assert str(environment.informer.health) == "stalled"
+                assert said in environment.informer.message
 
     run(main())
     assert any(said in message for message in caplog.messages)
@@ -121,16 +123,18 @@ def test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_h
     async def main() -> None:
         async with Server() as server:
             gone = asyncio.Event()
-            script, worlds = attacked(server, answer, begin=1)
+            script, environments = attacked(server, answer, begin=1)
             script.watches = [streamed(gone, error(410, "Expired"))]
-            async with operating(server) as world:
-                worlds.append(world)
-                await world.holds("a@90")
+            async with operating(server) as environment:
+                environments.append(environment)
+                await environment.holds("a@90")
                 gone.set()
-                await until(lambda: world.time.now > 1000.0 + 5 * MINUTE or len(script.times) == LONGEST)
+                await until(
+                    lambda: environment.time.now > 1000.0 + 5 * MINUTE or len(script.times) == LONGEST
+                )
                 assert script.most_in_a_minute() <= most
-                assert world.time.now > 1000.0 + 5 * MINUTE
-                assert (world.names(), str(world.informer.health)) == (["a@90"], "stale")
+                assert environment.time.now > 1000.0 + 5 * MINUTE
+                assert (environment.names(), str(environment.informer.health)) == (["a@90"], "stale")
 
     run(main())
 
@@ -142,27 +146,27 @@ def test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error(read: str
 
     async def main() -> None:
         async with Server() as server:
-            script, worlds = attacked(server, answer, begin=1)
-            async with operating(server, sync_timeout=40.0) as world:
-                worlds.append(world)
-                await world.holds("a@90")
-                await world.synced()
-                before = world.time.now
+            script, environments = attacked(server, answer, begin=1)
+            async with operating(server, sync_timeout=40.0) as environment:
+                environments.append(environment)
+                await environment.holds("a@90")
+                await environment.synced()
+                before = environment.time.now
                 with pytest.raises(Stalled, match=said):
                     await (
-                        world.cache.audit("pods")
+                        environment.cache.audit("pods")
                         if read == "audit"
-                        else world.cache.fetch_list("pods", label="app")
+                        else environment.cache.fetch_list("pods", label="app")
                     )
                 assert len(script.times) <= max(
                     EMPTY_PAGES + 1,
                     PAGES_AT_ONCE
-                    + 2 * int(world.time.now - before)
+                    + 2 * int(environment.time.now - before)
                     + 2 * KEYS_PER_PAGE
                     + PAGES_AT_ONCE // KEYS_PER_PAGE,
                 )
                 # A fetch waits for its rate as well.
-                assert world.time.now - before <= 40.0 + SHORTEST + len(script.times) / 20
+                assert environment.time.now - before <= 40.0 + SHORTEST + len(script.times) / 20
 
     run(main())
 
@@ -175,12 +179,12 @@ def test_33_a_list_whose_pages_are_paced_has_not_failed(caplog: pytest.LogCaptur
             listed("100", then="C"),
             listed("100", pod("b", "90")),
         ]
-        async with Server(lists=lists) as server, operating(server) as world:
+        async with Server(lists=lists) as server, operating(server) as environment:
             with caplog.at_level(logging.INFO, "kopf_selectcache"):
-                await world.holds("a@90", "b@90")
-                await world.synced()
-            assert world.time.slept == [0.5, 0.5]
-            assert not world.informer.counts.failures
+                await environment.holds("a@90", "b@90")
+                await environment.synced()
+            assert environment.time.slept == [0.5, 0.5]
+            assert not environment.informer.counts.failures
 
     run(main())
     assert any(FEW in message for message in caplog.messages), "it is told all the same"
@@ -195,11 +199,11 @@ def test_33_a_list_that_leads_back_is_followed_by_one_that_does_not() -> None:
         ]
         async with (
             Server(lists=[*lists, listed("101", pod("a", "90"), pod("b", "90"))]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await world.holds("a@90", "b@90")
-            await world.synced()
+            await environment.holds("a@90", "b@90")
+            await environment.synced()
             assert [query.get("continue") for query in server.pods.listed] == [None, "A", "B", None]
-            assert world.time.slept == [0.5]
+            assert environment.time.slept == [0.5]
 
     run(main())

@@ -8,8 +8,8 @@ import pytest
 
 from kopf_selectcache.core.protocol.machine import PATIENCE
 
+from .environment import operating, run, until
 from .server import Answer, Server, Then, bookmark, ended, error, event, held, listed, pod, refused, streamed
-from .world import operating, run, until
 
 PAGES = {"limit": "500", "labelSelector": "app=web"}
 WATCH = {"labelSelector": "app=web", "watch": "true", "allowWatchBookmarks": "true"}
@@ -22,11 +22,11 @@ def test_all_comes_in_one_stream_which_goes_on_as_the_watch() -> None:
     async def main() -> None:
         end = asyncio.Event()
         watches = [streamed(A, B, end, END, event("DELETED", pod("a", "101")))]
-        async with Server(watches=watches) as server, operating(server, initial="stream") as world:
-            await until(lambda: world.informer.counts.events == 2)
-            assert world.informer.store.version == "", "half a state is none"
+        async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
+            await until(lambda: environment.informer.counts.events == 2)
+            assert environment.informer.store.version == "", "half a state is none"
             end.set()
-            await world.holds("b@95")
+            await environment.holds("b@95")
             assert server.pods.watched == [INITIAL]
             assert server.pods.listed == []
 
@@ -40,10 +40,10 @@ def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_rem
         watches = [refused(code, "Invalid", message="sendInitialEvents is forbidden"), streamed(error(410))]
         async with (
             Server(lists=lists, watches=watches) as server,
-            operating(server, initial="stream") as world,
+            operating(server, initial="stream") as environment,
         ):
-            await world.holds("a@150")
-            await world.watched(3)
+            await environment.holds("a@150")
+            await environment.watched(3)
             assert server.pods.watched == [
                 INITIAL,
                 {**WATCH, "resourceVersion": "100"},
@@ -64,12 +64,12 @@ def test_8_a_stream_that_never_says_that_all_has_come_is_given_up_in_time_for_pa
         lists = [listed("100", pod("a", "90"))]
         async with (
             Server(lists=lists, watches=watches) as server,
-            operating(server, initial="stream") as world,
+            operating(server, initial="stream") as environment,
         ):
-            await until(lambda: world.informer.counts.events)
-            world.time.now += world.runtime.settings.request_timeout + 1
+            await until(lambda: environment.informer.counts.events)
+            environment.time.now += environment.runtime.settings.request_timeout + 1
             late.set()
-            await world.holds("a@90")
+            await environment.holds("a@90")
             assert server.pods.listed == [PAGES]
 
     run(main())
@@ -80,9 +80,9 @@ def test_8_a_stream_that_falls_silent_before_all_has_come_is_given_up_for_pages(
         lists = [listed("100", pod("a", "90"))]
         async with (
             Server(lists=lists, watches=[streamed(A)]) as server,
-            operating(server, initial="stream", idle_timeout=0.05) as world,
+            operating(server, initial="stream", idle_timeout=0.05) as environment,
         ):
-            await world.holds("a@90")
+            await environment.holds("a@90")
             assert server.pods.listed == [PAGES]
 
     run(main())
@@ -104,11 +104,11 @@ def test_9_an_initial_stream_that_breaks_off_starts_again_and_not_at_the_version
     async def main() -> None:
         again = asyncio.Event()
         watches = [cut, held(again, streamed(A, B, END))]
-        async with Server(watches=watches) as server, operating(server, initial="stream") as world:
-            await world.watched(2)
-            assert world.informer.store.version == ""
+        async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
+            await environment.watched(2)
+            assert environment.informer.store.version == ""
             again.set()
-            await world.holds("a@90", "b@95")
+            await environment.holds("a@90", "b@95")
             assert server.pods.watched == [INITIAL, INITIAL]
             assert server.pods.listed == []
 
@@ -123,11 +123,11 @@ def test_9_a_relist_that_breaks_off_asks_again_for_what_is_no_older_and_the_old_
             ended(B),
             held(again, streamed(B, bookmark("200", end=True))),
         ]
-        async with Server(watches=watches) as server, operating(server, initial="stream") as world:
-            await world.watched(3)
-            assert world.names() == ["a@90"]
+        async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
+            await environment.watched(3)
+            assert environment.names() == ["a@90"]
             again.set()
-            await world.holds("b@95")
+            await environment.holds("b@95")
             assert server.pods.watched == [INITIAL, *[{**INITIAL, "resourceVersion": "100"}] * 2]
 
     run(main())
@@ -137,11 +137,11 @@ def test_9_a_plain_bookmark_is_not_the_end_of_the_initial_state() -> None:
     async def main() -> None:
         rest = asyncio.Event()
         watches = [streamed(A, bookmark("100"), rest, B, END)]
-        async with Server(watches=watches) as server, operating(server, initial="stream") as world:
-            await until(lambda: world.informer.counts.events)
-            assert world.informer.store.version == ""
+        async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
+            await until(lambda: environment.informer.counts.events)
+            assert environment.informer.store.version == ""
             rest.set()
-            await world.holds("a@90", "b@95")
+            await environment.holds("a@90", "b@95")
 
     run(main())
 
@@ -151,9 +151,9 @@ def test_9_a_stream_that_breaks_off_again_and_again_is_replaced_by_pages() -> No
         lists = [listed("100", pod("a", "90"))]
         async with (
             Server(lists=lists, watches=[ended(A)] * PATIENCE) as server,
-            operating(server, initial="stream") as world,
+            operating(server, initial="stream") as environment,
         ):
-            await world.holds("a@90")
+            await environment.holds("a@90")
             assert server.pods.listed == [PAGES]
 
     run(main())
@@ -171,7 +171,10 @@ def test_10_initial_events_come_in_any_order_and_may_be_over_before_they_are_sho
             B,
             END,
         ]
-        async with Server(watches=[streamed(*lines)]) as server, operating(server, initial="stream") as world:
-            await world.holds("a@97", "z@99")
+        async with (
+            Server(watches=[streamed(*lines)]) as server,
+            operating(server, initial="stream") as environment,
+        ):
+            await environment.holds("a@97", "z@99")
 
     run(main())

@@ -16,9 +16,9 @@ from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
 
+from .environment import operating, run
 from .hurried import HurriedLoop
 from .server import SILENCE, Answer, Server, Then, answer, error, held, listed, pod, refused, status, streamed
-from .world import operating, run
 
 FIRST = {"limit": "500", "labelSelector": "app=web"}
 GONE = streamed(error(410, "Expired"))
@@ -36,12 +36,12 @@ def test_16_a_first_list_that_a_server_puts_off_for_long_is_stalled_after_the_sy
     async def main() -> None:
         async with (
             Server(lists=[refused(429, "TooManyRequests", retry_after="500")]) as server,
-            operating(server, sync_timeout=120.0) as world,
+            operating(server, sync_timeout=120.0) as environment,
         ):
-            await world.listed(2)
-            assert world.time.slept == [120.0, 380.5]
-            assert (str(world.informer.health), world.informer.lasted()) == ("stalled", 380.5)
-            assert world.informer.trouble == "pods: the server answers 429 TooManyRequests"
+            await environment.listed(2)
+            assert environment.time.slept == [120.0, 380.5]
+            assert (str(environment.informer.health), environment.informer.lasted()) == ("stalled", 380.5)
+            assert environment.informer.message == "pods: the server answers 429 TooManyRequests"
 
     run(main())
 
@@ -50,12 +50,12 @@ def test_all_pages_make_one_state_and_the_watch_goes_on_from_their_version() -> 
     async def main() -> None:
         last = asyncio.Event()
         lists = [listed("100", pod("a", "90"), then="1"), held(last, listed("100", pod("b", "95")))]
-        async with Server(lists=lists) as server, operating(server) as world:
-            await world.listed(2)
-            assert world.informer.store.version == "", "half a list is none"
+        async with Server(lists=lists) as server, operating(server) as environment:
+            await environment.listed(2)
+            assert environment.informer.store.version == "", "half a list is none"
             last.set()
-            await world.holds("a@90", "b@95")
-            await world.watched(1)
+            await environment.holds("a@90", "b@95")
+            await environment.watched(1)
             assert server.pods.listed == [FIRST, then("1")]
             assert server.pods.watched == [
                 {
@@ -72,11 +72,11 @@ def test_all_pages_make_one_state_and_the_watch_goes_on_from_their_version() -> 
 def test_1_a_list_of_a_server_that_lags_behind_is_not_shown() -> None:
     async def main() -> None:
         lists = [listed("100", pod("a", "90")), listed("99", pod("a", "89")), listed("105", pod("a", "101"))]
-        async with Server(lists=lists, watches=[GONE]) as server, operating(server) as world:
+        async with Server(lists=lists, watches=[GONE]) as server, operating(server) as environment:
             seen: list[Change | None] = []
-            await world.holds("a@90")
-            world.informer.subscribe(seen.append)
-            await world.holds("a@101")
+            await environment.holds("a@90")
+            environment.informer.subscribe(seen.append)
+            await environment.holds("a@101")
             assert [change.after.version for change in seen if change and change.after] == ["101"]
             assert server.pods.listed == [FIRST, relist("100"), relist("100")]
 
@@ -92,11 +92,11 @@ def test_6_a_list_whose_token_expired_starts_again_and_two_lists_are_never_mixed
             held(more, listed("200", pod("a", "150"), then="2")),
             listed("200", pod("b", "160")),
         ]
-        async with Server(lists=lists) as server, operating(server) as world:
-            await world.listed(3)
-            assert world.informer.store.version == ""
+        async with Server(lists=lists) as server, operating(server) as environment:
+            await environment.listed(3)
+            assert environment.informer.store.version == ""
             more.set()
-            await world.holds("a@150", "b@160")
+            await environment.holds("a@150", "b@160")
             assert server.pods.listed == [FIRST, then("1"), FIRST, then("2")]
 
     run(main())
@@ -109,8 +109,8 @@ def test_6_pages_of_different_versions_are_never_mixed() -> None:
             listed("101", pod("b", "95")),
             listed("102", pod("a", "90")),
         ]
-        async with Server(lists=lists) as server, operating(server) as world:
-            await world.holds("a@90")
+        async with Server(lists=lists) as server, operating(server) as environment:
+            await environment.holds("a@90")
             assert server.pods.listed == [FIRST, then("1"), FIRST]
 
     run(main())
@@ -121,9 +121,9 @@ def test_6_where_every_list_outlives_its_token_one_in_a_single_piece_is_asked_fo
         lists = [listed("100", pod("a", "90"), then="1"), refused(410, "Expired")] * EXPIRIES
         async with (
             Server(lists=[*lists, listed("101", pod("a", "90"))]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await world.holds("a@90")
+            await environment.holds("a@90")
             assert server.pods.listed[-1] == {"labelSelector": "app=web"}
 
     run(main())
@@ -136,10 +136,10 @@ def test_7_an_empty_page_with_a_token_is_not_the_last() -> None:
             listed("100", then="2"),
             listed("100", pod("b", "95")),
         ]
-        async with Server(lists=lists) as server, operating(server) as world:
-            await world.holds("a@90", "b@95")
+        async with Server(lists=lists) as server, operating(server) as environment:
+            await environment.holds("a@90", "b@95")
             assert server.pods.listed == [FIRST, then("1"), then("2")]
-            assert world.time.slept == [0.5]
+            assert environment.time.slept == [0.5]
 
     run(main())
 
@@ -147,10 +147,10 @@ def test_7_an_empty_page_with_a_token_is_not_the_last() -> None:
 def test_7_a_server_that_ignores_tokens_is_not_asked_for_ever() -> None:
     async def main() -> None:
         lists = [listed("100", pod("a", "90"), then="1")] * 2 + [listed("100", pod("a", "90"))]
-        async with Server(lists=lists) as server, operating(server) as world:
-            await world.holds("a@90")
+        async with Server(lists=lists) as server, operating(server) as environment:
+            await environment.holds("a@90")
             assert server.pods.listed == [FIRST, then("1"), FIRST]
-            assert world.time.slept == [0.5]
+            assert environment.time.slept == [0.5]
 
     run(main())
 
@@ -164,13 +164,13 @@ def test_15_each_object_that_was_deleted_in_a_gap_leaves_once() -> None:
         gap = asyncio.Event()
         async with (
             Server(lists=lists, watches=[streamed(gap, error(410))]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
             seen: list[Change | None] = []
-            await world.holds("a@90", "b@90", "c@90")
-            world.informer.subscribe(seen.append)
+            await environment.holds("a@90", "b@90", "c@90")
+            environment.informer.subscribe(seen.append)
             gap.set()
-            await world.holds("b@90", "d@150")
+            await environment.holds("b@90", "d@150")
             told = [
                 (change.before and change.before.name, change.after and change.after.name)
                 for change in seen
@@ -187,7 +187,7 @@ def broken_off(then: Then) -> Answer:
     return Answer((whole[:150],), then)
 
 
-TROUBLES: dict[str, Answer] = {
+FAILURES: dict[str, Answer] = {
     "429": refused(429, "TooManyRequests"),
     "500": refused(500, "InternalError", message="etcdserver: leader changed"),
     "503": refused(503),
@@ -220,52 +220,52 @@ TROUBLES: dict[str, Answer] = {
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-def test_16_17_18_a_first_page_that_fails_is_asked_for_again(trouble: str) -> None:
+@pytest.mark.parametrize("failure", FAILURES)
+def test_16_17_18_a_first_page_that_fails_is_asked_for_again(failure: str) -> None:
     async def main() -> None:
-        lists = [TROUBLES[trouble]] * 2 + [listed("100", pod("a", "90"))]
-        async with Server(lists=lists) as server, operating(server) as world:
-            await world.holds("a@90")
-            await world.synced()
+        lists = [FAILURES[failure]] * 2 + [listed("100", pod("a", "90"))]
+        async with Server(lists=lists) as server, operating(server) as environment:
+            await environment.holds("a@90")
+            await environment.synced()
             assert server.pods.listed == [FIRST] * 3
             # Where a connection that was used before breaks off, aiohttp asks again by itself, once.
-            assert world.time.slept in ([0.5, 1.0], [0.5])
-            assert world.informer.counts.failures.total() == len(world.time.slept)
+            assert environment.time.slept in ([0.5, 1.0], [0.5])
+            assert environment.informer.counts.failures.total() == len(environment.time.slept)
 
     run(main())
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("failure", FAILURES)
 def test_16_17_18_a_later_page_that_fails_is_asked_for_again_beside_those_that_have_come(
-    trouble: str,
+    failure: str,
 ) -> None:
     async def main() -> None:
         lists = [
             listed("100", pod("a", "90"), then="1"),
-            TROUBLES[trouble],
-            TROUBLES[trouble],
+            FAILURES[failure],
+            FAILURES[failure],
             listed("100", pod("b", "95")),
         ]
-        async with Server(lists=lists) as server, operating(server) as world:
-            await world.holds("a@90", "b@95")
+        async with Server(lists=lists) as server, operating(server) as environment:
+            await environment.holds("a@90", "b@95")
             assert server.pods.listed == [FIRST, then("1"), then("1"), then("1")]
-            assert world.time.slept in ([0.5, 1.0], [0.5])
+            assert environment.time.slept in ([0.5, 1.0], [0.5])
 
     run(main())
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-def test_16_17_18_an_audit_whose_list_fails_says_so_and_concludes_nothing(trouble: str) -> None:
+@pytest.mark.parametrize("failure", FAILURES)
+def test_16_17_18_an_audit_whose_list_fails_says_so_and_concludes_nothing(failure: str) -> None:
     async def main() -> None:
         async with (
-            Server(lists=[listed("100", pod("a", "90")), *[TROUBLES[trouble]] * 2]) as server,
-            operating(server) as world,
+            Server(lists=[listed("100", pod("a", "90")), *[FAILURES[failure]] * 2]) as server,
+            operating(server) as environment,
         ):
-            await world.holds("a@90")
-            await world.synced()
+            await environment.holds("a@90")
+            await environment.synced()
             with pytest.raises(Stalled, match=r"cache\.audit\('pods'"):
-                await world.cache.audit("pods")
-            assert (world.names(), world.informer.counts.drift) == (["a@90"], 0)
+                await environment.cache.audit("pods")
+            assert (environment.names(), environment.informer.counts.drift) == (["a@90"], 0)
 
     run(main())
 
@@ -279,12 +279,12 @@ def test_17_a_page_that_keeps_failing_ends_its_list_and_what_is_held_is_served_a
             *[refused(500)] * (PATIENCE + 1),
             held(done, listed("201", pod("a", "150"), pod("b", "160"))),
         ]
-        async with Server(lists=lists, watches=[GONE]) as server, operating(server) as world:
-            await world.listed(len(lists))
-            assert world.names() == ["a@90"]
-            assert world.informer.trouble == "pods: the server answers 500"
+        async with Server(lists=lists, watches=[GONE]) as server, operating(server) as environment:
+            await environment.listed(len(lists))
+            assert environment.names() == ["a@90"]
+            assert environment.informer.message == "pods: the server answers 500"
             done.set()
-            await world.holds("a@150", "b@160")
+            await environment.holds("a@150", "b@160")
             assert server.pods.listed[1:] == [relist("100"), *[then("1")] * (PATIENCE + 1), relist("100")]
 
     run(main())
@@ -299,9 +299,9 @@ def test_16_a_server_that_says_when_to_come_back_is_left_alone_until_then(which:
             else answer(status(429, details={"retryAfterSeconds": 7}), code=429)
         )
         lists = [throttled, listed("100", pod("a", "90"), then="1"), throttled, listed("100")]
-        async with Server(lists=lists) as server, operating(server) as world:
-            await world.holds("a@90")
-            assert world.time.slept == [7.5, 8.0]
+        async with Server(lists=lists) as server, operating(server) as environment:
+            await environment.holds("a@90")
+            assert environment.time.slept == [7.5, 8.0]
 
     run(main())
 
@@ -310,10 +310,10 @@ def test_17_a_version_that_no_server_can_reach_is_given_up_for_the_newest_that_t
     async def main() -> None:
         beyond = refused(504, "Timeout", message="Too large resource version: 100, current: 40")
         lists = [listed("100", pod("a", "90")), *[beyond] * (PATIENCE - 1), listed("40", pod("a", "30"))]
-        async with Server(lists=lists, watches=[GONE]) as server, operating(server) as world:
-            await world.holds("a@30")
+        async with Server(lists=lists, watches=[GONE]) as server, operating(server) as environment:
+            await environment.holds("a@30")
             assert server.pods.listed == [FIRST, *[relist("100")] * (PATIENCE - 1), FIRST]
-            await world.watched(2)
+            await environment.watched(2)
             assert server.pods.watched[-1]["resourceVersion"] == "40"
 
     run(main())
@@ -322,8 +322,8 @@ def test_17_a_version_that_no_server_can_reach_is_given_up_for_the_newest_that_t
 def test_2_a_list_that_is_never_answered_is_given_up_and_asked_for_again() -> None:
     async def main() -> None:
         lists = [SILENCE, SILENCE, *[listed("100", pod("a", "90"))] * 50]
-        async with Server(lists=lists) as server, operating(server, request_timeout=0.1) as world:
-            await world.holds("a@90")
+        async with Server(lists=lists) as server, operating(server, request_timeout=0.1) as environment:
+            await environment.holds("a@90")
             assert server.pods.listed[:3] == [FIRST] * 3
 
     run(main())
@@ -354,7 +354,7 @@ def test_contract_8_a_first_list_that_is_never_answered_is_stalled_after_the_syn
             await asyncio.sleep(120.0 + request_timeout)
             informer = runtime.informer("pods")
             assert str(informer.health) == "stalled"
-            assert informer.trouble.startswith("pods: no answer came in time")
+            assert informer.message.startswith("pods: no answer came in time")
             task.cancel()
             await asyncio.wait({task})
             await vault.close()

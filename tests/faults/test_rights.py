@@ -16,8 +16,8 @@ from kopf._cogs.structs.credentials import AiohttpSession, Vault
 from kopf_selectcache import Forbidden
 from kopf_selectcache.informer.health import Health
 
+from .environment import operating, run, until
 from .server import SECRETS, Answer, Script, Server, error, event, held, listed, pod, refused, streamed
-from .world import operating, run, until
 
 LISTED = listed("100", pod("a", "90"))
 DENIED = 'pods is forbidden: User "system:serviceaccount:shop:operator" cannot watch resource "pods"'
@@ -40,13 +40,13 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
             *[NO] * 6,
             held(granted, streamed(event("ADDED", pod("b", "105")))),
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.synced()
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.synced()
             over.set()
-            await world.watched(9)
-            assert world.informer.health is Health.FORBIDDEN
+            await environment.watched(9)
+            assert environment.informer.health is Health.FORBIDDEN
             with pytest.raises(Forbidden) as caught:
-                world.names()
+                environment.names()
             assert (
                 str(caught.value)
                 == f"cache.list('pods', label='app=web'): pods: the operator may not watch them: {DENIED}."
@@ -56,8 +56,8 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
                 " selectcache check operator.py)"
             )
             granted.set()
-            await until(lambda: world.informer.synced)
-            await world.holds("a@90", "b@105")
+            await until(lambda: environment.informer.synced)
+            await environment.holds("a@90", "b@105")
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100"] * 9
             assert len(server.pods.listed) == 1
 
@@ -66,11 +66,11 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
 
 def test_21_a_right_that_was_never_there_is_named_at_once_and_asked_for_without_hurry() -> None:
     async def main() -> None:
-        async with Server(lists=[LISTED], watches=[NO, NO]) as server, operating(server) as world:
-            await world.informer.settled()
-            assert world.informer.health is Health.FORBIDDEN
-            await world.watched(3)
-            assert world.time.slept == [10.0, 10.0], "there is no hurry while only a person can help"
+        async with Server(lists=[LISTED], watches=[NO, NO]) as server, operating(server) as environment:
+            await environment.informer.settled()
+            assert environment.informer.health is Health.FORBIDDEN
+            await environment.watched(3)
+            assert environment.time.slept == [10.0, 10.0], "there is no hurry while only a person can help"
 
     run(main())
 
@@ -81,30 +81,31 @@ def test_21_a_right_that_is_missing_from_the_start_holds_up_no_other_cache() -> 
         secret = pod("s", "90") | {"kind": "Secret"}
         async with Server(lists=[NO, held(granted, LISTED)]) as server:
             server.scripts[SECRETS] = Script([listed("100", secret, kind="SecretList")])
-            async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as world:
+            async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as environment:
                 await until(
                     lambda: (
-                        world.informer.health is Health.FORBIDDEN and world.runtime.informer("secrets").synced
+                        environment.informer.health is Health.FORBIDDEN
+                        and environment.runtime.informer("secrets").synced
                     )
                 )
-                assert [one["metadata"]["name"] for one in world.cache.list("secrets", label="app=web")] == [
-                    "s"
-                ]
-                assert "may not list them" in world.informer.trouble
-                await world.informer.settled()
+                assert [
+                    one["metadata"]["name"] for one in environment.cache.list("secrets", label="app=web")
+                ] == ["s"]
+                assert "may not list them" in environment.informer.message
+                await environment.informer.settled()
                 granted.set()
-                await until(lambda: world.informer.synced)
-                assert world.names() == ["a@90"]
+                await until(lambda: environment.informer.synced)
+                assert environment.names() == ["a@90"]
 
     run(main())
 
 
 def test_21_trouble_of_another_sort_does_not_hide_which_right_is_missing() -> None:
     async def main() -> None:
-        async with Server(lists=[NO, refused(500), refused(503)]) as server, operating(server) as world:
-            await world.listed(4)
-            assert world.informer.health is Health.FORBIDDEN
-            assert DENIED in world.informer.trouble
+        async with Server(lists=[NO, refused(500), refused(503)]) as server, operating(server) as environment:
+            await environment.listed(4)
+            assert environment.informer.health is Health.FORBIDDEN
+            assert DENIED in environment.informer.message
 
     run(main())
 
@@ -142,11 +143,11 @@ def test_22_a_token_that_was_rotated_costs_a_login_and_no_list() -> None:
             server.token = "old"
             old, new = (kopf.ConnectionInfo(server=server.url, token=token) for token in ("old", "new"))
             vault = Vault({"login": old})
-            async with logging_in(vault, new), operating(server, vault=vault) as world:
-                await world.holds("a@90")
+            async with logging_in(vault, new), operating(server, vault=vault) as environment:
+                await environment.holds("a@90")
                 server.token = "new"
                 expired.set()
-                await world.holds("a@90", "b@105")
+                await environment.holds("a@90", "b@105")
                 assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "100"]
                 assert len(server.pods.listed) == 1
                 assert server.headers[-1]["authorization"] == "Bearer new"
@@ -167,15 +168,15 @@ def test_22_a_stream_that_is_open_survives_the_rotation_of_its_token() -> None:
         async with Server(lists=[LISTED], watches=watches) as server:
             old, new = (kopf.ConnectionInfo(server=server.url, token=token) for token in ("old", "new"))
             vault = Vault({"login": old})
-            async with logging_in(vault, new), operating(server, vault=vault) as world:
-                await world.synced()
+            async with logging_in(vault, new), operating(server, vault=vault) as environment:
+                await environment.synced()
                 key, _ = vault.select()
                 await vault.invalidate(key, old)
                 rotated.set()
-                await world.holds("a@90", "b@105")
+                await environment.holds("a@90", "b@105")
                 assert len(server.pods.watched) == 1
                 over.set()
-                await world.holds("a@90", "b@105", "c@106")
+                await environment.holds("a@90", "b@105", "c@106")
                 assert server.headers[-1]["authorization"] == "Bearer new"
                 await until(lambda: server.open == 1)  # What was opened with the old one is closed.
 
@@ -192,13 +193,13 @@ def test_22_a_session_of_the_user_that_is_closed_under_an_open_stream_is_replace
             vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
             async with (
                 logging_in(vault, kopf.ConnectionInfo(server=server.url)),
-                operating(server, vault=vault, idle_timeout=0.25) as world,
+                operating(server, vault=vault, idle_timeout=0.25) as environment,
             ):
-                await world.synced()
+                await environment.synced()
                 await session.close()
-                await until(lambda: world.informer.trouble)
-                assert world.names() == ["a@90"]
-                await world.holds("a@90", "b@105")
+                await until(lambda: environment.informer.message)
+                assert environment.names() == ["a@90"]
+                await environment.holds("a@90", "b@105")
                 assert len(server.pods.listed) == 1
 
     run(main())
@@ -212,14 +213,14 @@ def test_22_logins_that_fail_are_told_and_what_is_held_is_served() -> None:
             vault = Vault({"login": kopf.ConnectionInfo(server=server.url, token="old")})
             async with (
                 logging_in(vault, None, kopf.ConnectionInfo(server=server.url, token="new")),
-                operating(server, vault=vault) as world,
+                operating(server, vault=vault) as environment,
             ):
-                await world.synced()
+                await environment.synced()
                 server.token = "new"
                 expired.set()
-                await until(lambda: world.informer.counts.failures["401"])
-                assert world.names() == ["a@90"]
-                await world.synced()
+                await until(lambda: environment.informer.counts.failures["401"])
+                assert environment.names() == ["a@90"]
+                await environment.synced()
                 assert len(server.pods.listed) == 1
 
     run(main())

@@ -10,9 +10,9 @@ import pytest
 
 from kopf_selectcache.informer.reflector import UNMARKED
 
+from .environment import Environment, operating
 from .hurried import HurriedLoop
 from .server import Answer, Server, Then, bookmark, event, listed, pod, streamed
-from .world import World, operating
 
 IDLE = 70.0
 EVERY = 10.0
@@ -51,9 +51,9 @@ class Dripping:
             self.dripped += 1
 
 
-async def dripped(world: World, dripping: Dripping, condition: Callable[[], object]) -> None:
+async def dripped(environment: Environment, dripping: Dripping, condition: Callable[[], object]) -> None:
     await eventually(
-        lambda: world.informer.reflectors and world.informer.reflectors[0].comparison.is_open
+        lambda: environment.informer.reflectors and environment.informer.reflectors[0].comparison.is_open
     )  # Until then, threads take part.
     task = asyncio.create_task(dripping.drip())
     try:
@@ -82,12 +82,12 @@ def test_contract_8_what_means_nothing_does_not_keep_a_dead_watch_open(what: str
         alive = streamed(event("MODIFIED", pod("a", "300")))
         async with (
             Server(lists=[LISTED], watches=[dripping.answer, alive]) as server,
-            operating(server, idle_timeout=IDLE) as world,
+            operating(server, idle_timeout=IDLE) as environment,
         ):
-            await dripped(world, dripping, lambda: len(server.pods.watched) > 1)
+            await dripped(environment, dripping, lambda: len(server.pods.watched) > 1)
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "101"]
-            assert world.informer.counts.failures["silent"] == 1
-            await eventually(lambda: world.names() == ["a@300"])
+            assert environment.informer.counts.failures["silent"] == 1
+            await eventually(lambda: environment.names() == ["a@300"])
 
     hurried(main())
 
@@ -97,9 +97,9 @@ def test_contract_8_a_server_whose_bookmarks_are_all_of_the_past_is_one_that_sen
         dripping = Dripping(piece=MEANINGLESS["a bookmark of the past"])
         async with (
             Server(lists=[LISTED], watches=[dripping.answer]) as server,
-            operating(server, idle_timeout=IDLE) as world,
+            operating(server, idle_timeout=IDLE) as environment,
         ):
-            await dripped(world, dripping, lambda: len(server.pods.watched) > 1)
+            await dripped(environment, dripping, lambda: len(server.pods.watched) > 1)
             assert dripping.dripped * EVERY < IDLE * UNMARKED
 
     hurried(main())
@@ -123,12 +123,12 @@ def test_a_watch_with_events_or_bookmarks_stays_open(what: str) -> None:
         dripping = Dripping(bookmark("101"), piece=MEANINGFUL[what])
         async with (
             Server(lists=[LISTED], watches=[dripping.answer]) as server,
-            operating(server, idle_timeout=IDLE) as world,
+            operating(server, idle_timeout=IDLE) as environment,
         ):
-            await dripped(world, dripping, lambda: dripping.dripped == COUNT - 1)
+            await dripped(environment, dripping, lambda: dripping.dripped == COUNT - 1)
             assert len(server.pods.watched) == 1
-            assert world.informer.synced
-            assert not world.informer.counts.failures
+            assert environment.informer.synced
+            assert not environment.informer.counts.failures
 
     hurried(main())
 
@@ -143,11 +143,11 @@ def test_a_watch_whose_deletions_have_the_versions_of_the_objects_stays_open() -
         )
         async with (
             Server(lists=[held], watches=[dripping.answer]) as server,
-            operating(server, idle_timeout=IDLE) as world,
+            operating(server, idle_timeout=IDLE) as environment,
         ):
-            await dripped(world, dripping, lambda: dripping.dripped == COUNT - 1)
+            await dripped(environment, dripping, lambda: dripping.dripped == COUNT - 1)
             assert len(server.pods.watched) == 1
-            assert not world.informer.counts.failures
+            assert not environment.informer.counts.failures
 
     hurried(main())
 
@@ -166,12 +166,12 @@ def test_18_a_bookmark_of_another_kind_ends_the_stream_and_suppresses_no_event(w
         watches = [streamed(far, event("ADDED", pod("b", "110"))), streamed(event("ADDED", pod("b", "110")))]
         async with (
             Server(lists=[LISTED], watches=watches) as server,
-            operating(server, idle_timeout=IDLE) as world,
+            operating(server, idle_timeout=IDLE) as environment,
         ):
-            await eventually(lambda: world.informer.version in ("110", "999999"))
-            assert world.names() == ["a@90", "b@110"]
+            await eventually(lambda: environment.informer.version in ("110", "999999"))
+            assert environment.names() == ["a@90", "b@110"]
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "100"]
-            assert world.informer.counts.failures["garbled"] == 1
-            assert world.informer.version == "110"
+            assert environment.informer.counts.failures["garbled"] == 1
+            assert environment.informer.version == "110"
 
     hurried(main())

@@ -15,6 +15,7 @@ from kopf_selectcache.core.protocol.machine import PATIENCE
 from kopf_selectcache.errors import Reason
 from kopf_selectcache.informer.reflector import LASTED
 
+from .environment import Environment, operating, run, until
 from .server import (
     SILENCE,
     Answer,
@@ -33,7 +34,6 @@ from .server import (
     status,
     streamed,
 )
-from .world import World, operating, run, until
 
 LISTED = listed("100", pod("a", "90"))
 MOVED = event("MODIFIED", pod("a", "103"))
@@ -44,10 +44,10 @@ def versions(watched: list[Mapping[str, str]]) -> list[str]:
     return [query.get("resourceVersion", "") for query in watched]
 
 
-async def followed(world: World, *names: str) -> None:
+async def followed(environment: Environment, *names: str) -> None:
     """Wait until the watch goes on as if nothing had happened."""
-    await world.holds(*names)
-    await world.synced()
+    await environment.holds(*names)
+    await environment.synced()
 
 
 # ---- Silence.
@@ -58,17 +58,17 @@ def test_2_a_watch_that_falls_silent_is_given_up_and_resumed_and_its_content_is_
         watches = [streamed(MOVED), *[streamed(event("ADDED", pod("b", "105")))] * 50]
         async with (
             Server(lists=[LISTED], watches=watches) as server,
-            operating(server, idle_timeout=0.25) as world,
+            operating(server, idle_timeout=0.25) as environment,
         ):
-            await world.holds("a@103")
-            await until(lambda: world.informer.trouble)
-            assert world.informer.trouble == "pods: the server has fallen silent"
-            assert world.informer.synced
-            assert world.names() == ["a@103"]
-            await world.holds("a@103", "b@105")
+            await environment.holds("a@103")
+            await until(lambda: environment.informer.message)
+            assert environment.informer.message == "pods: the server has fallen silent"
+            assert environment.informer.synced
+            assert environment.names() == ["a@103"]
+            await environment.holds("a@103", "b@105")
             assert versions(server.pods.watched)[:2] == ["100", "103"]
             assert len(server.pods.listed) == 1
-            assert world.informer.counts.failures["silent"] >= 1
+            assert environment.informer.counts.failures["silent"] >= 1
 
     run(main())
 
@@ -78,9 +78,9 @@ def test_2_a_watch_that_is_never_answered_at_all_is_given_up_too() -> None:
         watches = [SILENCE, SILENCE, *[streamed(MOVED)] * 50]
         async with (
             Server(lists=[LISTED], watches=watches) as server,
-            operating(server, idle_timeout=0.1) as world,
+            operating(server, idle_timeout=0.1) as environment,
         ):
-            await world.holds("a@103")
+            await environment.holds("a@103")
             assert versions(server.pods.watched)[:3] == ["100"] * 3
 
     run(main())
@@ -95,18 +95,18 @@ def test_2_what_is_held_grows_old_until_the_server_confirms_it() -> None:
             held(accepted, streamed(*past, confirmed, bookmark("100"))),
             streamed(),
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.watched(2)
-            world.time.now += 30.0
-            assert world.cache.age("pods") == 30.5, "the wait is counted"
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.watched(2)
+            environment.time.now += 30.0
+            assert environment.cache.age("pods") == 30.5, "the wait is counted"
             accepted.set()
-            await until(lambda: world.informer.counts.events)
-            assert world.informer.synced
-            assert world.cache.age("pods") == 30.5, (
+            await until(lambda: environment.informer.counts.events)
+            assert environment.informer.synced
+            assert environment.cache.age("pods") == 30.5, (
                 "to accept a watch, and to tell of the past, says nothing of what happened since"
             )
             confirmed.set()
-            await until(lambda: world.cache.age("pods") == 0.0)
+            await until(lambda: environment.cache.age("pods") == 0.0)
 
     run(main())
 
@@ -114,10 +114,13 @@ def test_2_what_is_held_grows_old_until_the_server_confirms_it() -> None:
 def test_2_the_pages_of_a_relist_confirm_nothing_until_all_have_come() -> None:
     async def main() -> None:
         lists = [LISTED, listed("200", pod("a", "150"), then="1"), SILENCE]
-        async with Server(lists=lists, watches=[streamed(error(410))]) as server, operating(server) as world:
-            await world.listed(3)
-            assert world.cache.age("pods") == 0.5
-            assert world.names() == ["a@90"]
+        async with (
+            Server(lists=lists, watches=[streamed(error(410))]) as server,
+            operating(server) as environment,
+        ):
+            await environment.listed(3)
+            assert environment.cache.age("pods") == 0.5
+            assert environment.names() == ["a@90"]
 
     run(main())
 
@@ -147,16 +150,16 @@ def test_3_a_watch_that_ends_is_resumed_at_its_last_version_and_half_a_line_is_n
             Answer((*streamed(MOVED).parts, taken, last), then),
             held(ready, streamed(event("ADDED", pod("c", "106")))),
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.holds("a@103")
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.holds("a@103")
             taken.set()
-            await world.watched(2)
-            assert world.names() == ["a@103"]
+            await environment.watched(2)
+            assert environment.names() == ["a@103"]
             ready.set()
-            await followed(world, "a@103", "c@106")
+            await followed(environment, "a@103", "c@106")
             assert versions(server.pods.watched) == ["100", "103"]
             assert len(server.pods.listed) == 1
-            assert world.time.slept == ([] if end == "clean" else [0.5])
+            assert environment.time.slept == ([] if end == "clean" else [0.5])
 
     run(main())
 
@@ -173,14 +176,14 @@ def test_3_a_watch_that_lasted_and_brought_something_is_resumed_without_a_wait_h
             Answer((*streamed(MOVED).parts, ready, last), then),
             streamed(event("ADDED", pod("c", "106"))),
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.holds("a@103")
-            world.time.now += LASTED
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.holds("a@103")
+            environment.time.now += LASTED
             ready.set()
-            await followed(world, "a@103", "c@106")
+            await followed(environment, "a@103", "c@106")
             assert versions(server.pods.watched) == ["100", "103"]
-            assert world.time.slept == []
-            assert not world.informer.counts.failures
+            assert environment.time.slept == []
+            assert not environment.informer.counts.failures
             assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
     caplog.set_level(logging.INFO)
@@ -203,13 +206,13 @@ def test_contract_8_of_watches_that_end_at_once_one_is_opened_without_a_wait_and
 ) -> None:
     async def main() -> None:
         watches = [BRIEF[brought](version) for version in range(101, 301)]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            began = world.time.now
-            await until(lambda: world.time.now - began >= 60.0 or len(server.pods.watched) > 150)
-            asked, waits = len(server.pods.watched), len(world.time.slept)
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            began = environment.time.now
+            await until(lambda: environment.time.now - began >= 60.0 or len(server.pods.watched) > 150)
+            asked, waits = len(server.pods.watched), len(environment.time.slept)
             assert asked <= waits + 2, "the first watch, and the one that was opened at once"
             assert waits >= 5
-            assert min(world.time.slept) == 0.5
+            assert min(environment.time.slept) == 0.5
             assert asked <= 60.0 / 0.5 + 2
             assert len(server.pods.listed) == 1
 
@@ -223,15 +226,15 @@ def test_contract_8_each_watch_that_lasted_is_followed_by_one_without_a_wait_and
         brief = [ended()] * 2
         async with (
             Server(lists=[LISTED], watches=[*brief, *long, *brief]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
             for version, gate in gates.items():
-                await world.holds(f"a@{version}")
-                assert world.time.slept == [0.5]
-                world.time.now += LASTED
+                await environment.holds(f"a@{version}")
+                assert environment.time.slept == [0.5]
+                environment.time.now += LASTED
                 gate.set()
-            await world.watched(8)
-            assert world.time.slept == [0.5, 0.5, 1.0]
+            await environment.watched(8)
+            assert environment.time.slept == [0.5, 0.5, 1.0]
 
     run(main())
 
@@ -240,9 +243,9 @@ def test_3_lines_come_in_whatever_pieces() -> None:
     async def main() -> None:
         lines = MOVED + b"\n" + event("ADDED", pod("b", "104")) + bookmark("110")
         watches = [streamed(*(lines[at : at + 7] for at in range(0, len(lines), 7)))]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await followed(world, "a@103", "b@104")
-            await until(lambda: world.informer.store.version == "110")
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await followed(environment, "a@103", "b@104")
+            await until(lambda: environment.informer.store.version == "110")
 
     run(main())
 
@@ -265,42 +268,42 @@ def test_4_a_version_that_is_gone_is_listed_anew_and_the_old_state_is_served_unt
     async def main() -> None:
         more = asyncio.Event()
         lists = [LISTED, listed("200", pod("b", "150"), then="1"), held(more, listed("200", pod("c", "160")))]
-        async with Server(lists=lists, watches=[GONE[gone]]) as server, operating(server) as world:
-            await world.listed(3)
-            assert world.names() == ["a@90"]
-            assert "410" in world.informer.trouble
+        async with Server(lists=lists, watches=[GONE[gone]]) as server, operating(server) as environment:
+            await environment.listed(3)
+            assert environment.names() == ["a@90"]
+            assert "410" in environment.informer.message
             more.set()
-            await followed(world, "b@150", "c@160")
+            await followed(environment, "b@150", "c@160")
             assert server.pods.listed[1]["resourceVersion"] == "100"
             assert server.pods.listed[1]["resourceVersionMatch"] == "NotOlderThan"
             assert versions(server.pods.watched) == ["100", "200"]
-            assert world.informer.counts.relists == {"410": 1}
+            assert environment.informer.counts.relists == {"410": 1}
 
     run(main())
 
 
-# ---- Trouble.
+# ---- Failures.
 
 
-TROUBLES: dict[str, Answer] = {
+FAILURES: dict[str, Answer] = {
     **{f"{code} at start": refused(code, "Trouble") for code in (429, 500, 503, 504)},
     **{f"{code} in the stream": streamed(error(code, "Trouble")) for code in (429, 500, 503, 504)},
     "no answer": Answer((), Then.CLOSE),
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("failure", FAILURES)
 def test_16_17_a_watch_that_is_refused_for_now_is_asked_for_again_less_and_less_and_never_listed(
-    trouble: str,
+    failure: str,
 ) -> None:
     async def main() -> None:
-        watches = [TROUBLES[trouble]] * PATIENCE + [streamed(MOVED)]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await followed(world, "a@103")
+        watches = [FAILURES[failure]] * PATIENCE + [streamed(MOVED)]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await followed(environment, "a@103")
             assert versions(server.pods.watched) == ["100"] * (PATIENCE + 1)
             assert len(server.pods.listed) == 1
             # Where a connection that was used before breaks off, aiohttp asks again by itself, once.
-            assert world.time.slept == [0.5, 1.0, 2.0][: len(world.time.slept)]
+            assert environment.time.slept == [0.5, 1.0, 2.0][: len(environment.time.slept)]
 
     run(main())
 
@@ -317,10 +320,10 @@ def test_16_a_server_that_says_when_to_come_back_is_left_alone_until_then(thrott
     async def main() -> None:
         async with (
             Server(lists=[LISTED], watches=[throttled, streamed(MOVED)]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await followed(world, "a@103")
-            assert world.time.slept == [7.5]
+            await followed(environment, "a@103")
+            assert environment.time.slept == [7.5]
 
     run(main())
 
@@ -349,13 +352,13 @@ def test_18_a_line_that_makes_no_sense_ends_the_stream_and_what_came_before_it_c
             streamed(MOVED, SENSELESS[senseless]),
             held(ready, streamed(event("ADDED", pod("c", "106")))),
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.watched(2)
-            assert world.names() == ["a@103"]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.watched(2)
+            assert environment.names() == ["a@103"]
             ready.set()
-            await followed(world, "a@103", "c@106")
+            await followed(environment, "a@103", "c@106")
             assert versions(server.pods.watched) == ["100", "103"]
-            assert world.informer.counts.failures == {"garbled": 1}
+            assert environment.informer.counts.failures == {"garbled": 1}
 
     run(main())
 
@@ -364,10 +367,10 @@ def test_18_a_line_that_makes_no_sense_again_and_again_leads_to_a_list() -> None
     async def main() -> None:
         lists = [LISTED, listed("200", pod("b", "150"))]
         watches = [streamed(SENSELESS["no version"])] * (PATIENCE + 1)
-        async with Server(lists=lists, watches=watches) as server, operating(server) as world:
-            await followed(world, "b@150")
+        async with Server(lists=lists, watches=watches) as server, operating(server) as environment:
+            await followed(environment, "b@150")
             assert versions(server.pods.watched) == [*["100"] * (PATIENCE + 1), "200"]
-            assert world.informer.counts.relists == {"garbled": 1}
+            assert environment.informer.counts.relists == {"garbled": 1}
 
     run(main())
 
@@ -383,8 +386,8 @@ def test_12_13_replays_and_deletions_of_another_object_change_nothing() -> None:
                 MOVED, event("MODIFIED", pod("a", "102")), stranger, MOVED, event("ADDED", pod("b", "110"))
             )
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await followed(world, "a@103", "b@110")
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await followed(environment, "a@103", "b@110")
 
     run(main())
 
@@ -393,13 +396,13 @@ def test_14_an_object_that_leaves_the_filter_is_never_said_to_be_deleted_and_ret
     async def main() -> None:
         back = asyncio.Event()
         watches = [streamed(event("DELETED", pod("a", "103")), back, event("ADDED", pod("a", "107")))]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.holds()
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.holds()
             with pytest.raises(OutsideFilter) as caught:
-                world.cache.get("pods", "a", "shop", default=None)
+                environment.cache.get("pods", "a", "shop", default=None)
             assert caught.value.reason is Reason.HIDDEN
             back.set()
-            await world.holds("a@107")
-            assert world.cache.get("pods", "a", "shop")["metadata"]["resourceVersion"] == "107"
+            await environment.holds("a@107")
+            assert environment.cache.get("pods", "a", "shop")["metadata"]["resourceVersion"] == "107"
 
     run(main())

@@ -11,8 +11,8 @@ import pytest
 from kopf_selectcache import Selector
 from kopf_selectcache.informer._checked_reader import FORGOTTEN
 
+from .environment import operating, run, until
 from .server import PODS, Answer, Script, Server, event, listed, pod, streamed
-from .world import operating, run, until
 
 MINUTE = 60.0
 MOST_IN_A_MINUTE = 2 * 9
@@ -73,13 +73,13 @@ def test_contract_8_uncertain_fields_are_confirmed_at_a_rate_that_good_events_do
             script = answering(server, good=good)
             async with operating(
                 server, selectors={"pods": Selector(field="spec.nodeName=n1")}, chance=chance
-            ) as world:
-                script.now = world.time.clock
-                began = world.time.now
-                await until(lambda: world.time.now > began + FORGOTTEN or len(script.confirming) > 1000)
-                assert world.time.now > began + FORGOTTEN
+            ) as environment:
+                script.now = environment.time.clock
+                began = environment.time.now
+                await until(lambda: environment.time.now > began + FORGOTTEN or len(script.confirming) > 1000)
+                assert environment.time.now > began + FORGOTTEN
                 assert script.most_in_a_minute() <= MOST_IN_A_MINUTE
-                assert world.informer.counts.failures["garbled"] == len(script.confirming) // 2
+                assert environment.informer.counts.failures["garbled"] == len(script.confirming) // 2
 
     run(main())
 
@@ -88,12 +88,14 @@ def test_after_a_while_without_an_uncertain_field_the_wait_is_short_again() -> N
     async def main() -> None:
         async with Server() as server:
             script = answering(server, good=True)
-            async with operating(server, selectors={"pods": Selector(field="spec.nodeName=n1")}) as world:
-                await until(lambda: len(world.time.slept) == 5)
-                world.time.now += FORGOTTEN + 1
-                await until(lambda: len(world.time.slept) == 8)
-                assert world.time.slept[:5] == [1.0, 1.5, 2.5, 4.5, 8.5]
-                assert world.time.slept[5:] == [1.0, 1.5, 2.5]
+            async with operating(
+                server, selectors={"pods": Selector(field="spec.nodeName=n1")}
+            ) as environment:
+                await until(lambda: len(environment.time.slept) == 5)
+                environment.time.now += FORGOTTEN + 1
+                await until(lambda: len(environment.time.slept) == 8)
+                assert environment.time.slept[:5] == [1.0, 1.5, 2.5, 4.5, 8.5]
+                assert environment.time.slept[5:] == [1.0, 1.5, 2.5]
                 assert len(script.confirming) == 2 * 8
 
     run(main())

@@ -31,7 +31,7 @@ class Attack:
     fresh: str = "stalled"
     """The state of the cache that the attack finds without objects."""
     reason: str = ""
-    """A part of the trouble that one of them reports."""
+    """A part of the message that one of them reports."""
     shown: Mapping[str, str] = field(default_factory=dict)
     """Objects of the attack that readers may see: names with versions, besides or instead of the known ones;
     an empty version stands for any."""

@@ -37,7 +37,7 @@ class Outcome:
 
     states: dict[str, str] = field(default_factory=dict)
     """The worst state of each cache while the attack lasted, by kind."""
-    troubles: set[str] = field(default_factory=set)
+    messages: set[str] = field(default_factory=set)
     lies: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     recovery: float | None = None
@@ -54,12 +54,12 @@ class Outcome:
         for kind, state in ((HELD, attack.held), (FRESH, attack.fresh)):
             if self.states.get(kind) != state:
                 said.append(
-                    f"the cache of {kind} was {self.states.get(kind)}, not {state}: {sorted(self.troubles)}"
+                    f"the cache of {kind} was {self.states.get(kind)}, not {state}: {sorted(self.messages)}"
                 )
         if not attack.attacks_connections and self.states.get(WITNESS) != "synced":
             said.append(f"the cache that was not attacked was {self.states.get(WITNESS)}")
-        if attack.reason and not any(attack.reason in trouble for trouble in self.troubles):
-            said.append(f"no cache said {attack.reason!r}: {sorted(self.troubles)}")
+        if attack.reason and not any(attack.reason in message for message in self.messages):
+            said.append(f"no cache said {attack.reason!r}: {sorted(self.messages)}")
         if self.requests > attack.most:
             said.append(f"{self.requests} requests in a minute are more than {attack.most}")
         if self.recovery is None:
@@ -87,7 +87,7 @@ async def play(attack: Attack, server: Server, victim: Observed, *, most_patienc
             outcome.lies.update(lies(attack, kind, seen))
             if lasted >= SETTLED:
                 worst[kind] = max(worst[kind], Health(seen.state), key=_GRAVITY.index)
-                outcome.troubles |= {seen.trouble} - {""}
+                outcome.messages |= {seen.message} - {""}
     await victim.measure()
     outcome.states = {kind: str(state) for kind, state in worst.items()}
     outcome.mistakes = [f"{type(error).__name__} in the server: {error}" for error in server.errors[:9]]
@@ -109,7 +109,7 @@ async def _recover(attack: Attack, victim: Observed, outcome: Outcome) -> None:
         outcome.seen = await victim.look()
         outcome.lies.update({lie: 1 for seen in outcome.seen.values() for lie in seen.lies})
         if all(
-            seen.state == "synced" and not seen.trouble and seen.objects == AFTER
+            seen.state == "synced" and not seen.message and seen.objects == AFTER
             for seen in outcome.seen.values()
         ):
             outcome.recovery = loop.time() - began

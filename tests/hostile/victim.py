@@ -35,7 +35,7 @@ class Seen:
     """What one look at a cache finds."""
 
     state: str
-    trouble: str
+    message: str
     objects: dict[str, str] | None
     """Name and version of each object that `list` returns; None if it raises."""
     found: dict[str, str] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Victim:
     def _look(self, kind: Kind) -> Seen:
         informer, cache = self._runtime.informer(kind.plural), self._cache
         field = f"{kind.field}={kind.value}" if kind.field else None
-        seen = Seen(str(informer.health), informer.trouble, None, came=[*self._came[kind.plural]])
+        seen = Seen(str(informer.health), informer.message, None, came=[*self._came[kind.plural]])
         self._came[kind.plural].clear()
         try:
             objects = cache.list(kind.plural, namespace=NAMESPACE, label="app=web", field=field)

@@ -21,7 +21,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Branch
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer import environment as kept
+from kopf_selectcache.informer import environment as injected
 from kopf_selectcache.informer.audit import audited
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import Stream
@@ -35,47 +35,47 @@ from kopf_selectcache.testing.faults import (
     Silence,
     TooLargeVersion,
 )
-from tests.cache.world import builtin
+from tests.cache.environment import builtin
 from tests.core.writers import writers
-from tests.faults.world import Time, run, until
-from tests.secrets import World, caching, labelled, named, secret
+from tests.faults.environment import Time, run, until
+from tests.secrets import Environment, caching, labelled, named, secret
 
 EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
 FAILURES = [Refuse(410), MalformedJSON(), Disconnect()]
 OBJECTS = [secret(name, app="web") for name in ("kept", "changed", "relabelled", "deleted", "recreated")]
 
 
-async def lose(world: World) -> None:
+async def lose(environment: Environment) -> None:
     """Let things happen of which the watch says nothing, and nevertheless goes on."""
-    await world.cache.wait_synced()
-    await until(lambda: world.informer.synced and len(world.watches()) == 2)
-    world.cluster.faults.add(DropEvents(), verb="watch", resource="secrets", namespace="shop")
-    world.cluster.cut("watch", "secrets", namespace="shop")
-    await until(lambda: len(world.watches()) == 3)
-    cluster = world.cluster
+    await environment.cache.wait_synced()
+    await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+    environment.cluster.faults.add(DropEvents(), verb="watch", resource="secrets", namespace="shop")
+    environment.cluster.cut("watch", "secrets", namespace="shop")
+    await until(lambda: len(environment.watches()) == 3)
+    cluster = environment.cluster
     cluster.patch(secret("changed"), labelled(seen="yes"))
     cluster.patch(secret("relabelled"), labelled(app=None))
     cluster.delete(secret("deleted"))
     cluster.delete(secret("recreated"))
     cluster.create(secret("recreated", app="web"), secret("created", app="web"), secret("other"))
-    world.cluster.faults.clear()
-    version = world.informer.version
+    environment.cluster.faults.clear()
+    version = environment.informer.version
     cluster.bookmark()
-    await until(lambda: world.informer.version != version)
+    await until(lambda: environment.informer.version != version)
 
 
 def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with caching(EITHER, *OBJECTS, secret("gold", "infra", tier="gold")) as world:
-            await lose(world)
-            assert named(world.cache.held("secrets", namespace="shop")) == [
+        async with caching(EITHER, *OBJECTS, secret("gold", "infra", tier="gold")) as environment:
+            await lose(environment)
+            assert named(environment.cache.held("secrets", namespace="shop")) == [
                 "changed",
                 "deleted",
                 "kept",
                 "recreated",
                 "relabelled",
             ]
-            found = await world.cache.audit("secrets")
+            found = await environment.cache.audit("secrets")
             assert not found
             assert found.objects == 5
             assert found.missing == (("shop", "created"),)
@@ -83,16 +83,16 @@ def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCa
             assert sorted(found.outdated) == [("shop", "changed"), ("shop", "recreated")]
             await until(
                 lambda: (
-                    named(world.cache.held("secrets", namespace="shop"))
+                    named(environment.cache.held("secrets", namespace="shop"))
                     == ["changed", "created", "kept", "recreated"]
                 )
             )
-            await until(lambda: len(world.watches()) == 4)
-            assert await world.cache.audit("secrets")
+            await until(lambda: len(environment.watches()) == 4)
+            assert await environment.cache.audit("secrets")
             assert (
-                world.informer.counts.audits,
-                world.informer.counts.drift,
-                world.informer.counts.relists,
+                environment.informer.counts.audits,
+                environment.informer.counts.drift,
+                environment.informer.counts.relists,
             ) == (
                 4,
                 5,
@@ -110,16 +110,17 @@ def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCa
 
 def test_it_is_done_again_and_again_without_being_asked_for() -> None:
     async def main() -> None:
-        async with caching(EITHER, *OBJECTS, audit_interval=400.0) as world:
-            began = world.time.now
-            await until(lambda: world.informer.counts.audits >= 6)
-            assert world.time.now - began >= 3 * 400.0 * 0.5
-            assert set(world.time.slept) >= {600.0}
-            await lose(world)
+        async with caching(EITHER, *OBJECTS, audit_interval=400.0) as environment:
+            began = environment.time.now
+            await until(lambda: environment.informer.counts.audits >= 6)
+            assert environment.time.now - began >= 3 * 400.0 * 0.5
+            assert set(environment.time.slept) >= {600.0}
+            await lose(environment)
             await until(
                 lambda: (
-                    world.informer.counts.drift
-                    and named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"]
+                    environment.informer.counts.drift
+                    and named(environment.cache.held("secrets"))
+                    == ["changed", "created", "kept", "recreated"]
                 )
             )
 
@@ -129,9 +130,9 @@ def test_it_is_done_again_and_again_without_being_asked_for() -> None:
 def test_of_names_that_share_a_watch_only_the_named_are_compared() -> None:
     async def main() -> None:
         declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
-        async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as world:
-            await world.cache.wait_synced()
-            found = await world.cache.audit("secrets")
+        async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as environment:
+            await environment.cache.wait_synced()
+            found = await environment.cache.audit("secrets")
             assert found
             assert found.objects == 1
 
@@ -141,13 +142,13 @@ def test_of_names_that_share_a_watch_only_the_named_are_compared() -> None:
 @pytest.mark.parametrize("page_limit", [1, 2, 100])
 def test_the_server_is_asked_for_names_and_versions_page_by_page_as_of_what_is_held(page_limit: int) -> None:
     async def main() -> None:
-        async with caching("app=web", *OBJECTS, page_limit=page_limit) as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced)
-            before, version = len(tuple(world.cluster.requests)), world.informer.version
-            world.cluster.create(secret("unheard", "infra"))
-            assert str(await world.cache.audit("secrets")) == "all 5 are as the server has them"
-            asked = [each for each in tuple(world.cluster.requests)[before:] if each.verb == "list"]
+        async with caching("app=web", *OBJECTS, page_limit=page_limit) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced)
+            before, version = len(tuple(environment.cluster.requests)), environment.informer.version
+            environment.cluster.create(secret("unheard", "infra"))
+            assert str(await environment.cache.audit("secrets")) == "all 5 are as the server has them"
+            asked = [each for each in tuple(environment.cluster.requests)[before:] if each.verb == "list"]
             assert len(asked) == -(-5 // page_limit)
             assert (asked[0].query["resourceVersion"], asked[0].query["resourceVersionMatch"]) == (
                 version,
@@ -163,17 +164,17 @@ def test_the_server_is_asked_for_names_and_versions_page_by_page_as_of_what_is_h
 
 def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
     async def main() -> None:
-        async with caching(EITHER, *OBJECTS) as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced)
+        async with caching(EITHER, *OBJECTS) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced)
             refused: dict[int, type[StateError]] = {403: Forbidden, 410: Stalled, 500: Stalled}
             for code, error in refused.items():
-                world.cluster.faults.add(Refuse(code), verb="list", resource="secrets", times=1)
+                environment.cluster.faults.add(Refuse(code), verb="list", resource="secrets", times=1)
                 with pytest.raises(error) as info:
-                    await world.cache.audit("secrets")
+                    await environment.cache.audit("secrets")
                 assert info.value.code == code
-            assert len(world.cache.held("secrets")) == 5
-            assert world.informer.counts.drift == 0
+            assert len(environment.cache.held("secrets")) == 5
+            assert environment.informer.counts.drift == 0
 
     run(main())
 
@@ -186,26 +187,26 @@ def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_
     say."""
 
     async def main() -> None:
-        async with caching("app=web", *OBJECTS) as world:
-            await world.cache.wait_synced()
-            backup = world.cluster.backup()
-            world.cluster.create(secret("lost", app="web"))
+        async with caching("app=web", *OBJECTS) as environment:
+            await environment.cache.wait_synced()
+            backup = environment.cluster.backup()
+            environment.cluster.create(secret("lost", app="web"))
             for seen in range(9):
-                world.cluster.patch(secret("changed"), labelled(seen=str(seen)))
-            await until(lambda: len(world.cache.held("secrets", label={"seen": "8"})) == 1)
-            world.cluster.restore(backup)
-            await until(lambda: len(world.watches()) == 2 and world.informer.synced)
+                environment.cluster.patch(secret("changed"), labelled(seen=str(seen)))
+            await until(lambda: len(environment.cache.held("secrets", label={"seen": "8"})) == 1)
+            environment.cluster.restore(backup)
+            await until(lambda: len(environment.watches()) == 2 and environment.informer.synced)
             if before_1_34:
-                world.cluster.faults.add(
+                environment.cluster.faults.add(
                     TooLargeVersion(before_1_34=True), verb="list", resource="secrets", times=1
                 )
             with pytest.raises(Stalled) as info:
-                await world.cache.audit("secrets")
+                await environment.cache.audit("secrets")
             assert info.value.code == code
-            await until(lambda: len(world.watches()) == 3)
-            assert named(world.cache.held("secrets")) == sorted(named(OBJECTS))
-            assert named(world.cache.held("secrets", label={"seen": "8"})) == []
-            assert await world.cache.audit("secrets")
+            await until(lambda: len(environment.watches()) == 3)
+            assert named(environment.cache.held("secrets")) == sorted(named(OBJECTS))
+            assert named(environment.cache.held("secrets", label={"seen": "8"})) == []
+            assert await environment.cache.audit("secrets")
 
     run(main())
     assert "The server of secrets went back to an older state; its cache started anew." in caplog.messages
@@ -213,12 +214,12 @@ def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_
 
 def test_before_it_is_synced_there_is_nothing_to_compare() -> None:
     async def main() -> None:
-        async with caching(EITHER, *OBJECTS, held="infra") as world:
+        async with caching(EITHER, *OBJECTS, held="infra") as environment:
             with pytest.raises(NotSynced):
-                await world.cache.audit("secrets")
-            for fault in world.cluster.faults:
+                await environment.cache.audit("secrets")
+            for fault in environment.cluster.faults:
                 fault.release()
-            await world.cache.wait_synced()
+            await environment.cache.wait_synced()
 
     run(main())
 
@@ -235,43 +236,47 @@ def test_a_fake_cache_can_be_audited_as_well() -> None:
 
 def test_however_many_ask_at_once_one_audit_is_made_and_one_relist_ordered() -> None:
     async def main() -> None:
-        async with caching(EITHER, *OBJECTS) as world:
-            await lose(world)
-            found = await asyncio.gather(*(world.cache.audit("secrets") for _ in range(60)))
+        async with caching(EITHER, *OBJECTS) as environment:
+            await lose(environment)
+            found = await asyncio.gather(*(environment.cache.audit("secrets") for _ in range(60)))
             assert {each.drift for each in found} == {5}
-            assert world.informer.counts.audits == 2
-            await until(lambda: world.informer.counts.relists == {"audit": 1})
+            assert environment.informer.counts.audits == 2
+            await until(lambda: environment.informer.counts.relists == {"audit": 1})
 
     run(main())
 
 
 def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_the_loop() -> None:
     async def main() -> None:
-        async with caching(EITHER, *OBJECTS) as world:
-            await lose(world)
-            listed = world.cluster.faults.add(
+        async with caching(EITHER, *OBJECTS) as environment:
+            await lose(environment)
+            listed = environment.cluster.faults.add(
                 Silence(),
                 verb="list",
                 resource="secrets",
                 where=lambda asked: "resourceVersionMatch" not in asked.query,
             )
-            await world.cache.audit("secrets")
-            world.runtime.after_gap(100.0)
+            await environment.cache.audit("secrets")
+            environment.runtime.after_gap(100.0)
             await listed.hit()
             for _ in range(3):
-                await world.cache.audit("secrets")
-                world.runtime.after_gap(100.0)
+                await environment.cache.audit("secrets")
+                environment.runtime.after_gap(100.0)
             listed.release()
-            world.cluster.faults.clear()
+            environment.cluster.faults.clear()
             await until(
-                lambda: named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"]
+                lambda: (
+                    named(environment.cache.held("secrets")) == ["changed", "created", "kept", "recreated"]
+                )
             )
             for watches in (3, 4):
-                # The lambda is called before the loop continues.
-                await until(lambda: sum(asked.namespace == "shop" for asked in world.watches()) == watches)  # noqa: B023
-                world.cluster.cut("watch", "secrets", namespace="shop")
-            assert world.informer.counts.relists == {"audit": 1}
-            assert world.informer.counts.lists == 3, (
+                await until(
+                    # It is called before the loop continues.
+                    lambda: sum(asked.namespace == "shop" for asked in environment.watches()) == watches  # noqa: B023
+                )
+                environment.cluster.cut("watch", "secrets", namespace="shop")
+            assert environment.informer.counts.relists == {"audit": 1}
+            assert environment.informer.counts.lists == 3, (
                 "the first of each watch, and one that was not begun anew"
             )
 
@@ -283,30 +288,30 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
     None
 ):
     async def main() -> None:
-        async with caching("app=web", *OBJECTS) as world:
-            await world.cache.wait_synced()
-            await until(lambda: len(world.watches()) == 1)
-            refused = world.cluster.faults.add(Refuse(503), verb="watch", resource="secrets")
-            world.cluster.cut("watch", "secrets")
+        async with caching("app=web", *OBJECTS) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: len(environment.watches()) == 1)
+            refused = environment.cluster.faults.add(Refuse(503), verb="watch", resource="secrets")
+            environment.cluster.cut("watch", "secrets")
             await until(
-                lambda: refused.hits and isinstance(world.informer.reflectors[0].writer.state, Waiting)
+                lambda: refused.hits and isinstance(environment.informer.reflectors[0].writer.state, Waiting)
             )
-            world.informer.reflectors[0].relist("audit")
-            world.cluster.faults.clear()
-            await until(lambda: world.informer.counts.relists == {"audit": 1})
+            environment.informer.reflectors[0].relist("audit")
+            environment.cluster.faults.clear()
+            await until(lambda: environment.informer.counts.relists == {"audit": 1})
             listed = [
                 asked
-                for asked in world.cluster.requests
+                for asked in environment.cluster.requests
                 if asked.verb == "list" and asked.resource == "secrets"
             ]
             assert "resourceVersion" not in listed[-1].query
             for watches in (1, 2):
-                before = len(world.watches())
-                await until(lambda: world.informer.synced)
-                world.cluster.cut("watch", "secrets")
+                before = len(environment.watches())
+                await until(lambda: environment.informer.synced)
+                environment.cluster.cut("watch", "secrets")
                 # The lambda is called before the loop continues.
-                await until(lambda: len(world.watches()) > before)  # noqa: B023
-                assert world.informer.counts.relists == {"audit": 1}, (
+                await until(lambda: len(environment.watches()) > before)  # noqa: B023
+                assert environment.informer.counts.relists == {"audit": 1}, (
                     f"it was ordered once, {watches} watches ago"
                 )
 
@@ -317,17 +322,17 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
 @pytest.mark.parametrize("fault", FAILURES, ids=["refused", "garbled", "broken off"])
 def test_where_one_branch_cannot_be_compared_the_others_are(declared: list[Selector], fault: Fault) -> None:
     async def main() -> None:
-        async with caching(declared, *OBJECTS) as world:
-            await lose(world)
-            world.cluster.faults.add(fault, verb="list", resource="secrets", namespace="infra")
+        async with caching(declared, *OBJECTS) as environment:
+            await lose(environment)
+            environment.cluster.faults.add(fault, verb="list", resource="secrets", namespace="infra")
             with pytest.raises(Stalled):
-                await world.cache.audit("secrets")
+                await environment.cache.audit("secrets")
             assert (
-                world.informer.counts.audits,
-                world.informer.counts.failures["audit"],
-                world.informer.counts.drift,
+                environment.informer.counts.audits,
+                environment.informer.counts.failures["audit"],
+                environment.informer.counts.drift,
             ) == (1, 1, 5)
-            await until(lambda: world.informer.counts.relists == {"audit": 1})
+            await until(lambda: environment.informer.counts.relists == {"audit": 1})
 
     run(main())
 
@@ -345,16 +350,16 @@ def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_agai
     caplog.set_level(logging.INFO, "kopf_selectcache")
 
     async def main() -> None:
-        async with caching("app=web", *OBJECTS, audit_interval=600.0) as world:
-            await world.cache.wait_synced()
-            world.cluster.faults.add(
+        async with caching("app=web", *OBJECTS, audit_interval=600.0) as environment:
+            await environment.cache.wait_synced()
+            environment.cluster.faults.add(
                 fault, verb="list", resource="secrets", times=4
             )  # Of what breaks off, each is asked for twice.
-            await until(lambda: world.informer.counts.failures["audit"] >= 2)
-            audits = world.informer.counts.audits
-            await until(lambda: world.informer.counts.audits > audits)
-            assert world.informer.counts.failures["audit"] < world.time.slept.count(900.0)
-            assert world.informer.held() == 5
+            await until(lambda: environment.informer.counts.failures["audit"] >= 2)
+            audits = environment.informer.counts.audits
+            await until(lambda: environment.informer.counts.audits > audits)
+            assert environment.informer.counts.failures["audit"] < environment.time.slept.count(900.0)
+            assert environment.informer.held() == 5
 
     run(main())
     assert any(
@@ -367,18 +372,18 @@ def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_agai
 
 def test_a_branch_that_has_had_no_list_yet_is_not_compared() -> None:
     async def main() -> None:
-        async with caching(EITHER, *OBJECTS, held="infra", audit_interval=600.0) as world:
-            await until(lambda: world.informer.counts.audits >= 2)
+        async with caching(EITHER, *OBJECTS, held="infra", audit_interval=600.0) as environment:
+            await until(lambda: environment.informer.counts.audits >= 2)
             compared = {
                 asked.namespace
-                for asked in world.cluster.requests
+                for asked in environment.cluster.requests
                 if asked.query.get("resourceVersionMatch") == "Exact"
             }
             assert compared == {"shop"}
-            assert not world.informer.counts.failures["audit"]
-            for fault in world.cluster.faults:
+            assert not environment.informer.counts.failures["audit"]
+            for fault in environment.cluster.faults:
                 fault.release()
-            await world.cache.wait_synced()
+            await environment.cache.wait_synced()
 
     run(main())
 
@@ -393,9 +398,9 @@ def test_a_mistake_of_ours_in_an_audit_is_told_and_the_next_one_is_made(
 
     async def main() -> None:
         monkeypatch.setattr("kopf_selectcache.informer.audit.audited", mistaken)
-        async with caching("app=web", *OBJECTS, audit_interval=600.0) as world:
-            await until(lambda: world.informer.counts.audits)
-            assert world.informer.held() == 5
+        async with caching("app=web", *OBJECTS, audit_interval=600.0) as environment:
+            await until(lambda: environment.informer.counts.audits)
+            assert environment.informer.held() == 5
 
     run(main())
     assert any("stumbled over a mistake of its own" in message for message in caplog.messages)
@@ -419,10 +424,10 @@ class Answers:
         return json.dumps(self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]).encode()
 
 
-def answering(*pages: dict[str, object]) -> kept.World:
-    """Return the world of a server that gives these pages. Its time passes when somebody sleeps."""
+def answering(*pages: dict[str, object]) -> injected.Environment:
+    """Return the environment of a server that gives these pages. Its time passes when somebody sleeps."""
     return cast(
-        "kept.World",
+        "injected.Environment",
         SimpleNamespace(
             transport=Answers(*pages), settings=SelectCacheSettings(), chance=lambda: 1.0, sleep=Time().sleep
         ),
@@ -490,9 +495,9 @@ def held_at_100(*uids: str) -> Branch:
 def test_of_a_list_that_makes_no_sense_no_drift_is_concluded(
     pages: list[dict[str, object]], error: str
 ) -> None:
-    world = answering(*pages)
+    environment = answering(*pages)
     with pytest.raises((Garbled, Refused), match=error):
-        asyncio.run(audited(Stream(Selector("app=web")), held_at_100(), SECRETS, world=world))
+        asyncio.run(audited(Stream(Selector("app=web")), held_at_100(), SECRETS, environment=environment))
 
 
 @pytest.mark.parametrize(
@@ -509,10 +514,10 @@ def test_of_a_list_that_makes_no_sense_no_drift_is_concluded(
     ids=["a server that knows no metadata", "as many empty pages in a row as may be"],
 )
 def test_a_list_of_another_form_is_compared_all_the_same(pages: list[dict[str, object]]) -> None:
-    world = answering(*pages)
-    assert asyncio.run(audited(Stream(Selector("app=web")), held_at_100(), SECRETS, world=world)).missing == (
-        ("shop", "a"),
-    )
+    environment = answering(*pages)
+    assert asyncio.run(
+        audited(Stream(Selector("app=web")), held_at_100(), SECRETS, environment=environment)
+    ).missing == (("shop", "a"),)
 
 
 def test_which_object_it_is_can_be_told_by_what_a_server_sends_that_knows_no_metadata() -> None:
@@ -522,6 +527,6 @@ def test_which_object_it_is_can_be_told_by_what_a_server_sends_that_knows_no_met
 
 def test_another_object_of_the_same_name_and_version_is_outdated() -> None:
     branch = held_at_100("0")
-    world = answering(page(items=ONE))
-    found = asyncio.run(audited(Stream(Selector("app=web")), branch, SECRETS, world=world))
+    environment = answering(page(items=ONE))
+    found = asyncio.run(audited(Stream(Selector("app=web")), branch, SECRETS, environment=environment))
     assert (found.missing, found.extra, found.outdated) == ((), (), (("shop", "a"),))

@@ -17,8 +17,8 @@ from kopf_selectcache.informer.informer import PAGES_AT_ONCE
 from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from kopf_selectcache.testing.faults import Disconnect, Fault, MalformedJSON, NotServed, Refuse, Silence
+from tests.faults.environment import operating, run, until
 from tests.faults.server import Script, Server, held, listed, pod
-from tests.faults.world import operating, run, until
 from tests.secrets import caching, labelled, named, secret
 
 WATCHING = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
@@ -67,31 +67,31 @@ def test_several_names_and_namespaces_are_held_and_absent_ones_are_proved_absent
 
 def test_what_breaks_off_before_a_list_anew_begins_is_not_the_reason_for_it() -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web")) as world:
-            await world.cache.wait_synced()
-            reflector = world.informer.reflectors[0]
+        async with caching(EITHER, secret("a", app="web")) as environment:
+            await environment.cache.wait_synced()
+            reflector = environment.informer.reflectors[0]
             reflector.relist("audit")
             reflector.writer.report(Lost("the connection broke off"))
-            await until(lambda: world.informer.counts.relists.total() > 0)
-            assert world.informer.counts.relists == {"audit": 1}
-            assert world.informer.counts.failures["lost"] == 1
+            await until(lambda: environment.informer.counts.relists.total() > 0)
+            assert environment.informer.counts.relists == {"audit": 1}
+            assert environment.informer.counts.failures["lost"] == 1
 
     run(main())
 
 
 def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed_anew() -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web")) as world:
-            await world.cache.wait_synced()
-            backup = world.cluster.backup()
-            world.cluster.create(secret("b", app="web"))
-            world.cluster.create(secret("c", tier="gold"))
-            await until(lambda: named(world.cache.held("secrets")) == ["a", "b", "c"])
-            world.cluster.restore(backup)
-            world.informer.reflectors[0].relist("audit")
-            await until(lambda: [each.branch.epoch for each in world.informer.reflectors] == [1, 1])
-            assert named(world.cache.held("secrets")) == ["a"]
-            assert world.informer.counts.relists == {"audit": 1, "restored": 1}
+        async with caching(EITHER, secret("a", app="web")) as environment:
+            await environment.cache.wait_synced()
+            backup = environment.cluster.backup()
+            environment.cluster.create(secret("b", app="web"))
+            environment.cluster.create(secret("c", tier="gold"))
+            await until(lambda: named(environment.cache.held("secrets")) == ["a", "b", "c"])
+            environment.cluster.restore(backup)
+            environment.informer.reflectors[0].relist("audit")
+            await until(lambda: [each.branch.epoch for each in environment.informer.reflectors] == [1, 1])
+            assert named(environment.cache.held("secrets")) == ["a"]
+            assert environment.informer.counts.relists == {"audit": 1, "restored": 1}
 
     run(main())
 
@@ -100,11 +100,11 @@ def test_selectors_that_differ_in_one_label_share_one_watch() -> None:
     async def main() -> None:
         async with caching(
             ["app=web", "app=db"], secret("a", app="web"), secret("b", app="db"), secret("c", app="x")
-        ) as world:
-            await world.cache.wait_synced()
-            assert named(world.cache.list("secrets", label="app in (web,db)")) == ["a", "b"]
-            await until(lambda: world.informer.synced)
-            assert [asked.query["labelSelector"] for asked in world.watches()] == ["app in (db,web)"]
+        ) as environment:
+            await environment.cache.wait_synced()
+            assert named(environment.cache.list("secrets", label="app in (web,db)")) == ["a", "b"]
+            await until(lambda: environment.informer.synced)
+            assert [asked.query["labelSelector"] for asked in environment.watches()] == ["app in (db,web)"]
 
     run(main())
 
@@ -115,16 +115,16 @@ def test_a_watch_for_each_name_needs_no_more_than_a_role_with_these_names() -> N
             return cluster.user("reader", [{**WATCHING, "resourceNames": ["ca", "tls"]}], namespace="infra")
 
         declared = Selector(names=["ca", "tls"], namespaces=["infra"])
-        async with caching(declared, secret("ca", "infra"), secret("key", "infra"), who=who) as world:
-            await world.cache.wait_synced()
-            assert named(world.cache.held("secrets")) == ["ca"]
+        async with caching(declared, secret("ca", "infra"), secret("key", "infra"), who=who) as environment:
+            await environment.cache.wait_synced()
+            assert named(environment.cache.held("secrets")) == ["ca"]
             with pytest.raises(NotFound):
-                world.cache.get("secrets", "tls", "infra")
-            world.cluster.create(secret("tls", "infra"))
-            await world.cache.wait_for(
+                environment.cache.get("secrets", "tls", "infra")
+            environment.cluster.create(secret("tls", "infra"))
+            await environment.cache.wait_for(
                 "secrets", lambda _: True, namespace="infra", field="metadata.name=tls"
             )
-            assert {asked.query["fieldSelector"] for asked in world.watches()} == {
+            assert {asked.query["fieldSelector"] for asked in environment.watches()} == {
                 "metadata.name=ca",
                 "metadata.name=tls",
             }
@@ -135,11 +135,11 @@ def test_a_watch_for_each_name_needs_no_more_than_a_role_with_these_names() -> N
 def test_names_that_share_a_watch_take_the_wider_right_and_keep_no_more() -> None:
     async def main() -> None:
         declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
-        async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced)
-            assert [asked.query.get("fieldSelector") for asked in world.watches()] == [None]
-            assert named(world.cache.held("secrets")) == ["ca"]
+        async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced)
+            assert [asked.query.get("fieldSelector") for asked in environment.watches()] == [None]
+            assert named(environment.cache.held("secrets")) == ["ca"]
 
     run(main())
 
@@ -157,21 +157,21 @@ def test_the_namespaces_of_the_operator_are_kept_one_by_one() -> None:
             secret("c", "default"),
             who=who,
             namespaces=("infra", "shop"),
-        ) as world:
-            await world.cache.wait_synced()
-            assert named(world.cache.list("secrets", namespace=["infra", "shop"])) == ["a", "b"]
+        ) as environment:
+            await environment.cache.wait_synced()
+            assert named(environment.cache.list("secrets", namespace=["infra", "shop"])) == ["a", "b"]
             with pytest.raises(OutsideFilter):
-                world.cache.list("secrets")
+                environment.cache.list("secrets")
 
     run(main())
 
 
 def test_a_selector_that_adds_nothing_is_told_of_and_not_kept(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with caching(["app", "app=web,tier"], secret("a", app="web")) as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced)
-            assert [asked.query["labelSelector"] for asked in world.watches()] == ["app"]
+        async with caching(["app", "app=web,tier"], secret("a", app="web")) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced)
+            assert [asked.query["labelSelector"] for asked in environment.watches()] == ["app"]
 
     run(main())
     assert (
@@ -183,11 +183,11 @@ def test_a_selector_that_adds_nothing_is_told_of_and_not_kept(caplog: pytest.Log
 def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rejected_filter() -> None:
     async def main() -> None:
         names = Selector(names=[f"n{number}" for number in range(51)])
-        async with caching(names, namespaces=("infra", "shop")) as world:
-            await world.informer.settled()
-            assert world.informer.health is Health.REJECTED
+        async with caching(names, namespaces=("infra", "shop")) as environment:
+            await environment.informer.settled()
+            assert environment.informer.health is Health.REJECTED
             assert (
-                world.informer.trouble
+                environment.informer.message
                 == "the filter of secrets: it takes 102 lists and watches, for 51 names in 2 namespaces, and"
                 " 100 are the most"
             )
@@ -200,18 +200,20 @@ def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rej
 
 def test_an_object_that_moves_to_a_slower_branch_is_never_absent() -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
-            world.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
-            await until(lambda: world.reads_of_metadata() >= 2)
-            assert world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"app": "web"}, (
+        async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
+            await until(lambda: environment.reads_of_metadata() >= 2)
+            assert environment.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"app": "web"}, (
                 "as it was known last"
             )
-            for fault in world.cluster.faults:
+            for fault in environment.cluster.faults:
                 fault.release()
             await until(
-                lambda: world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"tier": "gold"}
+                lambda: (
+                    environment.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"tier": "gold"}
+                )
             )
 
     run(main())
@@ -230,20 +232,22 @@ def test_what_is_gone_is_let_go_though_a_branch_says_nothing(
     leave: Callable[[EmbeddedCluster], object],
 ) -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
-            leave(world.cluster)
-            await until(lambda: named(world.cache.held("secrets")) == ["b"])
-            assert world.reads_of_metadata() == 1
+        async with caching(
+            EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
+        ) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            leave(environment.cluster)
+            await until(lambda: named(environment.cache.held("secrets")) == ["b"])
+            assert environment.reads_of_metadata() == 1
             (read,) = (
                 asked
-                for asked in world.cluster.requests
+                for asked in environment.cluster.requests
                 if asked.query.get("fieldSelector") == "metadata.name=a"
             )
             assert read.query["resourceVersionMatch"] == "NotOlderThan"
             with pytest.raises(OutsideFilter):
-                world.cache.get("secrets", "a", "shop")
+                environment.cache.get("secrets", "a", "shop")
 
     run(main())
 
@@ -251,15 +255,15 @@ def test_what_is_gone_is_let_go_though_a_branch_says_nothing(
 @pytest.mark.parametrize("refused", [True, False], ids=["never answered", "answered in vain"])
 def test_a_question_that_settles_nothing_is_asked_less_and_less_but_again_and_again(refused: bool) -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
+        async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
             if refused:
-                world.cluster.faults.add(Refuse(503), verb="list", resource="secrets")
-            began = world.time.now
-            world.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
-            await until(lambda: world.time.now - began >= 100.0)
-            assert 3 <= world.reads_of_metadata() <= 8
+                environment.cluster.faults.add(Refuse(503), verb="list", resource="secrets")
+            began = environment.time.now
+            environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
+            await until(lambda: environment.time.now - began >= 100.0)
+            assert 3 <= environment.reads_of_metadata() <= 8
 
     run(main())
 
@@ -271,16 +275,18 @@ def test_a_question_that_is_not_answered_is_asked_again(
     fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
-            world.cluster.faults.add(
+        async with caching(
+            EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
+        ) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            environment.cluster.faults.add(
                 fault, verb="list", resource="secrets", times=4
             )  # Of what breaks off, each is asked for twice.
-            world.cluster.delete(secret("a"))
-            await until(lambda: named(world.cache.held("secrets")) == ["b"])
-            assert world.reads_of_metadata() == 5
-            assert world.informer.counts.lists == 2
+            environment.cluster.delete(secret("a"))
+            await until(lambda: named(environment.cache.held("secrets")) == ["b"])
+            assert environment.reads_of_metadata() == 5
+            assert environment.informer.counts.lists == 2
 
     run(main())
     assert not [message for message in caplog.messages if "mistake" in message]
@@ -288,21 +294,21 @@ def test_a_question_that_is_not_answered_is_asked_again(
 
 def test_what_is_known_to_be_gone_does_not_come_back_when_a_slow_branch_tells_its_past() -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
+        async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
             told: list[bool] = []
-            before, (fast, slow) = int(world.informer.version), world.informer.reflectors
-            world.informer.subscribe(
+            before, (fast, slow) = int(environment.informer.version), environment.informer.reflectors
+            environment.informer.subscribe(
                 lambda change: told.append(change is not None and change.after is not None)
             )
-            world.cluster.patch(secret("a"), labelled(app=None))
-            world.cluster.patch(secret("a"), labelled(tier="gold"))
-            world.cluster.delete(secret("a"))
-            await until(lambda: world.cache.held("secrets") == [])
-            for fault in world.cluster.faults:
+            environment.cluster.patch(secret("a"), labelled(app=None))
+            environment.cluster.patch(secret("a"), labelled(tier="gold"))
+            environment.cluster.delete(secret("a"))
+            await until(lambda: environment.cache.held("secrets") == [])
+            for fault in environment.cluster.faults:
                 fault.release()
-            world.cluster.bookmark()
+            environment.cluster.bookmark()
             await until(lambda: slow.version == fast.version and int(slow.version) > before)
             assert told == [False]
 
@@ -317,27 +323,27 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
         def who(cluster: EmbeddedCluster) -> str:
             return cluster.user("reader", [WATCHING], namespace="shop")
 
-        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), who=who) as world:
-            await world.informer.settled()
-            assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
-            assert world.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
+        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), who=who) as environment:
+            await environment.informer.settled()
+            assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+            assert environment.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
             with pytest.raises(OutsideFilter):
-                world.cache.get("secrets", "b", "shop")
+                environment.cache.get("secrets", "b", "shop")
             missing = (
                 "may not list them in the namespace infra: .*Grant it the verbs list and watch in the"
                 " namespace infra: .*resourceNames: ..ca.."
             )
             for read in (
-                lambda: world.cache.get("secrets", "ca", "infra"),
-                lambda: world.cache.held("secrets"),
-                lambda: world.cache.count("secrets", namespace="infra", names=["ca"]),
+                lambda: environment.cache.get("secrets", "ca", "infra"),
+                lambda: environment.cache.held("secrets"),
+                lambda: environment.cache.count("secrets", namespace="infra", names=["ca"]),
             ):
                 with pytest.raises(Forbidden, match=missing):
                     read()
-            assert world.informer.health is Health.FORBIDDEN
-            world.cluster.user("reader", [{**WATCHING, "resourceNames": ["ca"]}], namespace="infra")
-            await until(lambda: world.informer.synced)
-            assert named(world.cache.held("secrets")) == ["a", "ca"]
+            assert environment.informer.health is Health.FORBIDDEN
+            environment.cluster.user("reader", [{**WATCHING, "resourceNames": ["ca"]}], namespace="infra")
+            await until(lambda: environment.informer.synced)
+            assert named(environment.cache.held("secrets")) == ["a", "ca"]
 
     run(main())
 
@@ -350,56 +356,56 @@ def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_sa
         def who(cluster: EmbeddedCluster) -> str:
             return cluster.user("reader", [WATCHING], namespace="shop")
 
-        async with caching([*EITHER, Selector("app=db")], secret("a", app="web"), who=who) as world:
-            await world.informer.settled()
-            await until(lambda: len(world.watches()) == 2)
+        async with caching([*EITHER, Selector("app=db")], secret("a", app="web"), who=who) as environment:
+            await environment.informer.settled()
+            await until(lambda: len(environment.watches()) == 2)
             with pytest.raises(Forbidden, match="in a ClusterRole"):
-                world.cache.held("secrets", namespace="shop", label="app!=db")
+                environment.cache.held("secrets", namespace="shop", label="app!=db")
 
     run(main())
 
 
 def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
     async def main() -> None:
-        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as world:
-            await until(lambda: world.informer.part(Selector(namespaces=["shop"])).store.version)
-            assert world.informer.age() is None, "of all"
-            assert world.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
-            assert world.cache.explain("secrets", namespace="shop", label="app=web").verdict
+        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as environment:
+            await until(lambda: environment.informer.part(Selector(namespaces=["shop"])).store.version)
+            assert environment.informer.age() is None, "of all"
+            assert environment.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
+            assert environment.cache.explain("secrets", namespace="shop", label="app=web").verdict
             for read in (
-                lambda: world.cache.get("secrets", "ca", "infra"),
-                lambda: world.cache.held("secrets"),
-                lambda: world.cache.age("secrets"),
+                lambda: environment.cache.get("secrets", "ca", "infra"),
+                lambda: environment.cache.held("secrets"),
+                lambda: environment.cache.age("secrets"),
             ):
                 with pytest.raises(NotSynced):
                     read()
-            for fault in world.cluster.faults:
+            for fault in environment.cluster.faults:
                 fault.release()
-            await world.cache.wait_synced()
-            assert named(world.cache.held("secrets")) == ["a", "ca"]
+            await environment.cache.wait_synced()
+            assert named(environment.cache.held("secrets")) == ["a", "ca"]
 
     run(main())
 
 
 def test_an_answer_is_as_old_as_what_it_needs() -> None:
     async def main() -> None:
-        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), silent="app") as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
-            world.time.now += 100.0
-            world.cluster.patch(secret("ca", "infra"), labelled(seen="yes"))
-            await until(lambda: world.cache.get("secrets", "ca", "infra")["metadata"].get("labels"))
-            assert world.cache.get("secrets", "ca", "infra", max_age=1.0)
+        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), silent="app") as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            environment.time.now += 100.0
+            environment.cluster.patch(secret("ca", "infra"), labelled(seen="yes"))
+            await until(lambda: environment.cache.get("secrets", "ca", "infra")["metadata"].get("labels"))
+            assert environment.cache.get("secrets", "ca", "infra", max_age=1.0)
             with pytest.raises(Stale):
-                world.cache.get("secrets", "a", "shop", max_age=99.0)
+                environment.cache.get("secrets", "a", "shop", max_age=99.0)
             with pytest.raises(Stale):
-                world.cache.held("secrets", max_age=99.0)
-            assert world.cache.age("secrets") == 100.0
+                environment.cache.held("secrets", max_age=99.0)
+            assert environment.cache.age("secrets") == 100.0
             newer, older = (
-                world.informer.part(Selector(namespaces=[namespace])).store.version
+                environment.informer.part(Selector(namespaces=[namespace])).store.version
                 for namespace in ("infra", "shop")
             )
-            assert int(newer) > int(older) == int(world.informer.version)
+            assert int(newer) > int(older) == int(environment.informer.version)
 
     run(main())
 
@@ -415,29 +421,29 @@ def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_thou
         declared = [Selector("app=web", namespaces=["shop"]), Selector("app=db,tier")]
         async with caching(
             declared, secret("a", app="web"), secret("b", app="db", tier="gold"), who=who
-        ) as world:
-            await world.informer.settled()
-            assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
-            world.cluster.patch(secret("a"), labelled(app="x"))
-            await until(lambda: world.cache.list("secrets", namespace="shop", label="app=web") == [])
+        ) as environment:
+            await environment.informer.settled()
+            assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+            environment.cluster.patch(secret("a"), labelled(app="x"))
+            await until(lambda: environment.cache.list("secrets", namespace="shop", label="app=web") == [])
             with pytest.raises(Forbidden):
-                world.cache.list("secrets", namespace="shop", label="app=db,tier")
+                environment.cache.list("secrets", namespace="shop", label="app=db,tier")
             with pytest.raises(Forbidden):
-                world.cache.get("secrets", "a", "shop")
+                environment.cache.get("secrets", "a", "shop")
 
     run(main())
 
 
 def test_only_what_is_needed_is_waited_for() -> None:
     async def main() -> None:
-        async with caching(BOTH, secret("a", app="web"), held="infra") as world:
-            found = await world.cache.wait_for(
+        async with caching(BOTH, secret("a", app="web"), held="infra") as environment:
+            found = await environment.cache.wait_for(
                 "secrets", lambda _: True, namespace="shop", label="app=web", timeout=30
             )
             assert found["metadata"]["name"] == "a"
-            for fault in world.cluster.faults:
+            for fault in environment.cluster.faults:
                 fault.release()
-            await world.cache.wait_synced()
+            await environment.cache.wait_synced()
 
     run(main())
 
@@ -453,22 +459,22 @@ def test_an_object_of_which_nothing_can_be_known_delays_no_other() -> None:
             Selector("tier=gold", field="type=other", namespaces=["shop"]),
         ]
         objects = [secret(name) for name in others]
-        async with caching(declared, secret("a", tier="gold"), *objects, silent="tier") as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
-            world.cluster.faults.add(
+        async with caching(declared, secret("a", tier="gold"), *objects, silent="tier") as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            environment.cluster.faults.add(
                 Refuse(400),
                 verb="list",
                 resource="secrets",
                 where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact",
             )
-            world.cluster.delete(secret("a"))
-            world.cluster.create({**secret("a", tier="gold"), "type": "kept"})
-            before = len(world.time.slept)
-            world.cluster.delete(*objects)
-            await until(lambda: named(world.cache.held("secrets")) in ([], ["a"]))
-            assert set(world.time.slept[before:]) == {1.0}, "nothing waits for longer than that"
-            assert len(world.time.slept[before:]) >= 30 // FEW, "some at once, the next a while later"
+            environment.cluster.delete(secret("a"))
+            environment.cluster.create({**secret("a", tier="gold"), "type": "kept"})
+            before = len(environment.time.slept)
+            environment.cluster.delete(*objects)
+            await until(lambda: named(environment.cache.held("secrets")) in ([], ["a"]))
+            assert set(environment.time.slept[before:]) == {1.0}, "nothing waits for longer than that"
+            assert len(environment.time.slept[before:]) >= 30 // FEW, "some at once, the next a while later"
 
     run(main())
 
@@ -495,29 +501,35 @@ def test_of_a_kind_that_is_served_again_nothing_of_before_is_left() -> None:
 def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew() -> None:
     async def main() -> None:
         declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
-        async with caching(declared, secret("a", app="web"), secret("b", "infra", tier="gold")) as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
-            gone = world.cluster.faults.add(NotServed(), resource="secrets", namespace="shop")
-            world.cluster.cut("watch", "secrets", namespace="shop")
+        async with caching(
+            declared, secret("a", app="web"), secret("b", "infra", tier="gold")
+        ) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            gone = environment.cluster.faults.add(NotServed(), resource="secrets", namespace="shop")
+            environment.cluster.cut("watch", "secrets", namespace="shop")
             await gone.hit()
-            held = world.cluster.faults.add(Silence(), verb="list", resource="secrets", namespace="infra")
-            world.cluster.delete(secret("b", "infra"))
+            held = environment.cluster.faults.add(
+                Silence(), verb="list", resource="secrets", namespace="infra"
+            )
+            environment.cluster.delete(secret("b", "infra"))
             gone.release()
             await held.hit()
-            await until(lambda: len([asked for asked in world.watches() if asked.namespace == "shop"]) >= 3)
+            await until(
+                lambda: len([asked for asked in environment.watches() if asked.namespace == "shop"]) >= 3
+            )
             await until(
                 lambda: (
-                    world.informer.part(declared[0]).error is None
-                    and world.informer.part(declared[0]).store.version
+                    environment.informer.part(declared[0]).error is None
+                    and environment.informer.part(declared[0]).store.version
                 )
             )
-            assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+            assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
             with pytest.raises((NotSynced, Missing)):
-                world.cache.list("secrets", namespace="infra", label="tier=gold")
+                environment.cache.list("secrets", namespace="infra", label="tier=gold")
             held.release()
-            await world.cache.wait_synced()
-            assert named(world.cache.held("secrets")) == ["a"]
+            await environment.cache.wait_synced()
+            assert named(environment.cache.held("secrets")) == ["a"]
 
     run(main())
 
@@ -549,7 +561,7 @@ def test_a_hundred_namespaces_are_kept_and_no_more_than_twenty_of_them_are_liste
                     )
                 ]
                 server.scripts[f"/api/v1/namespaces/{namespace}/pods"] = Script(lists)
-            async with operating(server, namespaces=namespaces) as world:
+            async with operating(server, namespaces=namespaces) as environment:
 
                 def asked() -> int:
                     return sum(
@@ -561,8 +573,10 @@ def test_a_hundred_namespaces_are_kept_and_no_more_than_twenty_of_them_are_liste
                     await asyncio.sleep(0)
                 assert asked() == PAGES_AT_ONCE
                 answered.set()
-                await until(lambda: world.informer.synced)
+                await until(lambda: environment.informer.synced)
                 assert asked() == len(namespaces)
-                assert {each["metadata"]["namespace"] for each in world.cache.held("pods")} == set(namespaces)
+                assert {each["metadata"]["namespace"] for each in environment.cache.held("pods")} == set(
+                    namespaces
+                )
 
     run(main())

@@ -20,7 +20,7 @@ from kopf_selectcache.informer._messages import Mistake
 from kopf_selectcache.informer.causes import cause_of
 from kopf_selectcache.informer.health import SEVERAL, Condition, Health
 from kopf_selectcache.informer.memory import Excess, LetGo
-from tests.cache.world import builtin
+from tests.cache.environment import builtin
 
 
 class Pods:
@@ -56,7 +56,7 @@ def error_of(one: Condition) -> StateError:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "cause"),
+    ("failure", "cause"),
     [
         (
             Refusal(429, "TooManyRequests", retry_after=7.0),
@@ -71,15 +71,15 @@ def error_of(one: Condition) -> StateError:
         (Silent(), Cause(transient=True)),
     ],
 )
-def test_what_has_stalled_a_cache_is_told_apart(trouble: Refusal | Lost | Silent, cause: Cause) -> None:
+def test_what_has_stalled_a_cache_is_told_apart(failure: Refusal | Lost | Silent, cause: Cause) -> None:
     one = condition()
-    one.fail(trouble, verb="list")
+    one.fail(failure, verb="list")
     error = error_of(one)
     assert isinstance(error, Stalled)
     assert (error.code, error.reason, error.retry_after, error.transient) == cause
 
 
-def test_the_cause_is_that_of_the_last_trouble_and_of_the_state_that_is_told() -> None:
+def test_the_cause_is_that_of_the_last_failure_and_of_the_state_that_is_told() -> None:
     one = condition()
     one.fail(Refusal(503), verb="list")
     one.fail(Refusal(429), verb="list")

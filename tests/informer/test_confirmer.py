@@ -20,47 +20,49 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer import environment as kept
+from kopf_selectcache.informer import environment as injected
 from kopf_selectcache.informer._confirmer import FEW, Confirmer
 from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.testing.faults import OldVersionOnDelete, Refuse
 from kopf_selectcache.testing.request_log import Asked
-from tests.cache.world import builtin
+from tests.cache.environment import builtin
 from tests.core.writers import writers
-from tests.faults.world import Time, run, until
-from tests.secrets import World, caching, labelled, named, secret
+from tests.faults.environment import Time, run, until
+from tests.secrets import Environment, caching, labelled, named, secret
 
 EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
 
 
 @asynccontextmanager
-async def with_a_silent_watch() -> AsyncIterator[World]:
+async def with_a_silent_watch() -> AsyncIterator[Environment]:
     """Hold `a` and `b` by one watch, and let the other never say that it has not got them."""
-    async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as world:
-        await world.cache.wait_synced()
-        await until(lambda: world.informer.synced and len(world.watches()) == 2)
-        yield world
+    async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+        yield environment
 
 
-def reads(world: World) -> list[Asked]:
+def reads(environment: Environment) -> list[Asked]:
     return [
-        asked for asked in world.cluster.requests if asked.query.get("fieldSelector") == "metadata.name=a"
+        asked
+        for asked in environment.cluster.requests
+        if asked.query.get("fieldSelector") == "metadata.name=a"
     ]
 
 
 def test_a_read_that_fails_is_made_again() -> None:
     async def main() -> None:
-        async with with_a_silent_watch() as world:
-            refused = world.cluster.faults.add(
+        async with with_a_silent_watch() as environment:
+            refused = environment.cluster.faults.add(
                 Refuse(500),
                 verb="list",
                 resource="secrets",
                 where=lambda asked: "fieldSelector" in asked.query,
                 times=2,
             )
-            world.cluster.delete(secret("a"))
-            await until(lambda: named(world.cache.held("secrets")) == ["b"])
-            assert (len(refused.hits), len(reads(world))) == (2, 3)
+            environment.cluster.delete(secret("a"))
+            await until(lambda: named(environment.cache.held("secrets")) == ["b"])
+            assert (len(refused.hits), len(reads(environment))) == (2, 3)
 
     run(main())
 
@@ -69,13 +71,13 @@ def test_a_deletion_at_a_version_not_told_is_confirmed_by_the_newest_list_that_t
     """No version is known that an answer would have to have reached."""
 
     async def main() -> None:
-        async with with_a_silent_watch() as world:
-            world.cluster.faults.add(OldVersionOnDelete(), verb="watch", resource="secrets")
-            world.cluster.cut("watch", "secrets")
-            await until(lambda: len(world.watches()) >= 3)
-            world.cluster.delete(secret("a"))
-            await until(lambda: named(world.cache.held("secrets")) == ["b"])
-            (read,) = reads(world)
+        async with with_a_silent_watch() as environment:
+            environment.cluster.faults.add(OldVersionOnDelete(), verb="watch", resource="secrets")
+            environment.cluster.cut("watch", "secrets")
+            await until(lambda: len(environment.watches()) >= 3)
+            environment.cluster.delete(secret("a"))
+            await until(lambda: named(environment.cache.held("secrets")) == ["b"])
+            (read,) = reads(environment)
             assert not {"resourceVersion", "resourceVersionMatch"} & read.query.keys()
 
     run(main())
@@ -92,21 +94,23 @@ def test_a_name_that_looks_like_a_selector_is_asked_about_as_a_name() -> None:
         }
 
     async def main() -> None:
-        async with caching(EITHER, role(app="web"), resource="roles", silent="tier") as world:
-            await world.cache.wait_synced()
-            world.cluster.patch(role(), labelled(app=None, tier="gold"))
+        async with caching(EITHER, role(app="web"), resource="roles", silent="tier") as environment:
+            await environment.cache.wait_synced()
+            environment.cluster.patch(role(), labelled(app=None, tier="gold"))
             seen = set()
-            world.informer.subscribe(lambda _: seen.add(world.informer.held()))
+            environment.informer.subscribe(lambda _: seen.add(environment.informer.held()))
             await until(
-                lambda: any("fieldSelector" in asked.query for asked in world.cluster.requests if asked.code)
+                lambda: any(
+                    "fieldSelector" in asked.query for asked in environment.cluster.requests if asked.code
+                )
             )
             for _ in range(5):  # The answer may have been taken in.
                 await asyncio.sleep(0)
-            assert 0 not in seen | {world.informer.held()}
-            world.cluster.faults.clear()
-            world.informer.resume()
+            assert 0 not in seen | {environment.informer.held()}
+            environment.cluster.faults.clear()
+            environment.informer.resume()
             await until(
-                lambda: named(world.cache.list("roles", namespace="shop", label="tier=gold")) == [name]
+                lambda: named(environment.cache.list("roles", namespace="shop", label="tier=gold")) == [name]
             )
             assert 0 not in seen
 
@@ -164,7 +168,7 @@ class Doubting:
                 self.asked.append(Question(query, self.time.now))
                 return msgspec.json.encode(answer(query))
 
-        world = SimpleNamespace(
+        environment = SimpleNamespace(
             transport=Transport,
             clock=self.time.clock,
             sleep=self.time.sleep,
@@ -175,7 +179,7 @@ class Doubting:
             self.union,
             streams,
             Resource(builtin("secrets"), "v1"),
-            world=cast("kept.World", world),
+            environment=cast("injected.Environment", environment),
             notify=lambda _: None,
         )
 

@@ -15,8 +15,8 @@ from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import NotServed
+from tests.faults.environment import operating, run, until
 from tests.faults.server import Script, Server, error, event, held, listed, pod, streamed
-from tests.faults.world import operating, run, until
 from tests.secrets import caching, labelled, named, secret
 
 OVERLAPPING = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
@@ -73,20 +73,20 @@ def test_6_when_max_bytes_evicts_a_cache_each_held_object_departs_once(streams: 
         async with Server() as server:
             server.scripts["/api/v1/namespaces/shop/pods"] = Script(lists, watches)
             server.scripts["/api/v1/namespaces/infra/pods"] = Script([listed("100"), listed("200")])
-            async with operating(server, selectors={"pods": declared}) as world:
-                await world.synced()
-                subscriber = Subscriber(world.informer)
+            async with operating(server, selectors={"pods": declared}) as environment:
+                await environment.synced()
+                subscriber = Subscriber(environment.informer)
                 grown.set()
-                await until(lambda: world.informer.health is Health.OVERSIZED)
+                await until(lambda: environment.informer.health is Health.OVERSIZED)
                 evicted = [name for name, cause in subscriber.causes if cause == "evicted"]
                 assert sorted(set(evicted)) == sorted(evicted)
                 assert {f"p{number}" for number in range(73)} < set(evicted)
                 assert subscriber.shown == {}
                 again.set()
-                await world.synced()
+                await environment.synced()
                 entered = subscriber.count()["entered"] - (len(evicted) - 73)
                 assert entered == 50
-                assert subscriber.follows(world.informer)
+                assert subscriber.follows(environment.informer)
 
     run(main())
 
@@ -98,17 +98,21 @@ def test_6_when_a_kind_under_an_or_disappears_and_returns_each_held_object_depar
             secret("web", app="web"),
             secret("gold", tier="gold"),
         ]
-        async with caching(OVERLAPPING, *objects) as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
-            subscriber = Subscriber(world.informer)
-            gone = world.cluster.faults.add(NotServed(), resource="secrets")
-            world.cluster.cut("watch", "secrets")
+        async with caching(OVERLAPPING, *objects) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            subscriber = Subscriber(environment.informer)
+            gone = environment.cluster.faults.add(NotServed(), resource="secrets")
+            environment.cluster.cut("watch", "secrets")
             await gone.hit()
-            world.cluster.delete(secret("gold"))
+            environment.cluster.delete(secret("gold"))
             gone.release()
             await until(
-                lambda: world.informer.synced and len(world.watches()) >= 4 and world.informer.held() == 2
+                lambda: (
+                    environment.informer.synced
+                    and len(environment.watches()) >= 4
+                    and environment.informer.held() == 2
+                )
             )
             assert sorted(subscriber.causes) == [
                 ("both", "entered"),
@@ -117,7 +121,7 @@ def test_6_when_a_kind_under_an_or_disappears_and_returns_each_held_object_depar
                 ("web", "entered"),
                 ("web", "replaced"),
             ]
-            assert subscriber.follows(world.informer)
+            assert subscriber.follows(environment.informer)
 
     run(main())
 
@@ -134,13 +138,13 @@ def test_6_a_relist_that_finds_another_object_of_the_name_replaces_the_first(str
             scripts = Script(lists, [streamed(again, error(410, "Expired"))])
             server.scripts["/api/v1/namespaces/shop/pods"] = scripts
             server.scripts["/api/v1/namespaces/infra/pods"] = Script([listed("100")])
-            async with operating(server, selectors={"pods": filters[:streams]}) as world:
-                await world.synced()
-                subscriber = Subscriber(world.informer)
+            async with operating(server, selectors={"pods": filters[:streams]}) as environment:
+                await environment.synced()
+                subscriber = Subscriber(environment.informer)
                 again.set()
                 await until(lambda: subscriber.causes)
                 assert subscriber.causes == [("a", "replaced"), ("a", "entered")]
-                assert subscriber.follows(world.informer)
+                assert subscriber.follows(environment.informer)
 
     run(main())
 

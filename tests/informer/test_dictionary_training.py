@@ -22,8 +22,8 @@ from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Packing, St
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.dictionary_training import DictionaryTraining, apart, give_back
 from kopf_selectcache.testing.sample_objects import Population
+from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import Obj, Script, Server, bookmark, error, event, held, listed, streamed
-from tests.faults.world import World, operating, run, until
 from tests.secrets import caching, named, secret
 
 CACHED: Any = Cached
@@ -42,17 +42,17 @@ def pods(count: int = COUNT, *, version: int = 1) -> list[Obj]:
     return made
 
 
-def records(world: World) -> list[Record]:
-    return world.informer.store.records()[0]
+def records(environment: Environment) -> list[Record]:
+    return environment.informer.store.records()[0]
 
 
-def packed(world: World) -> list[bool]:
-    return [record.stored != record.data for record in records(world)]
+def packed(environment: Environment) -> list[bool]:
+    return [record.stored != record.data for record in records(environment)]
 
 
-def as_served(world: World) -> list[Obj]:
+def as_served(environment: Environment) -> list[Obj]:
     return sorted(
-        (record.decode() for record in records(world)),
+        (record.decode() for record in records(environment)),
         key=lambda obj: int(obj["metadata"]["resourceVersion"]),
     )
 
@@ -69,14 +69,14 @@ def test_a_kind_with_many_objects_is_packed_when_it_is_synced() -> None:
     async def main() -> None:
         async with (
             Server(lists=[listed("1000", *made)], watches=[streamed()]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await world.synced()
-            assert all(packed(world))
-            assert as_served(world) == served(made)
+            await environment.synced()
+            assert all(packed(environment))
+            assert as_served(environment) == served(made)
             assert (
-                sum(len(record.stored) for record in records(world))
-                < sum(len(record.data) for record in records(world)) / 2
+                sum(len(record.stored) for record in records(environment))
+                < sum(len(record.data) for record in records(environment)) / 2
             )
 
     run(main())
@@ -89,13 +89,13 @@ def test_each_page_is_packed_as_it_comes() -> None:
     async def main() -> None:
         go = asyncio.Event()
         lists = [listed("1000", *made[:FEWEST], then="t1"), held(go, listed("1000", *made[FEWEST:]))]
-        async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as world:
-            await world.listed(2)
-            come = world.informer.state.union.branches[0].view.writing()
+        async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as environment:
+            await environment.listed(2)
+            come = environment.informer.state.union.branches[0].view.writing()
             assert [record.stored != record.data for record in come] == [True] * FEWEST
             go.set()
-            await world.synced()
-            assert all(packed(world))
+            await environment.synced()
+            assert all(packed(environment))
 
     run(main())
 
@@ -106,10 +106,10 @@ def test_who_asks_for_it_gets_no_less_of_it() -> None:
     async def held(storage: Storage) -> int:
         async with (
             Server(lists=[listed("1000", *made)]) as server,
-            operating(server, storage=storage) as world,
+            operating(server, storage=storage) as environment,
         ):
-            await world.synced()
-            return sum(len(record.stored) for record in records(world))
+            await environment.synced()
+            return sum(len(record.stored) for record in records(environment))
 
     async def main() -> None:
         assert await held("packed") <= await held("auto")
@@ -126,10 +126,10 @@ def test_pages_that_are_too_small_are_packed_once_all_have_come() -> None:
     ]
 
     async def main() -> None:
-        async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as world:
-            await world.synced()
-            assert all(packed(world))
-            assert as_served(world) == served(made)
+        async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as environment:
+            await environment.synced()
+            assert all(packed(environment))
+            assert as_served(environment) == served(made)
 
     run(main())
 
@@ -141,10 +141,10 @@ def test_what_is_streamed_is_packed_while_it_comes() -> None:
     async def main() -> None:
         first = b"".join(event("ADDED", pod) for pod in made)
         watches = [streamed(first, bookmark("1000", end=True))]
-        async with Server(watches=watches) as server, operating(server, initial="stream") as world:
-            await world.synced()
-            assert sum(packed(world)) > COUNT / 2
-            assert as_served(world) == served(made)
+        async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
+            await environment.synced()
+            assert sum(packed(environment)) > COUNT / 2
+            assert as_served(environment) == served(made)
 
     run(main())
 
@@ -157,14 +157,14 @@ def test_a_kind_that_grows_is_packed_once_it_is_large_enough() -> None:
         watches = [streamed(more, b"".join(event("ADDED", pod) for pod in made[10:]))]
         async with (
             Server(lists=[listed("5", *made[:10])], watches=watches) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await world.synced()
-            assert not any(packed(world))
+            await environment.synced()
+            assert not any(packed(environment))
             more.set()
-            await until(lambda: len(records(world)) == COUNT)
-            assert sum(packed(world)) > COUNT / 2
-            assert as_served(world) == served(made)
+            await until(lambda: len(records(environment)) == COUNT)
+            assert sum(packed(environment)) > COUNT / 2
+            assert as_served(environment) == served(made)
 
     run(main())
 
@@ -207,11 +207,11 @@ def test_the_settings_and_the_declaration_say_how_a_kind_is_stored(
     async def main(declared: Cached, **settings: Any) -> None:
         async with (
             Server(lists=[listed("1000", *objects)]) as server,
-            operating(server, selectors={"pods": declared}, **settings) as world,
+            operating(server, selectors={"pods": declared}, **settings) as environment,
         ):
-            await world.synced()
-            assert set(packed(world)) == {all_packed}
-            assert as_served(world) == served(objects)
+            await environment.synced()
+            assert set(packed(environment)) == {all_packed}
+            assert as_served(environment) == served(objects)
 
     run(main(Cached(Selector(), storage=storage)))
     run(main(Cached(Selector()), storage=storage))
@@ -226,12 +226,12 @@ def test_a_relist_of_what_has_not_changed_holds_it_once() -> None:
         gone = asyncio.Event()
         lists = [listed("1000", *made), listed("1001", *made)]
         watches = [streamed(gone, error(410, "Expired")), streamed()]
-        async with Server(lists=lists, watches=watches) as server, operating(server) as world:
-            await world.synced()
-            before = {id(record) for record in records(world)}
+        async with Server(lists=lists, watches=watches) as server, operating(server) as environment:
+            await environment.synced()
+            before = {id(record) for record in records(environment)}
             gone.set()
-            await until(lambda: world.informer.version == "1001")
-            assert {id(record) for record in records(world)} == before
+            await until(lambda: environment.informer.version == "1001")
+            assert {id(record) for record in records(environment)} == before
 
     run(main())
 
@@ -254,14 +254,14 @@ def test_it_is_given_back_once_all_has_been_listed(monkeypatch: pytest.MonkeyPat
         gone = asyncio.Event()
         lists = [listed("1000", *pods(5), then="more"), listed("1000"), listed("1001", *pods(5))]
         watches = [streamed(error(500, "InternalError")), streamed(gone, error(410, "Expired")), streamed()]
-        async with Server(lists=lists, watches=watches) as server, operating(server) as world:
+        async with Server(lists=lists, watches=watches) as server, operating(server) as environment:
             monkeypatch.setattr(
                 "kopf_selectcache.informer.reflector.give_back", lambda: asked.append(len(server.pods.listed))
             )
-            await world.watched(2)
+            await environment.watched(2)
             assert asked == [2], "not after each page, nor before each watch"
             gone.set()
-            await world.watched(3)
+            await environment.watched(3)
             assert asked == [2, 3]
 
     run(main())
@@ -309,10 +309,10 @@ def test_a_cache_waits_for_no_thread_that_a_handler_may_have() -> None:
             await until(taken.is_set)
             async with (
                 Server(lists=[listed("1000", *pods())], watches=[streamed()]) as server,
-                operating(server) as world,
+                operating(server) as environment,
             ):
-                await world.synced()
-                assert all(packed(world))
+                await environment.synced()
+                assert all(packed(environment))
         finally:
             go.set()
             await job
@@ -380,14 +380,18 @@ def test_what_a_shared_list_brings_besides_is_not_learned_from(
             for number in range(200)
         ]
         declared = Cached(Selector(names=names, namespaces=["shop"]), share_watches=True, storage=storage)
-        async with caching(declared, *objects) as world:
-            await until(lambda: world.informer.version)
-            assert named(world.cache.held("secrets", namespace="shop")) == [*names]
+        async with caching(declared, *objects) as environment:
+            await until(lambda: environment.informer.version)
+            assert named(environment.cache.held("secrets", namespace="shop")) == [*names]
             assert (
-                sum(asked.verb == "list" for asked in world.cluster.requests if asked.resource == "secrets")
+                sum(
+                    asked.verb == "list"
+                    for asked in environment.cluster.requests
+                    if asked.resource == "secrets"
+                )
                 == 1
             )
-            packing = world.informer.packing
+            packing = environment.informer.packing
             assert packing is not None
             assert (packing.learned, packing.fits) == (False, False), "nobody has begun to"
 
@@ -400,11 +404,11 @@ def test_what_a_shared_list_brings_besides_is_no_empty_page() -> None:
     async def main() -> None:
         objects = [secret(f"s{number:03}") for number in range(EMPTY_PAGES + 20)]
         declared = Cached(Selector(names=["s110", "s115"], namespaces=["shop"]), share_watches=True)
-        async with caching(declared, *objects, page_limit=1) as world:
-            await until(lambda: world.informer.version)
-            assert named(world.cache.held("secrets", namespace="shop")) == ["s110", "s115"]
+        async with caching(declared, *objects, page_limit=1) as environment:
+            await until(lambda: environment.informer.version)
+            assert named(environment.cache.held("secrets", namespace="shop")) == ["s110", "s115"]
             assert sum(
-                asked.verb == "list" for asked in world.cluster.requests if asked.resource == "secrets"
+                asked.verb == "list" for asked in environment.cluster.requests if asked.resource == "secrets"
             ) == len(objects)
 
     run(main())
@@ -424,9 +428,11 @@ def test_namespaces_with_few_objects_each_are_packed_as_one_kind() -> None:
                 server.scripts[f"/api/v1/namespaces/{space}/pods"] = Script(
                     [listed("1000", *made[space])], [streamed(bookmark("1001"))]
                 )
-            async with operating(server, selectors={"pods": Selector("app=web", namespaces=spaces)}) as world:
-                await world.synced()
-                await until(lambda: all(packed(world)))
-                assert len(records(world)) == 6 * (FEWEST // 2)
+            async with operating(
+                server, selectors={"pods": Selector("app=web", namespaces=spaces)}
+            ) as environment:
+                await environment.synced()
+                await until(lambda: all(packed(environment)))
+                assert len(records(environment)) == 6 * (FEWEST // 2)
 
     run(main())

@@ -15,7 +15,7 @@ from kopf_selectcache import NotSynced, ReadError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.plugin.operator import launch, operator_of
-from tests.faults.world import until
+from tests.faults.environment import until
 from tests.kopf_operators import (
     Cluster,
     context,

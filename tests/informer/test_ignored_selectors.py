@@ -18,8 +18,8 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.sent import Sent
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing.faults import IgnoreSelectors
-from tests.faults.world import run, until
-from tests.secrets import World, caching, labelled, named, secret
+from tests.faults.environment import run, until
+from tests.secrets import Environment, caching, labelled, named, secret
 
 WEB, DB = secret("web", app="web"), secret("db", app="db")
 LABELS_IGNORED = (
@@ -32,48 +32,50 @@ def typed(name: str, type_: str) -> dict[str, Any]:
     return secret(name, app="web") | {"type": type_, "data": {"password": "Y2FuYXJ5"}}
 
 
-def holds_others(world: World) -> bool:
+def holds_others(environment: Environment) -> bool:
     return any(
         record.name in ("db", "f") or record.labels.get("app") == "db"
-        for record in world.informer.store.records()[0]
+        for record in environment.informer.store.records()[0]
     )
 
 
-async def rejected(world: World) -> None:
+async def rejected(environment: Environment) -> None:
     """Wait until the cache is rejected, or has taken in what it must not."""
-    await until(lambda: world.informer.health is Health.REJECTED or holds_others(world))
-    assert not holds_others(world)
+    await until(lambda: environment.informer.health is Health.REJECTED or holds_others(environment))
+    assert not holds_others(environment)
 
 
-def confirming(world: World) -> list[str]:
+def confirming(environment: Environment) -> list[str]:
     """Return the field selectors of the requests that confirmed a mismatch."""
     return [
         asked.query["fieldSelector"]
-        for asked in world.cluster.requests
+        for asked in environment.cluster.requests
         if "metadata.name=" in asked.query.get("fieldSelector", "")
     ]
 
 
-def asked(world: World) -> int:
-    return sum(each.resource == "secrets" for each in world.cluster.requests)
+def asked(environment: Environment) -> int:
+    return sum(each.resource == "secrets" for each in environment.cluster.requests)
 
 
 class Watcher:
     """Reads whatever it can read, and keeps the names."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, environment: Environment) -> None:
         self.seen: set[str] = set()
-        self._world = world
-        world.informer.subscribe(self)
+        self._environment = environment
+        environment.informer.subscribe(self)
 
     def __call__(self, _: object) -> None:
-        for read in (self._world.cache.list, self._world.cache.held):
+        for read in (self._environment.cache.list, self._environment.cache.held):
             with suppress(Rejected):
                 self.seen.update(named(read("secrets", label="app=web")))
         with suppress(Rejected, OutsideFilter):
             self.seen.update(
                 named(
-                    [found] if (found := self._world.cache.get("secrets", "db", "shop", default=None)) else []
+                    [found]
+                    if (found := self._environment.cache.get("secrets", "db", "shop", default=None))
+                    else []
                 )
             )
 
@@ -89,21 +91,21 @@ def test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answe
     initial: str,
 ) -> None:
     async def main() -> None:
-        async with caching("app=web", WEB, DB, initial=initial) as world:
-            ignored = world.cluster.faults.add(IgnoreSelectors())
-            watcher = Watcher(world)
-            await rejected(world)
-            assert world.informer.trouble == LABELS_IGNORED
+        async with caching("app=web", WEB, DB, initial=initial) as environment:
+            ignored = environment.cluster.faults.add(IgnoreSelectors())
+            watcher = Watcher(environment)
+            await rejected(environment)
+            assert environment.informer.message == LABELS_IGNORED
             for read in (
-                lambda: world.cache.list("secrets", label="app=web"),
-                lambda: world.cache.held("secrets"),
-                lambda: world.cache.get("secrets", "db", "shop"),
+                lambda: environment.cache.list("secrets", label="app=web"),
+                lambda: environment.cache.held("secrets"),
+                lambda: environment.cache.get("secrets", "db", "shop"),
             ):
                 with pytest.raises(Rejected, match="'shop/db' came") as info:
                     read()
                 assert not info.value.transient
             ignored.release()
-            await until(lambda: world.informer.synced)
+            await until(lambda: environment.informer.synced)
             watcher(None)
             assert watcher.seen == {"web"}
 
@@ -115,28 +117,28 @@ def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered
     initial: str,
 ) -> None:
     async def main() -> None:
-        async with caching("app=web", WEB, secret("moved", app="web"), initial=initial) as world:
-            await world.cache.wait_synced()
-            watcher = Watcher(world)
-            ignored = world.cluster.faults.add(IgnoreSelectors())
-            world.cluster.cut("watch", "secrets")
-            await until(lambda: len(world.watches()) >= 2)
-            world.cluster.patch(secret("moved"), labelled(app="db"))
-            await rejected(world)
+        async with caching("app=web", WEB, secret("moved", app="web"), initial=initial) as environment:
+            await environment.cache.wait_synced()
+            watcher = Watcher(environment)
+            ignored = environment.cluster.faults.add(IgnoreSelectors())
+            environment.cluster.cut("watch", "secrets")
+            await until(lambda: len(environment.watches()) >= 2)
+            environment.cluster.patch(secret("moved"), labelled(app="db"))
+            await rejected(environment)
             with pytest.raises(
                 Rejected, match="'shop/moved' came, which app=web does not select: its label app is 'db'"
             ):
-                world.cache.get("secrets", "web", "shop")
-            commits = world.informer.reflectors[0].commits
-            before = len(world.time.slept)
-            await until(lambda: len(world.time.slept) > before + 3)
-            assert world.informer.health is Health.REJECTED, (
+                environment.cache.get("secrets", "web", "shop")
+            commits = environment.informer.reflectors[0].commits
+            before = len(environment.time.slept)
+            await until(lambda: len(environment.time.slept) > before + 3)
+            assert environment.informer.health is Health.REJECTED, (
                 "a watch that is opened proves nothing: only a list that fits does"
             )
             ignored.release()
-            await until(lambda: world.informer.synced)
-            assert world.informer.reflectors[0].commits == commits + 1
-            assert named(world.cache.list("secrets", label="app=web")) == ["web"]
+            await until(lambda: environment.informer.synced)
+            assert environment.informer.reflectors[0].commits == commits + 1
+            assert named(environment.cache.list("secrets", label="app=web")) == ["web"]
             assert watcher.seen <= {"web", "moved"}
 
     run(main())
@@ -144,23 +146,23 @@ def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered
 
 def test_contract_8_a_server_that_ignores_selectors_is_asked_slowly() -> None:
     async def main() -> None:
-        async with caching("app=web", WEB, DB) as world:
-            world.cluster.faults.add(IgnoreSelectors())
-            await rejected(world)
-            before, count, began = asked(world), len(world.time.slept), world.time.now
-            await until(lambda: len(world.time.slept) >= count + 10)
-            assert all(slept >= SLOW for slept in world.time.slept[count:])
-            assert asked(world) - before <= (world.time.now - began) / SLOW + 2
+        async with caching("app=web", WEB, DB) as environment:
+            environment.cluster.faults.add(IgnoreSelectors())
+            await rejected(environment)
+            before, count, began = asked(environment), len(environment.time.slept), environment.time.now
+            await until(lambda: len(environment.time.slept) >= count + 10)
+            assert all(slept >= SLOW for slept in environment.time.slept[count:])
+            assert asked(environment) - before <= (environment.time.now - began) / SLOW + 2
 
     run(main())
 
 
 def test_what_no_selector_was_sent_for_is_no_mismatch() -> None:
     async def main() -> None:
-        async with caching(Selector(), WEB, DB) as world:
-            world.cluster.faults.add(IgnoreSelectors())
-            await world.cache.wait_synced()
-            assert named(world.cache.list("secrets")) == ["db", "web"]
+        async with caching(Selector(), WEB, DB) as environment:
+            environment.cluster.faults.add(IgnoreSelectors())
+            await environment.cache.wait_synced()
+            assert named(environment.cache.list("secrets")) == ["db", "web"]
 
     run(main())
 
@@ -170,24 +172,24 @@ def test_names_that_share_a_watch_bring_others_which_are_neither_held_nor_compar
         declared = Cached(
             Selector("app=web", names=["web", "other"], namespaces=["shop"]), share_watches=True
         )
-        async with caching(declared, WEB, DB) as world:
-            world.cluster.faults.add(IgnoreSelectors())
-            await world.cache.wait_synced()
-            assert named(world.cache.held("secrets")) == ["web"]
-            world.cluster.create(secret("other", app="db"))
-            await rejected(world)
+        async with caching(declared, WEB, DB) as environment:
+            environment.cluster.faults.add(IgnoreSelectors())
+            await environment.cache.wait_synced()
+            assert named(environment.cache.held("secrets")) == ["web"]
+            environment.cluster.create(secret("other", app="db"))
+            await rejected(environment)
 
     run(main())
 
 
 def test_an_audit_and_a_list_of_metadata_compare_labels() -> None:
     async def main() -> None:
-        async with caching("app=web", WEB, DB) as world:
-            await world.cache.wait_synced()
-            world.cluster.faults.add(IgnoreSelectors(), verb="list")
+        async with caching("app=web", WEB, DB) as environment:
+            await environment.cache.wait_synced()
+            environment.cluster.faults.add(IgnoreSelectors(), verb="list")
             with pytest.raises(Rejected):
-                await world.cache.audit("secrets")
-            assert world.informer.counts.drift == 0
+                await environment.cache.audit("secrets")
+            assert environment.informer.counts.drift == 0
 
     run(main())
 
@@ -211,22 +213,22 @@ def test_contract_1_a_field_that_the_server_confirms_to_be_ignored_is_a_mismatch
     async def main() -> None:
         async with caching(
             declared, typed("web", "Opaque"), typed("db", "example.com/a"), initial=initial
-        ) as world:
-            ignored = world.cluster.faults.add(IgnoreSelectors(label=False))
-            await rejected(world)
+        ) as environment:
+            ignored = environment.cluster.faults.add(IgnoreSelectors(label=False))
+            await rejected(environment)
             filter_ = declared.filter if isinstance(declared, Cached) else declared
             assert isinstance(filter_, Selector)
             (field,) = filter_.terms
-            assert world.informer.trouble.endswith(
+            assert environment.informer.message.endswith(
                 f": the object 'shop/db' came, which {field} does not select"
             ), "and no value is told"
             opposite = str(FieldTerm(field.label, field.value, equal=not field.equal))
-            assert set(confirming(world)) == {f"metadata.name=db,{opposite}"}
+            assert set(confirming(environment)) == {f"metadata.name=db,{opposite}"}
             with pytest.raises(Rejected):
-                world.cache.held("secrets")
+                environment.cache.held("secrets")
             ignored.release()
-            await until(lambda: world.informer.synced)
-            assert named(world.cache.held("secrets")) == ["web"]
+            await until(lambda: environment.informer.synced)
+            assert named(environment.cache.held("secrets")) == ["web"]
 
     run(main())
 
@@ -240,21 +242,23 @@ def test_a_field_that_changes_behind_a_watch_that_ignores_it_is_a_mismatch() -> 
             "metadata": {"name": "e", "namespace": "shop"},
             "involvedObject": {"name": "a", "namespace": "shop"},
         }
-        async with caching(Selector(field=f"{name}=a"), event, resource="v1/events") as world:
-            await world.cache.wait_synced()
-            world.cluster.faults.add(IgnoreSelectors(label=False))
-            world.cluster.cut("watch", "events")
-            world.cluster.create(
+        async with caching(Selector(field=f"{name}=a"), event, resource="v1/events") as environment:
+            await environment.cache.wait_synced()
+            environment.cluster.faults.add(IgnoreSelectors(label=False))
+            environment.cluster.cut("watch", "events")
+            environment.cluster.create(
                 event
                 | {
                     "metadata": {"name": "f", "namespace": "shop"},
                     "involvedObject": {"name": "b", "namespace": "shop"},
                 }
             )
-            await until(lambda: world.informer.health is Health.REJECTED or len(confirming(world)) > 9)
-            assert world.informer.health is Health.REJECTED
-            assert not holds_others(world)
-            assert confirming(world)[0] == f"metadata.name=f,{name}!=a"
+            await until(
+                lambda: environment.informer.health is Health.REJECTED or len(confirming(environment)) > 9
+            )
+            assert environment.informer.health is Health.REJECTED
+            assert not holds_others(environment)
+            assert confirming(environment)[0] == f"metadata.name=f,{name}!=a"
 
     run(main())
 
@@ -302,15 +306,15 @@ def test_an_error_in_our_table_of_fields_is_told_once_and_is_no_outage(
         field = "type=Opaque,metadata.namespace!=infra"
         async with caching(
             Selector(field=field), typed("web", "Opaque"), typed("db", "example.com/a"), initial=initial
-        ) as world:
-            await until(lambda: world.informer.health is not Health.SYNCING)
-            assert world.informer.synced
-            assert named(world.cache.held("secrets")) == ["web"]
-            world.cluster.create(typed("late", "Opaque"))
-            await until(lambda: named(world.cache.held("secrets")) == ["late", "web"])
-            assert len(confirming(world)) == 2 * len(wrong), "later objects are not asked about"
-            assert world.informer.reflectors[0].has_misread
-            assert not world.informer.counts.failures
+        ) as environment:
+            await until(lambda: environment.informer.health is not Health.SYNCING)
+            assert environment.informer.synced
+            assert named(environment.cache.held("secrets")) == ["web"]
+            environment.cluster.create(typed("late", "Opaque"))
+            await until(lambda: named(environment.cache.held("secrets")) == ["late", "web"])
+            assert len(confirming(environment)) == 2 * len(wrong), "later objects are not asked about"
+            assert environment.informer.reflectors[0].has_misread
+            assert not environment.informer.counts.failures
 
     caplog.set_level(logging.WARNING, "kopf_selectcache")
     run(main())
@@ -327,12 +331,12 @@ def test_an_error_in_our_table_of_fields_that_only_a_watch_meets_is_no_outage(
     async def main() -> None:
         async with caching(
             Selector(field="type=Opaque,metadata.namespace!=infra"), typed("db", "example.com/a")
-        ) as world:
-            await world.cache.wait_synced()
-            world.cluster.create(typed("late", "Opaque"))
-            await until(lambda: named(world.cache.held("secrets")) == ["late"])
-            assert len(world.watches()) == 1
-            assert not world.informer.counts.failures
+        ) as environment:
+            await environment.cache.wait_synced()
+            environment.cluster.create(typed("late", "Opaque"))
+            await until(lambda: named(environment.cache.held("secrets")) == ["late"])
+            assert len(environment.watches()) == 1
+            assert not environment.informer.counts.failures
 
     run(main())
 
@@ -353,23 +357,26 @@ def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_ob
                 "involvedObject": {"name": name, "namespace": "shop"},
             }
 
-        async with caching(Selector(field="involvedObject.name=a"), resource="v1/events") as world:
+        async with caching(Selector(field="involvedObject.name=a"), resource="v1/events") as environment:
 
             async def judging(*asked: Any) -> Judgement:
                 if not judged:
-                    world.cluster.patch(about("a"), {"involvedObject": {"name": "b"}})
+                    environment.cluster.patch(about("a"), {"involvedObject": {"name": "b"}})
                 judged.append(await judge(*asked))
                 return judged[-1]
 
             monkeypatch.setattr("kopf_selectcache.informer._checked_reader.judge", judging)
-            await world.cache.wait_synced()
-            world.cluster.create(about("a"))
+            await environment.cache.wait_synced()
+            environment.cluster.create(about("a"))
             await until(
-                lambda: world.informer.health is Health.REJECTED or world.informer.reflectors[0].commits == 2
+                lambda: (
+                    environment.informer.health is Health.REJECTED
+                    or environment.informer.reflectors[0].commits == 2
+                )
             )
-            assert world.informer.health is not Health.REJECTED
+            assert environment.informer.health is not Health.REJECTED
             assert set(judged) == {Judgement.UNCERTAIN}
-            assert world.cache.held("v1/events") == []
+            assert environment.cache.held("v1/events") == []
 
     run(main())
 
@@ -387,11 +394,11 @@ def test_where_it_is_not_certain_whether_a_field_is_ignored_it_is_asked_again(
     async def main() -> None:
         async with caching(
             Selector(field="type=Opaque"), typed("web", "Opaque"), typed("db", "example.com/a")
-        ) as world:
-            world.cluster.faults.add(IgnoreSelectors(), times=1)
-            await until(lambda: world.informer.synced)
-            assert world.informer.counts.failures == {"garbled": 1}
-            assert named(world.cache.held("secrets")) == ["web"]
+        ) as environment:
+            environment.cluster.faults.add(IgnoreSelectors(), times=1)
+            await until(lambda: environment.informer.synced)
+            assert environment.informer.counts.failures == {"garbled": 1}
+            assert named(environment.cache.held("secrets")) == ["web"]
 
     run(main())
 
@@ -401,17 +408,17 @@ def test_where_it_is_not_certain_whether_a_field_is_ignored_it_is_asked_again(
 
 def test_fetch_list_answers_nothing_outside_of_its_labels() -> None:
     async def main() -> None:
-        async with caching("app=none", WEB, DB) as world:
-            await world.cache.wait_synced()
-            ignored = world.cluster.faults.add(IgnoreSelectors(), verb="list")
+        async with caching("app=none", WEB, DB) as environment:
+            await environment.cache.wait_synced()
+            ignored = environment.cluster.faults.add(IgnoreSelectors(), verb="list")
             with pytest.raises(Rejected, match="does not select by label: the object 'shop/db' came") as info:
-                await world.cache.fetch_list("secrets", namespace="shop", label="app=web", timeout=60)
+                await environment.cache.fetch_list("secrets", namespace="shop", label="app=web", timeout=60)
             assert not info.value.transient
             with pytest.raises(Stalled, match="an object came that was not asked for, 'shop/db'"):
-                await world.cache.fetch_list("secrets", namespace="shop", names=["web"])
+                await environment.cache.fetch_list("secrets", namespace="shop", names=["web"])
             ignored.release()
-            assert named(await world.cache.fetch_list("secrets", namespace="shop", label="app=web")) == [
-                "web"
-            ]
+            assert named(
+                await environment.cache.fetch_list("secrets", namespace="shop", label="app=web")
+            ) == ["web"]
 
     run(main())

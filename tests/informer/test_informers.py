@@ -15,6 +15,7 @@ from kopf_selectcache.core.protocol.machine import PATIENCE
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reflector import LIVED
+from tests.faults.environment import operating, run, until
 from tests.faults.server import (
     PODS,
     Answer,
@@ -31,7 +32,6 @@ from tests.faults.server import (
     refused,
     streamed,
 )
-from tests.faults.world import operating, run, until
 
 LISTED = listed("100", pod("a", "90"))
 EXAMPLE = "/apis/example.com"
@@ -97,25 +97,28 @@ WEB: dict[str, str | Selector] = {"webapps.example.com": Selector(namespaces=["s
 def test_until_its_first_complete_list_a_cache_is_not_read_and_who_waits_is_told_why() -> None:
     async def main() -> None:
         go = asyncio.Event()
-        async with Server(lists=[held(go, LISTED)]) as server, operating(server) as world:
-            await world.listed(1)
-            assert world.informer.health is Health.SYNCING
-            assert world.informer.age() is None
+        async with Server(lists=[held(go, LISTED)]) as server, operating(server) as environment:
+            await environment.listed(1)
+            assert environment.informer.health is Health.SYNCING
+            assert environment.informer.age() is None
             with pytest.raises(NotSynced):
-                await world.cache.wait_synced(timeout=0.02)
+                await environment.cache.wait_synced(timeout=0.02)
             go.set()
-            await world.cache.wait_synced()
-            await world.synced()
-            assert world.names() == ["a@90"]
-            assert world.informer.age() == 0.0
+            await environment.cache.wait_synced()
+            await environment.synced()
+            assert environment.names() == ["a@90"]
+            assert environment.informer.age() == 0.0
 
     run(main())
 
 
 def test_who_waits_in_vain_is_told_what_is_in_the_way() -> None:
     async def main() -> None:
-        async with Server(lists=[refused(503, "ServiceUnavailable")]) as server, operating(server) as world:
-            await world.listed(2)
+        async with (
+            Server(lists=[refused(503, "ServiceUnavailable")]) as server,
+            operating(server) as environment,
+        ):
+            await environment.listed(2)
             with pytest.raises(
                 NotSynced,
                 match=(
@@ -123,7 +126,7 @@ def test_who_waits_in_vain_is_told_what_is_in_the_way() -> None:
                     r" is label='app=web'[.] It is asked again"
                 ),
             ):
-                await world.cache.wait_synced(timeout=0.02)
+                await environment.cache.wait_synced(timeout=0.02)
 
     run(main())
 
@@ -138,22 +141,22 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
             *[refused(403, message="no")] * 7,
             streamed(),
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.synced()
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.synced()
             (line,) = told()
             assert re.fullmatch(
                 r"INFO: The cache of pods holds 1 object, 0\.1Ki, with label='app=web', after 0\.0 s\.", line
             )
             cut[0].set()
-            await world.watched(4)
-            await world.synced()
+            await environment.watched(4)
+            await environment.synced()
             assert told() == [
                 "WARNING: pods: the server answers 500 InternalError. It is asked again.",
                 "INFO: The cache of pods follows the server again.",
             ]
             cut[1].set()
-            await world.watched(12)
-            await world.synced()
+            await environment.watched(12)
+            await environment.synced()
             *lines, last = told()
             assert lines == [
                 (
@@ -182,15 +185,15 @@ def test_a_watch_that_ends_after_a_good_while_is_no_trouble(
     async def main() -> None:
         over = asyncio.Event()
         watches = [Answer((*streamed(over).parts, *([b"0\r\n\r\n"] if then is Then.NEXT else [])), then)]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.synced()
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.synced()
             told()
-            world.time.now += LIVED + 1
+            environment.time.now += LIVED + 1
             over.set()
-            await world.watched(2)
-            await world.synced()
+            await environment.watched(2)
+            await environment.synced()
             assert told() == []
-            assert world.time.slept == ([] if then is Then.NEXT else [0.5])
+            assert environment.time.slept == ([] if then is Then.NEXT else [0.5])
 
     run(main())
 
@@ -203,15 +206,15 @@ def test_changes_are_told_to_listeners_until_they_end_it() -> None:
                 gates[0], event("MODIFIED", pod("a", "101")), gates[1], event("DELETED", pod("a", "102"))
             )
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.holds("a@90")
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.holds("a@90")
             seen: list[Change | None] = []
-            end = world.informer.subscribe(seen.append)
+            end = environment.informer.subscribe(seen.append)
             gates[0].set()
-            await world.holds("a@101")
+            await environment.holds("a@101")
             end()
             gates[1].set()
-            await world.holds()
+            await environment.holds()
             assert [
                 (change.before and change.before.version, change.after and change.after.version)
                 for change in seen
@@ -225,12 +228,12 @@ def test_listeners_are_told_when_the_cache_cannot_be_kept_any_more() -> None:
     async def main() -> None:
         revoked = asyncio.Event()
         watches = [streamed(revoked, error(403)), *[refused(403)] * 7]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.holds("a@90")
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.holds("a@90")
             seen: list[Change | None] = []
-            world.informer.subscribe(seen.append)
+            environment.informer.subscribe(seen.append)
             revoked.set()
-            await world.watched(9)
+            await environment.watched(9)
             assert seen == [None], "once"
 
     run(main())
@@ -239,8 +242,11 @@ def test_listeners_are_told_when_the_cache_cannot_be_kept_any_more() -> None:
 def test_a_server_that_went_back_to_a_backup_is_said_loudly(told: Callable[[], list[str]]) -> None:
     async def main() -> None:
         lists = [LISTED, *[listed("40")] * PATIENCE]
-        async with Server(lists=lists, watches=[streamed(error(410))]) as server, operating(server) as world:
-            await world.holds()
+        async with (
+            Server(lists=lists, watches=[streamed(error(410))]) as server,
+            operating(server) as environment,
+        ):
+            await environment.holds()
             assert (
                 "WARNING: The server of pods went back to an older state; its cache started anew." in told()
             )
@@ -257,12 +263,12 @@ def test_an_operator_that_may_not_even_ask_what_there_is_is_told_which_role_lets
             server.scripts["/api/v1"].lists[0] = refused(
                 403, "Forbidden", message='cannot get path "/api/v1"'
             )
-            async with operating(server) as world:
-                await until(lambda: world.informer.synced)
-                assert world.time.slept == [10.0]
+            async with operating(server) as environment:
+                await until(lambda: environment.informer.synced)
+                assert environment.time.slept == [10.0]
                 server.scripts["/api/v1"] = Script([refused(403, "Forbidden", message="no")])
-            async with operating(server) as world:
-                await until(lambda: world.informer.trouble)
+            async with operating(server) as environment:
+                await until(lambda: environment.informer.message)
                 with pytest.raises(
                     Forbidden,
                     match=(
@@ -270,7 +276,7 @@ def test_an_operator_that_may_not_even_ask_what_there_is_is_told_which_role_lets
                         r" label='app=web'[.] Bind it to the ClusterRole system:discovery"
                     ),
                 ):
-                    await world.cache.wait_synced()
+                    await environment.cache.wait_synced()
 
     run(main())
 
@@ -279,11 +285,11 @@ def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
     async def main() -> None:
         async with Server() as server:
             serving(server, "v1")["v1"].lists[:] = [refused(403, "Forbidden", message="no")]
-            async with operating(server, selectors=WEB) as world:
-                informer = world.runtime.informer("webapps.example.com")
+            async with operating(server, selectors=WEB) as environment:
+                informer = environment.runtime.informer("webapps.example.com")
                 await until(lambda: informer.health is Health.FORBIDDEN)
                 assert (
-                    informer.trouble
+                    informer.message
                     == "webapps.example.com: the operator may not list them in the namespace shop: no"
                 )
                 assert (
@@ -303,10 +309,10 @@ def test_a_kind_that_is_not_served_is_looked_for_slowly_and_said_once(told: Call
     async def main() -> None:
         async with Server() as server:
             serving(server)
-            async with operating(server, selectors=WEB) as world:
-                informer = world.runtime.informer("webapps.example.com")
-                await until(lambda: len(world.time.slept) >= 3)
-                assert world.time.slept[:3] == [10.0] * 3
+            async with operating(server, selectors=WEB) as environment:
+                informer = environment.runtime.informer("webapps.example.com")
+                await until(lambda: len(environment.time.slept) >= 3)
+                assert environment.time.slept[:3] == [10.0] * 3
                 with pytest.raises(
                     Missing,
                     match=(
@@ -316,7 +322,7 @@ def test_a_kind_that_is_not_served_is_looked_for_slowly_and_said_once(told: Call
                         r" settings[.]selectcache[.]selectors\['webapps.example.com'\]"
                     ),
                 ):
-                    world.cache.held("webapps.example.com")
+                    environment.cache.held("webapps.example.com")
                 serving(server, "v1")
                 await until(lambda: informer.synced)
                 assert [line.split(":")[0] for line in told()] == ["WARNING", "INFO"]
@@ -331,8 +337,8 @@ def test_a_kind_that_is_not_served_and_hardly_meant_is_told_with_the_one_that_is
                 "/api/v1": Script([answer({"resources": []})] * 9),
                 "/apis": Script([answer({"groups": []})] * 9),
             }
-            async with operating(server, selectors={"podz": "app=web"}) as world:
-                (informer,) = world.runtime.informers.values()
+            async with operating(server, selectors={"podz": "app=web"}) as environment:
+                (informer,) = environment.runtime.informers.values()
                 await until(lambda: informer.health is Health.MISSING)
                 assert informer.remedy.startswith("Did you mean 'pods'? If not, install its definition")
 
@@ -346,8 +352,8 @@ def test_a_version_that_is_served_no_more_is_replaced_by_another_and_the_kind_is
             old = serving(server, "v1beta1")["v1beta1"]
             old.watches[:] = [streamed(gone, error(410)), refused(404)]
             old.lists += [refused(404, "NotFound")]
-            async with operating(server, selectors=WEB) as world:
-                informer = world.runtime.informer("webapps.example.com")
+            async with operating(server, selectors=WEB) as environment:
+                informer = environment.runtime.informer("webapps.example.com")
                 await until(lambda: informer.synced)
                 new = serving(server, "v1")["v1"]
                 gone.set()
@@ -356,7 +362,7 @@ def test_a_version_that_is_served_no_more_is_replaced_by_another_and_the_kind_is
                 assert informer.resource is not None
                 assert informer.resource.version == "v1"
                 assert new.listed == [{"limit": "500"}], "what the old version was at means nothing here"
-                assert world.time.slept == [0.5, 10.0]
+                assert environment.time.slept == [0.5, 10.0]
 
     run(main())
 
@@ -373,9 +379,9 @@ def test_what_was_held_before_a_kind_was_not_served_is_compared_with_what_there_
         ]
         async with (
             Server(lists=lists, watches=[streamed(gone, error(404))]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await world.synced()
+            await environment.synced()
             told: list[tuple[str, str]] = []
 
             def tell(change: Change | None) -> None:
@@ -387,10 +393,10 @@ def test_what_was_held_before_a_kind_was_not_served_is_compared_with_what_there_
                         )
                     )
 
-            world.informer.subscribe(tell)
+            environment.informer.subscribe(tell)
             gone.set()
-            await until(lambda: world.informer.version == "200" and world.informer.synced)
-            assert world.names() == ["b@80", "c@150"]
+            await until(lambda: environment.informer.version == "200" and environment.informer.synced)
+            assert environment.names() == ["b@80", "c@150"]
             assert sorted(told) == [("", "c"), ("a", "")]
 
     run(main())
@@ -404,14 +410,14 @@ def test_a_filter_that_the_server_refuses_is_quoted(code: int) -> None:
     async def main() -> None:
         async with (
             Server(lists=[refused(code, "Invalid", message="unable to parse")]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await world.listed(2)
-            assert world.time.slept == [10.0]
+            await environment.listed(2)
+            assert environment.time.slept == [10.0]
             with pytest.raises(
                 Rejected, match="pods: the server refuses the filter label='app=web': unable to parse"
             ):
-                await world.cache.wait_synced()
+                await environment.cache.wait_synced()
 
     run(main())
 
@@ -420,14 +426,14 @@ def test_a_kind_that_cannot_be_watched_is_rejected() -> None:
     async def main() -> None:
         async with (
             Server(lists=[LISTED], watches=[refused(405, "MethodNotAllowed")]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await world.watched(2)
-            await until(lambda: world.informer.counts.failures["405"])
-        async with Server(lists=[refused(405)]) as server, operating(server) as world:
-            await world.listed(2)
+            await environment.watched(2)
+            await until(lambda: environment.informer.counts.failures["405"])
+        async with Server(lists=[refused(405)]) as server, operating(server) as environment:
+            await environment.listed(2)
             with pytest.raises(Rejected, match="pods: the server does not let anybody list them"):
-                world.names()
+                environment.names()
 
     run(main())
 
@@ -439,10 +445,10 @@ def test_a_field_that_the_custom_kind_cannot_be_selected_by_is_rejected_once_its
         async with Server() as server:
             serving(server, "v1", fields=(".spec.tier",))
             selector = Selector(field="spec.color=red", namespaces=["shop"])
-            async with operating(server, selectors={"webapps.example.com": selector}) as world:
+            async with operating(server, selectors={"webapps.example.com": selector}) as environment:
                 with pytest.raises(Rejected, match=r"cannot be selected by the field 'spec.color'"):
-                    await world.cache.wait_synced()
-                assert world.time.slept[0] == 10.0
+                    await environment.cache.wait_synced()
+                assert environment.time.slept[0] == 10.0
 
     run(main())
 
@@ -451,11 +457,11 @@ def test_namespaces_of_a_kind_that_has_none_are_rejected() -> None:
     async def main() -> None:
         async with Server() as server:
             serving(server, "v1", namespaced=False)
-            async with operating(server, selectors=WEB) as world:
+            async with operating(server, selectors=WEB) as environment:
                 with pytest.raises(
                     Rejected, match=r"webapps.example.com are cluster-scoped, and have no namespace"
                 ):
-                    await world.cache.wait_synced()
+                    await environment.cache.wait_synced()
 
     run(main())
 
@@ -493,9 +499,9 @@ def test_an_operator_that_is_confined_to_a_namespace_caches_that_one() -> None:
     async def main() -> None:
         async with Server() as server:
             server.scripts["/api/v1/namespaces/shop/pods"] = Script([LISTED])
-            async with operating(server, namespaces=("shop",)) as world:
-                await until(lambda: world.informer.synced)
-                assert world.cache.scope("pods") == Selector("app=web", namespaces=["shop"])
+            async with operating(server, namespaces=("shop",)) as environment:
+                await until(lambda: environment.informer.synced)
+                assert environment.cache.scope("pods") == Selector("app=web", namespaces=["shop"])
 
     run(main())
 
@@ -504,8 +510,8 @@ def test_a_feed_is_found_by_every_name_of_its_kind() -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server:
             serving(server, "v1", fields=(".spec.tier",))
-            async with operating(server, selectors={"pods": "app=web", **WEB}) as world:
-                informer = world.runtime.informer
+            async with operating(server, selectors={"pods": "app=web", **WEB}) as environment:
+                informer = environment.runtime.informer
                 assert informer("po") is informer(("v1", "pods")) is informer("pods"), (
                     "known before the cluster is asked"
                 )
@@ -533,10 +539,12 @@ def test_a_feed_is_found_by_every_name_of_its_kind() -> None:
 
 def test_what_a_key_means_is_asked_but_once() -> None:
     async def main() -> None:
-        async with Server(lists=[LISTED]) as server, operating(server) as world:
-            await world.synced()
+        async with Server(lists=[LISTED]) as server, operating(server) as environment:
+            await environment.synced()
             before = len(server.headers)
-            assert await world.runtime.resolve("secrets") is await world.runtime.resolve("secrets")
+            assert await environment.runtime.resolve("secrets") is await environment.runtime.resolve(
+                "secrets"
+            )
             assert len(server.headers) == before + 1
 
     run(main())

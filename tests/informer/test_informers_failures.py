@@ -16,6 +16,7 @@ from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
+from tests.faults.environment import Environment, Time, nothing_left, operating, run, until
 from tests.faults.server import (
     PODS,
     Answer,
@@ -30,7 +31,6 @@ from tests.faults.server import (
     refused,
     streamed,
 )
-from tests.faults.world import Time, World, nothing_left, operating, run, until
 
 LISTED = listed("100", pod("a", "90"))
 
@@ -44,12 +44,12 @@ def test_what_goes_wrong_before_the_kind_is_known_is_told_and_tried_again(discov
     async def main() -> None:
         async with Server(lists=[LISTED]) as server:
             server.scripts["/api/v1"].lists[:2] = [discovery] * 2
-            async with operating(server) as world:
-                await until(lambda: world.informer.trouble)
-                assert world.informer.trouble.startswith("pods: ")
-                assert world.informer.health is Health.SYNCING
-                await world.synced()
-                assert world.time.slept == [0.5, 1.0]
+            async with operating(server) as environment:
+                await until(lambda: environment.informer.message)
+                assert environment.informer.message.startswith("pods: ")
+                assert environment.informer.health is Health.SYNCING
+                await environment.synced()
+                assert environment.time.slept == [0.5, 1.0]
 
     run(main())
 
@@ -85,14 +85,14 @@ def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(
                 clock=time.clock,
                 sleep=time.sleep,
             )
-            world = World(server, runtime, time, vault)
+            environment = Environment(server, runtime, time, vault)
             transport.times = 2
             task = asyncio.create_task(runtime.run())
-            await until(lambda: world.informer.trouble)
-            assert world.informer.trouble == "pods: a mistake of kopf_selectcache itself, KeyError"
-            await world.holds("a@90")
+            await until(lambda: environment.informer.message)
+            assert environment.informer.message == "pods: a mistake of kopf_selectcache itself, KeyError"
+            await environment.holds("a@90")
             transport.times = 1
-            await world.holds("b@150")
+            await environment.holds("b@150")
             assert time.slept[:2] == [30.0, 30.0]
             assert caplog.text.count("stumbled over a mistake of its own, and starts again") == 3
             task.cancel()
@@ -176,16 +176,16 @@ def test_a_relist_that_an_audit_orders_between_two_tries_of_a_watch_comes_instea
                 logger=logging.getLogger("kopf_selectcache"),
                 sleep=sleep,
             )
-            world = World(server, runtime, Time(), vault)
+            environment = Environment(server, runtime, Time(), vault)
             task = asyncio.create_task(runtime.run())
-            await until(lambda: world.informer.trouble)
-            assert not await world.cache.audit("pods")
+            await until(lambda: environment.informer.message)
+            assert not await environment.cache.audit("pods")
             due.set()
-            await world.holds("a@95")
-            await world.watched(2)
+            await environment.holds("a@95")
+            await environment.watched(2)
             assert server.pods.listed[-1] == server.pods.listed[0], "of the newest state, whatever is held"
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "101"]
-            assert world.informer.counts.relists == {"audit": 1}
+            assert environment.informer.counts.relists == {"audit": 1}
             task.cancel()
             await asyncio.wait({task})
             await vault.close()

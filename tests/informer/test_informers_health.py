@@ -15,6 +15,7 @@ from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.health import SEVERAL, TOLERATED, Health
 from kopf_selectcache.informer.metrics import Collector
 from kopf_selectcache.plugin.operator import failing
+from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import (
     Answer,
     Server,
@@ -30,7 +31,6 @@ from tests.faults.server import (
     refused,
     streamed,
 )
-from tests.faults.world import World, operating, run, until
 
 LISTED = listed("100", pod("a", "90"))
 NO = refused(403, "Forbidden", message="no")
@@ -50,13 +50,13 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     return lines
 
 
-def health(world: World) -> Health:
-    return world.informer.health
+def health(environment: Environment) -> Health:
+    return environment.informer.health
 
 
-def shown_as_synced(world: World) -> float:
+def shown_as_synced(environment: Environment) -> float:
     """Return what Prometheus is shown."""
-    collector = Collector(lambda: [world.informer])
+    collector = Collector(lambda: [environment.informer])
     (value,) = (
         sample.value
         for family in collector.collect()
@@ -77,20 +77,20 @@ def test_a_server_that_starts_and_refuses_everybody_costs_no_read() -> None:
             *[NO] * 4,
             held(up, streamed(event("ADDED", pod("b", "105")))),
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             seen: list[Change | None] = []
-            await until(lambda: world.informer.store.version == "101")
-            world.informer.subscribe(seen.append)
+            await until(lambda: environment.informer.store.version == "101")
+            environment.informer.subscribe(seen.append)
             down.set()
-            await world.watched(6)
-            assert world.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0], "it is asked quickly"
-            assert health(world) is Health.STALE
-            assert world.names() == ["a@90"]
+            await environment.watched(6)
+            assert environment.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0], "it is asked quickly"
+            assert health(environment) is Health.STALE
+            assert environment.names() == ["a@90"]
             with pytest.raises(Stale):
-                world.cache.held("pods", max_age=5)
+                environment.cache.held("pods", max_age=5)
             up.set()
-            await world.holds("a@90", "b@105")
-            await until(lambda: world.informer.synced)
+            await environment.holds("a@90", "b@105")
+            await until(lambda: environment.informer.synced)
             assert None not in seen, "nobody was told that it could not be read"
             assert len(server.pods.listed) == 1
 
@@ -105,19 +105,19 @@ def test_a_right_that_is_missing_for_as_long_as_no_server_takes_to_start_was_rev
             *[NO] * 6,
             held(granted, streamed()),
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await until(lambda: world.informer.store.version == "101")
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await until(lambda: environment.informer.store.version == "101")
             revoked.set()
-            await world.watched(6)
-            assert health(world) is Health.STALE
-            await world.watched(7)
-            assert health(world) is Health.FORBIDDEN
-            assert world.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
+            await environment.watched(6)
+            assert health(environment) is Health.STALE
+            await environment.watched(7)
+            assert health(environment) is Health.FORBIDDEN
+            assert environment.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
             with pytest.raises(Forbidden):
-                world.names()
+                environment.names()
             granted.set()
-            await world.synced()
-            assert world.names() == ["a@90"]
+            await environment.synced()
+            assert environment.names() == ["a@90"]
 
     run(main())
 
@@ -134,16 +134,16 @@ def test_one_refusal_is_not_enough_however_long_ago_it_was_and_other_trouble_say
             between,
             held(gates[2], NO),
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             for gate in gates:
-                await until(lambda: world.informer.store.version)
-                assert world.names() == ["a@90"]
-                world.time.now += TOLERATED
-                failures = world.informer.counts.failures["403"]
+                await until(lambda: environment.informer.store.version)
+                assert environment.names() == ["a@90"]
+                environment.time.now += TOLERATED
+                failures = environment.informer.counts.failures["403"]
                 gate.set()
                 # Before the next round.
-                await until(lambda: world.informer.counts.failures["403"] > failures)  # noqa: B023
-            await until(lambda: health(world) is Health.FORBIDDEN)
+                await until(lambda: environment.informer.counts.failures["403"] > failures)  # noqa: B023
+            await until(lambda: health(environment) is Health.FORBIDDEN)
 
     run(main())
 
@@ -157,12 +157,12 @@ def test_what_was_refused_before_all_was_well_does_not_count() -> None:
             streamed(bookmark("101"), again, error(403)),
             held(asyncio.Event(), NO),
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await until(lambda: world.informer.store.version == "101")
-            world.time.now += TOLERATED
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await until(lambda: environment.informer.store.version == "101")
+            environment.time.now += TOLERATED
             again.set()
-            await world.watched(4)
-            assert health(world) is Health.STALE
+            await environment.watched(4)
+            assert health(environment) is Health.STALE
 
     run(main())
 
@@ -172,9 +172,9 @@ def test_what_may_not_be_done_is_said_anew_when_it_is_something_else(told: Calla
         other = refused(403, message="no, and in other words")
         async with (
             Server(lists=[NO, other, LISTED], watches=[NO, other, NO, streamed()]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await world.synced()
+            await environment.synced()
             lines = told()
             assert [line.split(": ")[1] for line in lines] == [
                 "the operator may not list them",
@@ -191,15 +191,15 @@ def test_whatever_moves_the_version_confirms_what_is_held() -> None:
     async def main() -> None:
         gates = [asyncio.Event() for _ in range(2)]
         watches = [streamed(gates[0], event("ADDED", pod("b", "105")), gates[1], bookmark("110"))]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.synced()
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.synced()
             for gate, version in zip(gates, ("105", "110"), strict=True):
-                world.time.now += 30.0
-                assert world.cache.age("pods") == 30.0
+                environment.time.now += 30.0
+                assert environment.cache.age("pods") == 30.0
                 gate.set()
                 # Before the next round.
-                await until(lambda: world.informer.store.version == version)  # noqa: B023
-                assert world.cache.age("pods") == 0.0
+                await until(lambda: environment.informer.store.version == version)  # noqa: B023
+                assert environment.cache.age("pods") == 0.0
 
     run(main())
 
@@ -208,22 +208,22 @@ def test_a_cache_that_has_not_followed_for_a_while_is_stale_and_read_as_before()
     async def main() -> None:
         down, up = asyncio.Event(), asyncio.Event()
         watches = [streamed(down, error(500)), held(up, streamed())]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.synced()
-            world.time.now += 2 * TOLERATED
-            assert world.informer.synced, "where nothing is wrong, time alone changes nothing"
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.synced()
+            environment.time.now += 2 * TOLERATED
+            assert environment.informer.synced, "where nothing is wrong, time alone changes nothing"
             down.set()
-            await world.watched(2)
-            world.time.now += TOLERATED - 1
-            assert health(world) is Health.SYNCED
-            assert shown_as_synced(world) == 1
-            world.time.now += 1
-            assert health(world) is Health.STALE
-            assert shown_as_synced(world) == 0
-            assert world.names() == ["a@90"]
+            await environment.watched(2)
+            environment.time.now += TOLERATED - 1
+            assert health(environment) is Health.SYNCED
+            assert shown_as_synced(environment) == 1
+            environment.time.now += 1
+            assert health(environment) is Health.STALE
+            assert shown_as_synced(environment) == 0
+            assert environment.names() == ["a@90"]
             up.set()
-            await world.synced()
-            assert health(world) is Health.SYNCED
+            await environment.synced()
+            assert health(environment) is Health.SYNCED
 
     run(main())
 
@@ -232,31 +232,31 @@ def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_as_is_a
     async def main() -> None:
         down, denied, up = asyncio.Event(), asyncio.Event(), asyncio.Event()
         watches = [streamed(down, error(500)), held(denied, refused(403)), held(up, streamed())]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             limits = {"stale": 120.0, "forbidden": 0.0}
 
             def fails() -> str:
-                return failing(world.runtime.informers.values(), limits)
+                return failing(environment.runtime.informers.values(), limits)
 
-            await world.synced()
-            world.time.now += 1_000
+            await environment.synced()
+            environment.time.now += 1_000
             assert not fails(), "a cache that is synced has been so for long"
             down.set()
-            await world.watched(2)
-            world.time.now += TOLERATED
-            assert (health(world), fails()) == (Health.STALE, "")
-            world.time.now += 100  # Waits between attempts take time as well.
+            await environment.watched(2)
+            environment.time.now += TOLERATED
+            assert (health(environment), fails()) == (Health.STALE, "")
+            environment.time.now += 100  # Waits between attempts take time as well.
             assert not fails()
             denied.set()  # Another reason does not begin a new state.
-            await world.watched(3)
-            assert (health(world), fails()) == (Health.STALE, "")
-            world.time.now += 20
+            await environment.watched(3)
+            assert (health(environment), fails()) == (Health.STALE, "")
+            environment.time.now += 20
             assert fails().startswith(
                 "The cache of pods is stale, for 120 s or more: pods: the operator may not watch them. "
             )
             up.set()
-            await world.synced()
-            world.time.now += 1_000
+            await environment.synced()
+            environment.time.now += 1_000
             assert not fails()
 
     run(main())
@@ -266,15 +266,15 @@ def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_wa
     async def main() -> None:
         async with (
             Server(lists=[LISTED]) as server,
-            operating(server, selectors={"pods": ["app=web", "app=db,tier=x"]}) as world,
+            operating(server, selectors={"pods": ["app=web", "app=db,tier=x"]}) as environment,
         ):
-            await until(lambda: world.informer.parted and not world.informer.state.is_resolving)
-            first, second = world.informer.state.conditions
+            await until(lambda: environment.informer.parted and not environment.informer.state.is_resolving)
+            first, second = environment.informer.state.conditions
             first.fail(Refusal(404), verb="list")
-            world.time.now += 5
+            environment.time.now += 5
             second.fail(Refusal(404), verb="list")
-            world.time.now += 2
-            assert (world.informer.health, world.informer.lasted()) == (Health.MISSING, 7)
+            environment.time.now += 2
+            assert (environment.informer.health, environment.informer.lasted()) == (Health.MISSING, 7)
 
     run(main())
 
@@ -282,10 +282,10 @@ def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_wa
 def test_trouble_that_goes_on_is_counted_from_its_beginning() -> None:
     async def main() -> None:
         watches = [streamed(error(500)), *[refused(429)] * 4, held(asyncio.Event(), streamed())]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.watched(6)
-            assert sum(world.time.slept) == 15.5
-            assert health(world) is Health.STALE
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.watched(6)
+            assert sum(environment.time.slept) == 15.5
+            assert health(environment) is Health.STALE
 
     run(main())
 
@@ -296,16 +296,16 @@ def test_a_complete_list_that_cannot_be_followed_is_served_as_stale_in_the_end()
         watches = [DOWN] * 3 + [held(up, streamed())]
         async with (
             Server(lists=[LISTED], watches=watches) as server,
-            operating(server, sync_timeout=1.5) as world,
+            operating(server, sync_timeout=1.5) as environment,
         ):
-            await world.watched(3)
-            assert health(world) is Health.SYNCING
-            await world.informer.settled()
-            await world.watched(4)
-            assert health(world) is Health.STALE
-            assert world.names() == ["a@90"]
+            await environment.watched(3)
+            assert health(environment) is Health.SYNCING
+            await environment.informer.settled()
+            await environment.watched(4)
+            assert health(environment) is Health.STALE
+            assert environment.names() == ["a@90"]
             up.set()
-            await world.synced()
+            await environment.synced()
 
     run(main())
 
@@ -332,26 +332,26 @@ def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
         async with Server() as server:
             up = asyncio.Event()
             failing(server, up)
-            async with operating(server, sync_timeout=20.0) as world:
+            async with operating(server, sync_timeout=20.0) as environment:
                 seen: list[Change | None] = []
-                world.informer.subscribe(seen.append)
-                await until(lambda: world.informer.counts.failures["503"] == 6)
-                assert health(world) is Health.SYNCING
+                environment.informer.subscribe(seen.append)
+                await until(lambda: environment.informer.counts.failures["503"] == 6)
+                assert health(environment) is Health.SYNCING
                 with pytest.raises(NotSynced):
-                    world.names()
-                await world.informer.settled()
-                await until(lambda: len(world.time.slept) == 7)
-                assert health(world) is Health.STALLED
+                    environment.names()
+                await environment.informer.settled()
+                await until(lambda: len(environment.time.slept) == 7)
+                assert health(environment) is Health.STALLED
                 assert seen == [None]
                 with pytest.raises(Stalled) as caught:
-                    world.names()
+                    environment.names()
                 assert caught.value.code == 503
                 with pytest.raises(Stalled):
-                    await world.cache.wait_synced()
+                    await environment.cache.wait_synced()
                 assert len(told()) == 2, "the trouble, and what comes of it"
                 up.set()
-                await world.synced()
-                assert world.names() == ["a@90"]
+                await environment.synced()
+                assert environment.names() == ["a@90"]
 
     run(main())
 
@@ -361,14 +361,14 @@ def test_while_it_is_stalled_other_trouble_is_told_and_not_logged(told: Callable
         over = asyncio.Event()
         async with (
             Server(lists=[DOWN, DOWN, refused(500, "InternalError"), held(over, NO)]) as server,
-            operating(server, sync_timeout=0.5) as world,
+            operating(server, sync_timeout=0.5) as environment,
         ):
-            await world.listed(4)
-            assert health(world) is Health.STALLED
-            assert world.informer.trouble == "pods: the server answers 500 InternalError"
+            await environment.listed(4)
+            assert health(environment) is Health.STALLED
+            assert environment.informer.message == "pods: the server answers 500 InternalError"
             assert len(told()) == 2
             over.set()
-            await until(lambda: health(world) is Health.FORBIDDEN)
+            await until(lambda: health(environment) is Health.FORBIDDEN)
 
     run(main())
 
@@ -381,10 +381,10 @@ def test_a_stream_that_is_accepted_and_breaks_off_again_and_again_stays_stalled(
         lists = [DOWN] * 3
         async with (
             Server(lists=lists, watches=watches) as server,
-            operating(server, initial="stream", sync_timeout=0.5) as world,
+            operating(server, initial="stream", sync_timeout=0.5) as environment,
         ):
-            await world.listed(4)
-            assert health(world) is Health.STALLED
+            await environment.listed(4)
+            assert health(environment) is Health.STALLED
             assert len([line for line in told() if "meanwhile" in line]) == 1
 
     run(main())
@@ -408,14 +408,17 @@ def test_a_list_that_never_makes_sense_is_not_waited_for(senseless: str) -> None
     async def main() -> None:
         given, why = SENSELESS[senseless]
         up = asyncio.Event()
-        async with Server(lists=[*[given] * SEVERAL, held(up, LISTED)]) as server, operating(server) as world:
-            await world.informer.settled()
+        async with (
+            Server(lists=[*[given] * SEVERAL, held(up, LISTED)]) as server,
+            operating(server) as environment,
+        ):
+            await environment.informer.settled()
             with pytest.raises(Stalled, match=why):
-                world.names()
+                environment.names()
             up.set()
-            await world.synced()
-            assert world.time.slept == [0.5, 1.0, 2.0]
-            assert world.names() == ["a@90"]
+            await environment.synced()
+            assert environment.time.slept == [0.5, 1.0, 2.0]
+            assert environment.names() == ["a@90"]
 
     run(main())
 
@@ -426,12 +429,12 @@ def test_a_cluster_that_cannot_say_what_it_serves_is_not_waited_for() -> None:
         async with Server(lists=[LISTED]) as server:
             discovery = server.scripts["/api/v1"].lists
             discovery[:] = [*[answer(b"{what?")] * SEVERAL, held(up, discovery[0])]
-            async with operating(server) as world:
-                await world.informer.settled()
+            async with operating(server) as environment:
+                await environment.informer.settled()
                 with pytest.raises(Stalled, match="/api/v1 is not what the API promises"):
-                    world.names()
+                    environment.names()
                 up.set()
-                await world.synced()
+                await environment.synced()
 
     run(main())
 
@@ -440,9 +443,9 @@ def test_only_answers_in_a_row_that_make_no_sense_are_certain() -> None:
     async def main() -> None:
         senseless = listed("")
         lists = [senseless, senseless, DOWN, senseless, senseless]
-        async with Server(lists=lists) as server, operating(server) as world:
-            await world.listed(6)
-            assert health(world) is Health.SYNCING
+        async with Server(lists=lists) as server, operating(server) as environment:
+            await environment.listed(6)
+            assert health(environment) is Health.SYNCING
 
     run(main())
 
@@ -453,13 +456,13 @@ def test_the_wait_begins_anew_once_a_missing_right_is_granted() -> None:
         watches = [NO, streamed(event("ADDED", pod("a", "90")), gone, error(500)), ended()]
         async with (
             Server(watches=watches) as server,
-            operating(server, initial="stream", sync_timeout=30.0) as world,
+            operating(server, initial="stream", sync_timeout=30.0) as environment,
         ):
-            await until(lambda: world.informer.counts.events)
-            world.time.now += 25.0
+            await until(lambda: environment.informer.counts.events)
+            environment.time.now += 25.0
             gone.set()
-            await world.watched(3)
-            assert health(world) is Health.SYNCING
+            await environment.watched(3)
+            assert health(environment) is Health.SYNCING
 
     run(main())
 
@@ -468,27 +471,27 @@ def test_who_waits_once_a_missing_right_is_granted_waits_for_what_comes_then() -
     async def main() -> None:
         gate = asyncio.Event()
         stream = streamed(gate, event("ADDED", pod("a", "90")), bookmark("100", end=True))
-        async with Server(watches=[NO, stream]) as server, operating(server, initial="stream") as world:
-            await world.informer.settled()
-            assert health(world) is Health.FORBIDDEN
-            await until(lambda: health(world) is Health.SYNCING)
-            waiting = asyncio.create_task(world.cache.wait_synced(timeout=30))
+        async with Server(watches=[NO, stream]) as server, operating(server, initial="stream") as environment:
+            await environment.informer.settled()
+            assert health(environment) is Health.FORBIDDEN
+            await until(lambda: health(environment) is Health.SYNCING)
+            waiting = asyncio.create_task(environment.cache.wait_synced(timeout=30))
             await asyncio.sleep(0)
             gate.set()
             await waiting
-            assert world.names() == ["a@90"]
+            assert environment.names() == ["a@90"]
 
     run(main())
 
 
 def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as world:
-            world.informer._declared = None  # type: ignore[assignment]  # A mistake that is made each time.
-            await world.informer.settled()
-            assert health(world) is Health.STALLED
-            assert "AttributeError" in world.informer.trouble
-            assert "Report it" in world.informer.remedy
+        async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as environment:
+            environment.informer._declared = None  # type: ignore[assignment]  # A mistake that is made each time.
+            await environment.informer.settled()
+            assert health(environment) is Health.STALLED
+            assert "AttributeError" in environment.informer.message
+            assert "Report it" in environment.informer.remedy
             assert caplog.text.count("stumbled") == 3
 
     run(main())
@@ -502,10 +505,10 @@ def test_a_filter_that_is_refused_in_other_words_each_time_is_said_once(
 ) -> None:
     async def main() -> None:
         lists = [refused(422, message=f"request {number} is invalid") for number in range(3)]
-        async with Server(lists=lists) as server, operating(server) as world:
-            await world.listed(4)
+        async with Server(lists=lists) as server, operating(server) as environment:
+            await environment.listed(4)
             with pytest.raises(Rejected, match="request 2 is invalid"):
-                world.names()
+                environment.names()
             assert len(told()) == 1
 
     run(main())
@@ -516,11 +519,11 @@ def test_what_the_server_says_is_told_in_one_line_of_some_length() -> None:
         endless = streamed(error(403, message="first\nsecond " + "M" * 2_000_000))
         async with (
             Server(lists=[LISTED], watches=[endless, held(asyncio.Event(), NO)]) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await world.watched(2)
-            assert "first second M" in world.informer.trouble
-            assert len(world.informer.trouble) < 1200
+            await environment.watched(2)
+            assert "first second M" in environment.informer.message
+            assert len(environment.informer.message) < 1200
 
     run(main())
 
@@ -537,13 +540,13 @@ def test_a_listener_that_fails_keeps_no_other_from_what_it_must_know(
     async def main() -> None:
         go = asyncio.Event()
         watches = [streamed(go, event("MODIFIED", pod("a", "101")), event("ADDED", pod("b", "102")))]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
-            await world.holds("a@90")
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+            await environment.holds("a@90")
             seen: list[Change | None] = []
-            world.informer.subscribe(fail)
-            world.informer.subscribe(seen.append)
+            environment.informer.subscribe(fail)
+            environment.informer.subscribe(seen.append)
             go.set()
-            await world.holds("a@101", "b@102")
+            await environment.holds("a@101", "b@102")
             assert [change.after.version for change in seen if change and change.after] == ["101", "102"]
             assert len(server.pods.watched) == 1, "nothing is asked for again"
             assert caplog.text.count("Somebody who is told of changes in the cache of pods failed") == 2

@@ -12,8 +12,8 @@ from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Found, Runtime
 from kopf_selectcache.informer.metrics import Collector
+from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import Answer, Script, Server, answer, error, held, listed, pod, refused, streamed
-from tests.faults.world import World, operating, run, until
 
 SERVICE = pod("web", "90") | {"kind": "Service"}
 
@@ -76,8 +76,8 @@ def meant(runtime: Runtime, key: Key) -> object:
     return next(declared for declared, informer in runtime.informers.items() if informer is found)
 
 
-async def known(world: World, *keys: Key) -> None:
-    await until(lambda: all(world.runtime.informers[key].synced for key in keys))
+async def known(environment: Environment, *keys: Key) -> None:
+    await until(lambda: all(environment.runtime.informers[key].synced for key in keys))
 
 
 KNATIVE = "serving.knative.dev/v1/services"
@@ -87,13 +87,13 @@ def test_a_name_of_kubernetes_own_never_means_a_custom_resource() -> None:
     async def main() -> None:
         async with Server() as server:
             serve(server, "serving.knative.dev", "v1", plural="services", kind="Service")
-            async with operating(server, selectors={KNATIVE: Selector()}) as world:
+            async with operating(server, selectors={KNATIVE: Selector()}) as environment:
                 before = [
-                    meant(world.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)
+                    meant(environment.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)
                 ]
-                await known(world, KNATIVE)
+                await known(environment, KNATIVE)
                 assert [
-                    meant(world.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)
+                    meant(environment.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)
                 ] == before
                 assert before == [NotDeclared, NotDeclared, NotDeclared, KNATIVE]
 
@@ -106,12 +106,14 @@ def test_each_of_two_kinds_of_one_name_is_read_by_its_own_key() -> None:
             serve(server, "serving.knative.dev", "v1", plural="services", kind="Service")
             core(server, ("services", "Service"))
             server.scripts["/api/v1/services"] = Script([listed("100", SERVICE, kind="ServiceList")])
-            async with operating(server, selectors={KNATIVE: Selector(), "services": Selector()}) as world:
-                await known(world, KNATIVE, "services")
+            async with operating(
+                server, selectors={KNATIVE: Selector(), "services": Selector()}
+            ) as environment:
+                await known(environment, KNATIVE, "services")
                 for key in ("services", "v1/services", "svc", "Service", ("v1", "services")):
-                    assert world.cache.get(key, "web", "shop")["kind"] == "Service"
+                    assert environment.cache.get(key, "web", "shop")["kind"] == "Service"
                 with pytest.raises(NotFound):
-                    world.cache.get(KNATIVE, "web", "shop")
+                    environment.cache.get(KNATIVE, "web", "shop")
 
     run(main())
 
@@ -124,9 +126,9 @@ def test_a_name_is_not_answered_before_it_is_known_what_it_means() -> None:
             serve(server, "example.org", "v1", plural="webs", kind="Web")
             async with operating(
                 server, selectors={"webapps.example.com": "", "webs.example.org": ""}
-            ) as world:
-                await known(world, "webs.example.org")
-                runtime = world.runtime
+            ) as environment:
+                await known(environment, "webs.example.org")
+                runtime = environment.runtime
                 assert meant(runtime, "webs.example.org") == "webs.example.org"
                 assert meant(runtime, "example.org/v1/webs") == "webs.example.org", (
                     "the other is of another group"
@@ -140,9 +142,9 @@ def test_a_name_is_not_answered_before_it_is_known_what_it_means() -> None:
                         r" webapps[.]example[.]com is"
                     ),
                 ):
-                    world.cache.list("web")
+                    environment.cache.list("web")
                 go.set()
-                await known(world, "webapps.example.com")
+                await known(environment, "webapps.example.com")
                 assert [
                     meant(runtime, key) for key in ("WebApp", "Web", "example.com/v1/webapps", "nothing")
                 ] == ["webapps.example.com", "webs.example.org", "webapps.example.com", NotDeclared]
@@ -156,14 +158,18 @@ def test_a_kind_that_the_cluster_does_not_have_leaves_no_name_open() -> None:
             serve(server, "example.com", "v1")
             async with operating(
                 server, selectors={"webapps.example.com": "", "things.nowhere.org": ""}
-            ) as world:
-                await known(world, "webapps.example.com")
-                await until(lambda: world.runtime.informers["things.nowhere.org"].health is Health.MISSING)
-                assert meant(world.runtime, "WebApp") == "webapps.example.com"
-                assert (
-                    meant(world.runtime, "other") is meant(world.runtime, "things.example.com") is NotDeclared
+            ) as environment:
+                await known(environment, "webapps.example.com")
+                await until(
+                    lambda: environment.runtime.informers["things.nowhere.org"].health is Health.MISSING
                 )
-                assert await world.cache.fetch("webapp", "x", "shop", default="absent") == "absent"
+                assert meant(environment.runtime, "WebApp") == "webapps.example.com"
+                assert (
+                    meant(environment.runtime, "other")
+                    is meant(environment.runtime, "things.example.com")
+                    is NotDeclared
+                )
+                assert await environment.cache.fetch("webapp", "x", "shop", default="absent") == "absent"
 
     run(main())
 
@@ -174,11 +180,11 @@ def test_how_the_name_of_a_kind_that_is_not_served_is_spelt_does_not_decide_the_
             serve(server, "example.com", "v1")
             async with operating(
                 server, selectors={"acme.io/v1/widgets": "", "webapps.example.com": "", "webapps.acme.io": ""}
-            ) as world:
-                await known(world, "webapps.example.com")
+            ) as environment:
+                await known(environment, "webapps.example.com")
                 await until(
                     lambda: all(
-                        world.runtime.informers[key].health is Health.MISSING
+                        environment.runtime.informers[key].health is Health.MISSING
                         for key in ("acme.io/v1/widgets", "webapps.acme.io")
                     )
                 )
@@ -192,11 +198,13 @@ def test_how_the_name_of_a_kind_that_is_not_served_is_spelt_does_not_decide_the_
                     ("acme.io", "widgets"),
                 ):
                     with pytest.raises(Missing):
-                        world.cache.held(key)
+                        environment.cache.held(key)
                 for key in ("acme.io/v2/widgets", "widgets.example.com", "gadgets"):
                     with pytest.raises(NotDeclared):
-                        world.cache.held(key)
-                assert meant(world.runtime, "webapps") == "webapps.example.com", "what is served comes first"
+                        environment.cache.held(key)
+                assert meant(environment.runtime, "webapps") == "webapps.example.com", (
+                    "what is served comes first"
+                )
 
     run(main())
 
@@ -208,8 +216,8 @@ def test_a_name_of_two_caches_is_refused() -> None:
             serve(server, "example.org", "v1")
             async with operating(
                 server, selectors={"webapps.example.com": "", "webapps.example.org": ""}
-            ) as world:
-                await known(world, "webapps.example.com", "webapps.example.org")
+            ) as environment:
+                await known(environment, "webapps.example.com", "webapps.example.org")
                 with pytest.raises(
                     ReadError,
                     match=(
@@ -217,7 +225,7 @@ def test_a_name_of_two_caches_is_refused() -> None:
                         r" declared, such as 'webapps.example.com'"
                     ),
                 ):
-                    world.cache.list("web")
+                    environment.cache.list("web")
 
     run(main())
 
@@ -230,8 +238,8 @@ def test_the_version_of_a_key_is_that_of_the_objects() -> None:
             )
             async with operating(
                 server, selectors={"horizontalpodautoscalers": "", "batch/v1/cronjobs": ""}
-            ) as world:
-                runtime = world.runtime
+            ) as environment:
+                runtime = environment.runtime
                 assert [meant(runtime, key) for key in ("autoscaling/v1/hpa", "autoscaling/v2/hpa")] == [
                     NotSynced,
                     NotSynced,
@@ -239,7 +247,7 @@ def test_the_version_of_a_key_is_that_of_the_objects() -> None:
                 assert [meant(runtime, key) for key in ("batch/v1/cronjobs", "cronjobs", "cj")] == [
                     "batch/v1/cronjobs"
                 ] * 3
-                await known(world, "horizontalpodautoscalers")
+                await known(environment, "horizontalpodautoscalers")
                 assert [
                     meant(runtime, key) for key in ("autoscaling/v1/hpa", "autoscaling/v2/hpa", "hpa")
                 ] == [NotDeclared, "horizontalpodautoscalers", "horizontalpodautoscalers"]
@@ -251,9 +259,9 @@ def test_what_a_name_means_is_remembered_until_the_cluster_says_more() -> None:
     async def main() -> None:
         async with Server() as server:
             serve(server, "example.com", "v1")
-            async with operating(server, selectors={"webapps.example.com": ""}) as world:
-                await known(world, "webapps.example.com")
-                informer, found = world.runtime.informer("webapp"), Found()
+            async with operating(server, selectors={"webapps.example.com": ""}) as environment:
+                await known(environment, "webapps.example.com")
+                informer, found = environment.runtime.informer("webapp"), Found()
                 assert informer.resource is not None
                 found.by([informer.resource, Health.SYNCING])["webapp"] = informer
                 assert found.by([informer.resource, Health.SYNCING]) == {"webapp": informer}
@@ -271,23 +279,23 @@ def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
             serve(server, "example.com", "v1")
             async with operating(
                 server, selectors={"webapps.example.com": "app=web", "example.com/v1/webapps": "app=db"}
-            ) as world:
-                first, second = world.runtime.informers.values()
+            ) as environment:
+                first, second = environment.runtime.informers.values()
                 await until(lambda: first.synced or second.synced)
                 await until(lambda: Health.REJECTED in (first.health, second.health))
                 kept, refused_ = (first, second) if first.synced else (second, first)
                 with pytest.raises(Rejected) as caught:
-                    world.cache.held(refused_.key)
+                    environment.cache.held(refused_.key)
                 assert (
                     str(caught.value)
                     == f"cache.held({refused_.key!r}): {refused_.key} and {kept.key} are both"
                     f" webapps.example.com; the filter is {refused_.filter}. Declare them once: remove"
                     f" settings.selectcache.selectors[{refused_.key!r}]"
                 )
-                assert world.cache.scope("WebApp") == kept.filter
+                assert environment.cache.scope("WebApp") == kept.filter
                 samples = [
                     sample
-                    for family in Collector(world.runtime.informers.values).collect()
+                    for family in Collector(environment.runtime.informers.values).collect()
                     for sample in family.samples
                 ]
                 assert len([sample for sample in samples if sample.name == "kopf_selectcache_objects"]) == 1
@@ -305,9 +313,11 @@ def test_two_versions_of_one_resource_are_warned_of_once_by_their_keys(
             serve(server, "example.com", "v1", "v1beta1")
             serve(server, "example.org", "v1beta1")  # Another resource, of the same name.
             server.scripts["/apis/example.com/v1/webapps"].watches[:] = [streamed(error(404))] * 2
-            async with operating(server, selectors={old: "", new: "", "webapps.example.org": ""}) as world:
+            async with operating(
+                server, selectors={old: "", new: "", "webapps.example.org": ""}
+            ) as environment:
                 await until(lambda: len(server.scripts["/apis/example.com/v1/webapps"].watched) > 2)
-                await known(world, old, new, "webapps.example.org")
+                await known(environment, old, new, "webapps.example.org")
 
     run(main())
     said = [message for message in caplog.messages if "two versions" in message]
@@ -329,13 +339,15 @@ def test_a_kind_that_moves_to_another_version_takes_its_place_along() -> None:
             old = server.scripts["/apis/example.com/v1beta1/webapps"]
             old.lists[1:] = [refused(404)] * 9
             old.watches[:] = [refused(410)]
-            async with operating(server, selectors={"webapps.example.com": ""}) as world:
-                await until(lambda: world.runtime.informer("webapps.example.com").health is Health.MISSING)
-                assert meant(world.runtime, "example.com/v1beta1/webapps") == "webapps.example.com"
+            async with operating(server, selectors={"webapps.example.com": ""}) as environment:
+                await until(
+                    lambda: environment.runtime.informer("webapps.example.com").health is Health.MISSING
+                )
+                assert meant(environment.runtime, "example.com/v1beta1/webapps") == "webapps.example.com"
                 serve(server, "example.com", "v1")
-                await known(world, "webapps.example.com")
-                assert meant(world.runtime, "example.com/v1/webapps") == "webapps.example.com"
-                assert meant(world.runtime, "example.com/v1beta1/webapps") is NotDeclared
+                await known(environment, "webapps.example.com")
+                assert meant(environment.runtime, "example.com/v1/webapps") == "webapps.example.com"
+                assert meant(environment.runtime, "example.com/v1beta1/webapps") is NotDeclared
 
     run(main())
 
@@ -353,8 +365,8 @@ def test_the_version_that_a_kind_has_left_may_be_kept_by_another_key() -> None:
             server.scripts["/apis/example.com/v1beta1/webapps"].watches[:] = [streamed(gone, error(410))]
             async with operating(
                 server, selectors={"webapps": "", "example.com/v1beta1/webapps": ""}
-            ) as world:
-                first, second = world.runtime.informers.values()
+            ) as environment:
+                first, second = environment.runtime.informers.values()
                 await until(lambda: first.synced)
                 go.set()
                 await until(lambda: second.health is Health.REJECTED)

@@ -15,11 +15,11 @@ from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.query import exactly
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer.list_version import AgreedVersion, agreed_versions
+from kopf_selectcache.informer.list_version import SharedVersion, shared_versions
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import NoWatchList, Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
-from tests.faults.world import run, until
+from tests.faults.environment import run, until
 from tests.secrets import caching, named, secret
 
 EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
@@ -57,9 +57,9 @@ def version_of(answer: Page | Refusal) -> str:
 
 def test_whoever_comes_first_asks_for_the_newest_and_the_others_for_the_same() -> None:
     async def main() -> None:
-        agreed, server = AgreedVersion(), Server()
+        shared_version, server = SharedVersion(), Server()
         server.answering.clear()
-        listing = [asyncio.create_task(agreed.page(server.ask)) for _ in range(3)]
+        listing = [asyncio.create_task(shared_version.page(server.ask)) for _ in range(3)]
         for _ in range(10):
             await asyncio.sleep(0)
         assert server.asked == [NEWEST], "the others wait for the answer"
@@ -70,15 +70,15 @@ def test_whoever_comes_first_asks_for_the_newest_and_the_others_for_the_same() -
     run(main())
 
 
-@pytest.mark.parametrize("trouble", [Refused(Refusal(403)), Refusal(410)])
-def test_where_the_first_is_refused_the_next_is_the_first(trouble: Exception | Refusal) -> None:
+@pytest.mark.parametrize("failure", [Refused(Refusal(403)), Refusal(410)])
+def test_where_the_first_is_refused_the_next_is_the_first(failure: Exception | Refusal) -> None:
     async def main() -> None:
-        agreed, server = AgreedVersion(), Server()
-        server.instead = [trouble]
+        shared_version, server = SharedVersion(), Server()
+        server.instead = [failure]
         first, second, third = await asyncio.gather(
-            *(agreed.page(server.ask) for _ in range(3)), return_exceptions=True
+            *(shared_version.page(server.ask) for _ in range(3)), return_exceptions=True
         )
-        assert first is trouble
+        assert first is failure
         assert second == third == Page("12", "", ())
         assert server.asked == [NEWEST, NEWEST, exactly("12")]
 
@@ -87,9 +87,9 @@ def test_where_the_first_is_refused_the_next_is_the_first(trouble: Exception | R
 
 def test_where_the_first_is_not_answered_nobody_waits_for_another() -> None:
     async def main() -> None:
-        agreed, server = AgreedVersion(), Server()
+        shared_version, server = SharedVersion(), Server()
         server.instead = [Unreachable("it took too long")]
-        listing = [asyncio.create_task(agreed.page(server.ask)) for _ in range(3)]
+        listing = [asyncio.create_task(shared_version.page(server.ask)) for _ in range(3)]
         with pytest.raises(Unreachable):
             await listing[0]
         server.answering.clear()
@@ -104,9 +104,9 @@ def test_where_the_first_is_not_answered_nobody_waits_for_another() -> None:
 
 def test_where_the_first_is_given_up_the_next_is_the_first() -> None:
     async def main() -> None:
-        agreed, server = AgreedVersion(), Server()
+        shared_version, server = SharedVersion(), Server()
         server.answering.clear()
-        first, second = (asyncio.create_task(agreed.page(server.ask)) for _ in range(2))
+        first, second = (asyncio.create_task(shared_version.page(server.ask)) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
         server.answering.set()
@@ -120,11 +120,11 @@ def test_where_the_first_is_given_up_the_next_is_the_first() -> None:
 @pytest.mark.parametrize("as_answer", [True, False])
 def test_where_the_version_is_refused_the_newest_will_do(code: int, as_answer: bool) -> None:
     async def main() -> None:
-        agreed, server = AgreedVersion(), Server()
-        await agreed.page(server.ask)
+        shared_version, server = SharedVersion(), Server()
+        await shared_version.page(server.ask)
         server.instead = [Refusal(code) if as_answer else Refused(Refusal(code))]
-        assert version_of(await agreed.page(server.ask)) == "13"
-        assert version_of(await agreed.page(server.ask)) == "11"
+        assert version_of(await shared_version.page(server.ask)) == "13"
+        assert version_of(await shared_version.page(server.ask)) == "11"
         assert server.asked == [NEWEST, exactly("11"), NEWEST, exactly("11")]
 
     run(main())
@@ -132,12 +132,12 @@ def test_where_the_version_is_refused_the_newest_will_do(code: int, as_answer: b
 
 def test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will_do() -> None:
     async def main() -> None:
-        agreed, server = AgreedVersion(), Server()
-        await agreed.page(server.ask)
+        shared_version, server = SharedVersion(), Server()
+        await shared_version.page(server.ask)
         server.instead = [
             Refused(Refusal(500, message="etcdserver: mvcc: required revision is a future revision"))
         ]
-        assert version_of(await agreed.page(server.ask)) == "13"
+        assert version_of(await shared_version.page(server.ask)) == "13"
         assert server.asked == [NEWEST, exactly("11"), NEWEST]
 
     run(main())
@@ -145,10 +145,10 @@ def test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will
 
 def test_a_server_that_asks_for_time_is_given_it() -> None:
     async def main() -> None:
-        agreed, server = AgreedVersion(), Server()
-        await agreed.page(server.ask)
+        shared_version, server = SharedVersion(), Server()
+        await shared_version.page(server.ask)
         server.instead = [Refused(Refusal(504, retry_after=7.0))]
-        assert await agreed.page(server.ask) == Refusal(504, retry_after=7.0)
+        assert await shared_version.page(server.ask) == Refusal(504, retry_after=7.0)
         assert len(server.asked) == 2
 
     run(main())
@@ -157,10 +157,10 @@ def test_a_server_that_asks_for_time_is_given_it() -> None:
 @pytest.mark.parametrize("code", [401, 403, 404, 429, 500, 503])
 def test_what_is_refused_for_another_reason_is_not_asked_for_again(code: int) -> None:
     async def main() -> None:
-        agreed, server = AgreedVersion(), Server()
-        await agreed.page(server.ask)
+        shared_version, server = SharedVersion(), Server()
+        await shared_version.page(server.ask)
         server.instead = [Refused(Refusal(code))]
-        assert await agreed.page(server.ask) == Refusal(code)
+        assert await shared_version.page(server.ask) == Refusal(code)
         assert server.asked == [NEWEST, exactly("11")]
 
     run(main())
@@ -173,13 +173,13 @@ def test_only_those_that_could_hold_the_same_are_agreed_versions() -> None:
         Keys(namespace="infra"),
         Keys(namespace="infra", names=frozenset({"ca"})),
     )
-    one, other = agreed_versions(Union([shop, infra]))
+    one, other = shared_versions(Union([shop, infra]))
     assert one is other is None
-    one, other, third = agreed_versions(Union([shop, infra, named]))
+    one, other, third = shared_versions(Union([shop, infra, named]))
     assert one is None
     assert other is third is not None
-    assert len(set(agreed_versions(Union([shop, anywhere, infra])))) == 1
-    assert agreed_versions(Union([anywhere])) == (None,)
+    assert len(set(shared_versions(Union([shop, anywhere, infra])))) == 1
+    assert shared_versions(Union([anywhere])) == (None,)
 
 
 # ---- As a cache does it.
@@ -213,18 +213,22 @@ def test_each_of_several_watches_is_listed_as_of_one_version_so_that_none_has_to
     async def main() -> None:
         async with caching(
             EITHER, secret("a", app="web"), secret("b", tier="gold"), who=silent_about_gold
-        ) as world:
-            await until(lambda: len(world.watches()) == 1 and any(map(gold, world.cluster.requests)))
-            world.cluster.delete(
+        ) as environment:
+            await until(
+                lambda: len(environment.watches()) == 1 and any(map(gold, environment.cluster.requests))
+            )
+            environment.cluster.delete(
                 secret("a"), secret("b")
             )  # As clusters go on and on: another list would be newer.
-            world.cluster.faults.clear()
-            await until(lambda: len(world.watches()) == 2)
-            one, other = (each.query["resourceVersion"] for each in world.watches())
+            environment.cluster.faults.clear()
+            await until(lambda: len(environment.watches()) == 2)
+            one, other = (each.query["resourceVersion"] for each in environment.watches())
             assert one == other
-            assert lists_of_gold(world.cluster) == [(one, "Exact")]
-            await world.cache.wait_synced()  # No bookmark comes.
-            await until(lambda: not world.cache.held("secrets"))  # What has changed since, the watches tell.
+            assert lists_of_gold(environment.cluster) == [(one, "Exact")]
+            await environment.cache.wait_synced()  # No bookmark comes.
+            await until(
+                lambda: not environment.cache.held("secrets")
+            )  # What has changed since, the watches tell.
 
     run(main())
 
@@ -240,12 +244,12 @@ def test_where_the_version_is_not_known_any_more_the_newest_list_does_and_nobody
             )
             return cluster.token
 
-        async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), who=who) as world:
-            await world.cache.wait_synced()
-            assert named(world.cache.held("secrets")) == ["a", "b"]
-            assert [match for _, match in lists_of_gold(world.cluster)] == ["Exact", None]
-            assert not world.informer.counts.failures
-            assert world.informer.counts.lists == 3
+        async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), who=who) as environment:
+            await environment.cache.wait_synced()
+            assert named(environment.cache.held("secrets")) == ["a", "b"]
+            assert [match for _, match in lists_of_gold(environment.cluster)] == ["Exact", None]
+            assert not environment.informer.counts.failures
+            assert environment.informer.counts.lists == 3
 
     run(main())
 
@@ -254,20 +258,20 @@ def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
     async def main() -> None:
         async with caching(
             EITHER, secret("a", app="web"), secret("b", tier="gold"), initial="stream"
-        ) as world:
-            await world.cache.wait_synced()
-            world.cluster.faults.add(NoWatchList())
-            one, other = world.informer.reflectors
+        ) as environment:
+            await environment.cache.wait_synced()
+            environment.cluster.faults.add(NoWatchList())
+            one, other = environment.informer.reflectors
             await until(
                 lambda: isinstance(one.writer.state, Watching) and isinstance(other.writer.state, Watching)
             )
             one.relist("audit")
-            await until(lambda: world.informer.counts.relists == {"audit": 1})
+            await until(lambda: environment.informer.counts.relists == {"audit": 1})
             other.relist("audit")
-            await until(lambda: world.informer.counts.relists == {"audit": 2})
+            await until(lambda: environment.informer.counts.relists == {"audit": 2})
             assert {
                 each.query.get("resourceVersionMatch")
-                for each in world.cluster.requests
+                for each in environment.cluster.requests
                 if each.verb == "list" and each.resource == "secrets"
             } == {None}
 
@@ -276,11 +280,11 @@ def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
 
 def test_a_version_of_minutes_ago_is_no_state_to_begin_with() -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), who=refusing_gold) as world:
-            await until(lambda: sum(map(gold, world.cluster.requests)) > 3)
-            world.cluster.faults.clear()
-            await until(lambda: len(world.watches()) == 2)
-            assert {match for _, match in lists_of_gold(world.cluster)[1:]} == {None}
+        async with caching(EITHER, secret("a", app="web"), who=refusing_gold) as environment:
+            await until(lambda: sum(map(gold, environment.cluster.requests)) > 3)
+            environment.cluster.faults.clear()
+            await until(lambda: len(environment.watches()) == 2)
+            assert {match for _, match in lists_of_gold(environment.cluster)[1:]} == {None}
 
     run(main())
 
@@ -288,12 +292,12 @@ def test_a_version_of_minutes_ago_is_no_state_to_begin_with() -> None:
 def test_what_no_other_watch_could_hold_is_listed_when_it_will() -> None:
     async def main() -> None:
         declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
-        async with caching(declared, secret("a", app="web"), held="infra") as world:
-            await until(lambda: len(world.watches()) == 1)
-            assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+        async with caching(declared, secret("a", app="web"), held="infra") as environment:
+            await until(lambda: len(environment.watches()) == 1)
+            assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
             assert not [
                 each
-                for each in world.cluster.requests
+                for each in environment.cluster.requests
                 if each.verb == "list" and "resourceVersionMatch" in each.query
             ]
 
@@ -302,16 +306,16 @@ def test_what_no_other_watch_could_hold_is_listed_when_it_will() -> None:
 
 def test_it_is_synced_when_each_watch_has_reached_the_newest_list() -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), who=refusing_gold) as world:
-            await until(lambda: len(world.watches()) == 1)
-            world.cluster.create(secret("z"))
-            world.cluster.faults.clear()
-            await until(lambda: len(world.watches()) == 2 and world.informer.synced)
-            assert not world.informer.version, "something may be on its way from one to the other"
-            waiting = asyncio.create_task(world.cache.wait_synced())
+        async with caching(EITHER, secret("a", app="web"), who=refusing_gold) as environment:
+            await until(lambda: len(environment.watches()) == 1)
+            environment.cluster.create(secret("z"))
+            environment.cluster.faults.clear()
+            await until(lambda: len(environment.watches()) == 2 and environment.informer.synced)
+            assert not environment.informer.version, "something may be on its way from one to the other"
+            waiting = asyncio.create_task(environment.cache.wait_synced())
             await asyncio.sleep(0)
-            world.cluster.bookmark()
+            environment.cluster.bookmark()
             await waiting
-            assert named(world.cache.held("secrets")) == ["a"]
+            assert named(environment.cache.held("secrets")) == ["a"]
 
     run(main())

@@ -14,7 +14,7 @@ from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reflector import LIVED
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
-from tests.faults.world import run, until
+from tests.faults.environment import run, until
 from tests.secrets import caching, named, secret
 
 RIGHT = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
@@ -48,7 +48,7 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
     async def main() -> None:
         async with caching(
             APART, secret("a", app="web"), secret("b", "infra", app="web"), held="infra"
-        ) as world:
+        ) as environment:
             await until(
                 lambda: any(
                     "holds 1 object with label='app=web', namespaces=['shop']" in line
@@ -56,9 +56,9 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
                 )
             )
             assert told() == [], "that is one list and watch of two"
-            world.time.now += 2.5
-            world.cluster.faults.clear()
-            await until(lambda: world.informer.synced)
+            environment.time.now += 2.5
+            environment.cluster.faults.clear()
+            await until(lambda: environment.informer.synced)
             (line,) = told()
             assert re.fullmatch(
                 r"INFO: The cache of secrets holds 2 objects, 0\.\dKi, with \(label='app=web',"
@@ -66,8 +66,8 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
                 r"\(label='app=web', namespaces=\['infra'\]\), after 2\.5 s, over 2 lists and watches\.",
                 line,
             )
-            world.cluster.create(secret("c", app="web"))
-            await until(lambda: named(world.cache.held("secrets")) == ["a", "b", "c"])
+            environment.cluster.create(secret("c", app="web"))
+            await until(lambda: named(environment.cache.held("secrets")) == ["a", "b", "c"])
             assert told() == []
 
     run(main())
@@ -75,17 +75,19 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
 
 def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_their_lists(told: Told) -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), who=late_for_gold) as world:
-            await until(lambda: len(world.watches()) == 1 and world.informer.trouble)
+        async with caching(EITHER, secret("a", app="web"), who=late_for_gold) as environment:
+            await until(lambda: len(environment.watches()) == 1 and environment.informer.message)
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
-            world.cluster.create(secret("b"))  # Of which the first watch hears nothing.
-            world.cluster.faults.clear()
+            environment.cluster.create(secret("b"))  # Of which the first watch hears nothing.
+            environment.cluster.faults.clear()
             await until(
-                lambda: [each.condition.health for each in world.informer.reflectors] == [Health.SYNCED] * 2
+                lambda: (
+                    [each.condition.health for each in environment.informer.reflectors] == [Health.SYNCED] * 2
+                )
             )
             assert told() == []
-            world.cluster.bookmark()
-            await until(lambda: world.informer.version)
+            environment.cluster.bookmark()
+            await until(lambda: environment.informer.version)
             (line,) = told()
             assert line.startswith("INFO: The cache of secrets holds 1 object, ")
 
@@ -106,16 +108,17 @@ def test_a_right_that_two_watches_lack_is_told_once_and_so_is_its_grant(told: To
     async def main() -> None:
         async with caching(
             EITHER, secret("a", app="web"), who=lambda cluster: cluster.user("reader")
-        ) as world:
+        ) as environment:
             await until(
                 lambda: (
-                    [each.condition.health for each in world.informer.reflectors] == [Health.FORBIDDEN] * 2
+                    [each.condition.health for each in environment.informer.reflectors]
+                    == [Health.FORBIDDEN] * 2
                 )
             )
             (line,) = told()
             assert line.startswith("WARNING: secrets: the operator may not list them in the namespace shop: ")
-            world.cluster.user("reader", [RIGHT])
-            await until(lambda: world.informer.synced)
+            environment.cluster.user("reader", [RIGHT])
+            await until(lambda: environment.informer.synced)
             (line,) = told()
             assert line.startswith("INFO: The cache of secrets holds 1 object, ")
 
@@ -127,25 +130,26 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
         def who(cluster: EmbeddedCluster) -> str:
             return cluster.user("reader")
 
-        async with caching(APART, secret("a", app="web"), who=who) as world:
+        async with caching(APART, secret("a", app="web"), who=who) as environment:
             await until(
                 lambda: (
-                    [each.condition.health for each in world.informer.reflectors] == [Health.FORBIDDEN] * 2
+                    [each.condition.health for each in environment.informer.reflectors]
+                    == [Health.FORBIDDEN] * 2
                 )
             )
             assert sorted(line.split(": ")[2] for line in told()) == [
                 f"the operator may not list them in the namespace {name}" for name in ("infra", "shop")
             ]
-            world.cluster.user("reader", [RIGHT], namespace="shop")
-            await until(lambda: world.informer.reflectors[0].condition.health is Health.SYNCED)
+            environment.cluster.user("reader", [RIGHT], namespace="shop")
+            await until(lambda: environment.informer.reflectors[0].condition.health is Health.SYNCED)
             assert told() == [
                 (
                     "INFO: The cache of secrets follows the server again with label='app=web',"
                     " namespaces=['shop']."
                 )
             ]
-            world.cluster.user("reader", [RIGHT], namespace="infra")
-            await until(lambda: world.informer.synced)
+            environment.cluster.user("reader", [RIGHT], namespace="infra")
+            await until(lambda: environment.informer.synced)
             (line,) = told()
             assert line.startswith("INFO: The cache of secrets holds 1 object, ")
 
@@ -154,16 +158,16 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
 
 def test_what_hinders_all_watches_for_a_while_is_told_once_and_so_is_its_end(told: Told) -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web")) as world:
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
+        async with caching(EITHER, secret("a", app="web")) as environment:
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
             told()
-            refused = world.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
-            world.time.now += LIVED + 1  # That watches end after a while is no trouble.
-            world.cluster.cut()
-            await until(lambda: all(each.condition.trouble for each in world.informer.reflectors))
+            refused = environment.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
+            environment.time.now += LIVED + 1  # That watches end after a while is no failure.
+            environment.cluster.cut()
+            await until(lambda: all(each.condition.message for each in environment.informer.reflectors))
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
             refused.release()
-            await until(lambda: not any(each.condition.trouble for each in world.informer.reflectors))
+            await until(lambda: not any(each.condition.message for each in environment.informer.reflectors))
             assert told() == ["INFO: The cache of secrets follows the server again."]
 
     run(main())
@@ -173,24 +177,24 @@ def test_what_hinders_one_watch_while_another_is_beyond_server_ends_without_a_li
     """Its end is not news: that all is there will be."""
 
     async def main() -> None:
-        async with caching(APART, secret("a", app="web"), held="infra") as world:
-            first = world.informer
+        async with caching(APART, secret("a", app="web"), held="infra") as environment:
+            first = environment.informer
             await until(
                 lambda: (
                     first.reflectors
                     and first.reflectors[0].condition.health is Health.SYNCED
-                    and world.watches()
+                    and environment.watches()
                 )
             )
-            refused = world.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
-            world.time.now += LIVED + 1  # That watches end after a while is no trouble.
-            world.cluster.cut()
-            await until(lambda: first.trouble or first.reflectors[0].condition.trouble)
+            refused = environment.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
+            environment.time.now += LIVED + 1  # That watches end after a while is no failure.
+            environment.cluster.cut()
+            await until(lambda: first.message or first.reflectors[0].condition.message)
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
             refused.release()
-            await until(lambda: not first.reflectors[0].condition.trouble)
+            await until(lambda: not first.reflectors[0].condition.message)
             assert told() == []
-            world.cluster.faults.clear()
+            environment.cluster.faults.clear()
             await until(lambda: first.synced)
             assert [line[:43] for line in told()] == ["INFO: The cache of secrets holds 1 object, "]
 
@@ -218,21 +222,24 @@ def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) ->
     }
 
     async def main() -> None:
-        async with caching(EITHER, definition, resource="widgets.example.com") as world:
+        async with caching(EITHER, definition, resource="widgets.example.com") as environment:
             for _ in range(2):
-                await until(lambda: world.informer.synced)
+                await until(lambda: environment.informer.synced)
                 (line,) = told()
                 assert line.startswith("INFO: The cache of widgets.example.com holds 0 objects, ")
-                world.time.now += LIVED + 1
-                world.cluster.delete(definition)
+                environment.time.now += LIVED + 1
+                environment.cluster.delete(definition)
                 await until(
-                    lambda: world.informer.health is Health.MISSING and world.informer.state.is_resolving
+                    lambda: (
+                        environment.informer.health is Health.MISSING
+                        and environment.informer.state.is_resolving
+                    )
                 )
                 (line,) = told()
                 assert line.startswith(
                     "WARNING: widgets.example.com: the cluster does not serve them. Install the definition of"
                     " widgets.example.com, or take out "
                 )
-                world.cluster.create(definition)
+                environment.cluster.create(definition)
 
     run(main())

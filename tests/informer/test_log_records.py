@@ -19,7 +19,7 @@ from kopf_selectcache.informer.health import Condition, Health
 from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.informer.phrase import Phrase
 from kopf_selectcache.testing import FakeCache
-from tests.cache.world import builtin, pod
+from tests.cache.environment import builtin, pod
 
 PACKAGE = Path(kopf_selectcache.__file__).parent
 LEVELS = ("debug", "info", "warning", "error", "exception", "critical", "log")
@@ -42,7 +42,7 @@ class Pods:
         return 0
 
 
-def refused(*troubles: Refusal) -> None:
+def refused(*failures: Refusal) -> None:
     news = StateLog(Pods(), clock=lambda: 0.0, logger=logging.getLogger("kopf_selectcache"))
     condition = Condition(
         Pods(),
@@ -52,8 +52,8 @@ def refused(*troubles: Refusal) -> None:
         report=news.report,
         unreadable=lambda: None,
     )
-    for trouble in troubles:
-        condition.fail(trouble, verb="list")
+    for failure in failures:
+        condition.fail(failure, verb="list")
 
 
 def logger_calls() -> Iterator[tuple[str, ast.Call]]:

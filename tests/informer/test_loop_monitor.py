@@ -15,8 +15,8 @@ from kopf_selectcache.client.read_timeout import IdleTimeout
 from kopf_selectcache.informer import _loop_monitor
 from kopf_selectcache.informer._loop_monitor import BEAT, NOTICED, LoopMonitor, wall
 from kopf_selectcache.informer.informer import Informer
+from tests.faults.environment import operating, run, until
 from tests.faults.server import SECRETS, Script, Server, bookmark, event, held, listed, pod, streamed
-from tests.faults.world import operating, run, until
 from tests.secrets import caching
 
 LISTED = listed("100", pod("a", "90"))
@@ -82,9 +82,9 @@ def test_each_operator_has_its_pulse_and_is_told_of_gaps(monkeypatch: pytest.Mon
     monkeypatch.setattr(Informer, "resume", lambda informer: told.append(informer))  # noqa: PLW0108
 
     async def main() -> None:
-        async with Server(lists=[LISTED]) as server, operating(server) as world:
-            await until(lambda: world.informer in told)
-            assert world.runtime.pulse.longest >= 100.0
+        async with Server(lists=[LISTED]) as server, operating(server) as environment:
+            await until(lambda: environment.informer in told)
+            assert environment.runtime.pulse.longest >= 100.0
 
     run(main())
 
@@ -101,12 +101,12 @@ def test_after_a_gap_as_long_as_no_live_connection_is_silent_the_watch_is_resume
         ]
         async with (
             Server(lists=[LISTED], watches=streams) as server,
-            operating(server, idle_timeout=70.0) as world,
+            operating(server, idle_timeout=70.0) as environment,
         ):
-            await until(lambda: world.informer.version == "101")
+            await until(lambda: environment.informer.version == "101")
             beats = Beats(BEAT + gap)
             heart = LoopMonitor(
-                world.runtime.after_gap,
+                environment.runtime.after_gap,
                 logger=logging.getLogger("kopf_selectcache"),
                 clock=beats.clock,
                 sleep=beats.sleep,
@@ -115,7 +115,7 @@ def test_after_a_gap_as_long_as_no_live_connection_is_silent_the_watch_is_resume
             await until(lambda: heart.longest)
             if watches == 1:
                 still.set()
-            await world.holds("a@90", "b@110")
+            await environment.holds("a@90", "b@110")
             assert [asked["resourceVersion"] for asked in server.pods.watched] == ["100", "101"][:watches], (
                 "it goes on where it was"
             )
@@ -129,14 +129,14 @@ def test_after_a_gap_the_watches_of_all_caches_are_opened_anew() -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server:
             secrets = server.scripts[SECRETS] = Script([listed("100", kind="SecretList")])
-            async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as world:
+            async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as environment:
                 await until(
                     lambda: (
                         len(server.pods.watched) == len(secrets.watched) == 1
-                        and all(informer.synced for informer in world.runtime.informers.values())
+                        and all(informer.synced for informer in environment.runtime.informers.values())
                     )
                 )
-                world.runtime.after_gap(100.0)
+                environment.runtime.after_gap(100.0)
                 await until(lambda: len(server.pods.watched) == len(secrets.watched) == 2)
 
     run(main())
@@ -146,28 +146,28 @@ def test_after_a_gap_all_watches_of_a_cache_are_opened_anew_and_after_the_next_o
     async def main() -> None:
         async with caching(
             [Selector("app", namespaces=["shop"]), Selector("tier", namespaces=["infra"])]
-        ) as world:
-            await world.cache.wait_synced()
+        ) as environment:
+            await environment.cache.wait_synced()
             for watches in (2, 4, 6):
                 # The lambda is called before the loop continues.
-                await until(lambda: len(world.watches()) == watches and world.informer.synced)  # noqa: B023
-                world.runtime.after_gap(100.0)
-            await until(lambda: len(world.watches()) == 8)
-            assert world.informer.counts.lists == 2
+                await until(lambda: len(environment.watches()) == watches and environment.informer.synced)  # noqa: B023
+                environment.runtime.after_gap(100.0)
+            await until(lambda: len(environment.watches()) == 8)
+            assert environment.informer.counts.lists == 2
 
     run(main())
 
 
 def test_a_gap_that_comes_while_the_watch_is_given_up_for_another_changes_nothing() -> None:
     async def main() -> None:
-        async with caching("app") as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced)
+        async with caching("app") as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced)
             for _ in range(20):
-                world.runtime.after_gap(100.0)
+                environment.runtime.after_gap(100.0)
                 await asyncio.sleep(0)
-            await until(lambda: len(world.watches()) > 1 and world.informer.synced)
-            assert world.informer.counts.lists == 1
+            await until(lambda: len(environment.watches()) > 1 and environment.informer.synced)
+            assert environment.informer.counts.lists == 1
 
     run(main())
 
@@ -177,14 +177,14 @@ def test_a_gap_during_the_first_list_interrupts_nothing_and_the_next_one_does() 
         gate = asyncio.Event()
         async with (
             Server(lists=[held(gate, LISTED)], watches=[streamed(bookmark("101"))]) as server,
-            operating(server, idle_timeout=70.0) as world,
+            operating(server, idle_timeout=70.0) as environment,
         ):
-            await world.listed(1)
-            world.runtime.after_gap(100.0)
+            await environment.listed(1)
+            environment.runtime.after_gap(100.0)
             gate.set()
-            await until(lambda: world.informer.version == "101")
-            world.runtime.after_gap(100.0)
-            await world.watched(2)
+            await until(lambda: environment.informer.version == "101")
+            environment.runtime.after_gap(100.0)
+            await environment.watched(2)
             assert len(server.pods.listed) == 1
 
     run(main())
@@ -214,17 +214,17 @@ def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(
         )
         async with (
             Server(lists=[LISTED], watches=[stream]) as server,
-            operating(server, idle_timeout=70.0) as world,
+            operating(server, idle_timeout=70.0) as environment,
         ):
-            await world.synced()
+            await environment.synced()
             first.set()
-            await world.holds("a@90", "b@110")
+            await environment.holds("a@90", "b@110")
             assert set(waits) == {280.0}, "nothing has said that bookmarks come"
             second.set()
-            await until(lambda: world.informer.version == "111")
+            await until(lambda: environment.informer.version == "111")
             waits.clear()
             third.set()
-            await world.holds("a@90", "b@110", "c@112")
+            await environment.holds("a@90", "b@110", "c@112")
             assert set(waits) == {70.0}
 
     monkeypatch.setattr(IdleTimeout, "next", next_chunk)

@@ -24,7 +24,8 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.memory import AGAIN, Budget
 from kopf_selectcache.informer.metrics import bytes_of
 from kopf_selectcache.settings.quantity import written
-from tests.cache.world import PODS
+from tests.cache.environment import PODS
+from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import (
     SECRETS,
     Obj,
@@ -40,7 +41,6 @@ from tests.faults.server import (
     refused,
     streamed,
 )
-from tests.faults.world import World, operating, run, until
 
 SIZE = 10_000
 LIMIT = "64Ki"
@@ -135,9 +135,9 @@ def holds_nothing(informer: Informer) -> bool:
     )
 
 
-def error_of(world: World, kind: str = "pods") -> Oversized:
+def error_of(environment: Environment, kind: str = "pods") -> Oversized:
     with pytest.raises(Oversized) as info:
-        world.cache.held(kind)
+        environment.cache.held(kind)
     return info.value
 
 
@@ -167,8 +167,11 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
     async def main() -> None:
         initial: Any = "stream" if "streamed" in when else "pages"
         options: Any = {"selectors": {"pods": SMALL}, "initial": initial}
-        async with Server(lists=lists, watches=watches) as server, operating(server, **options) as world:
-            informer = world.informer
+        async with (
+            Server(lists=lists, watches=watches) as server,
+            operating(server, **options) as environment,
+        ):
+            informer = environment.informer
             await until(
                 lambda: (
                     informer.state.union.store.records()[0]
@@ -179,18 +182,18 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
             await let_go(informer)
             assert holds_nothing(informer)
             assert [store() for store in stores] == [None], "its memory is free"
-            error = error_of(world)
+            error = error_of(environment)
             assert error.what.startswith(
                 "cache.held('pods'): pods: the cache was let go, because it grew beyond max_bytes='64Ki': "
             )
             assert "label='app=web'" in error.what
             assert "settings.selectcache.selectors['pods']" in error.remedy
             assert [line for line in told() if "410" not in line] == [
-                f"{informer.trouble}. {informer.remedy}."
+                f"{informer.message}. {informer.remedy}."
             ]
             await asyncio.wait_for(informer.settled(), 10)  # No handler waits for it.
             with pytest.raises(Oversized):
-                await world.cache.wait_synced()
+                await environment.cache.wait_synced()
 
     run(main())
 
@@ -198,10 +201,12 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
 def test_it_says_how_much_was_held() -> None:
     async def main() -> None:
         lists = [listed("100", *many(4), then="t"), listed("100", *many(4, start=4))]
-        async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as world:
-            await let_go(world.informer)
+        async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
+            await let_go(environment.informer)
             size = sum(map(weight, records(*many(8))))
-            assert f"with label='app=web' it held 8 objects in {written(size)}" in world.informer.trouble
+            assert (
+                f"with label='app=web' it held 8 objects in {written(size)}" in environment.informer.message
+            )
 
     run(main())
 
@@ -210,13 +215,13 @@ def test_a_budget_that_is_not_exceeded_changes_nothing() -> None:
     async def main() -> None:
         async with (
             Server(lists=[listed("100", *many(6))]) as server,
-            operating(server, selectors={"pods": SMALL}) as world,
+            operating(server, selectors={"pods": SMALL}) as environment,
         ):
-            await world.synced()
+            await environment.synced()
             assert (
-                counted(world.informer)
-                == truly(world.informer)
-                == (6, sum(map(weight, world.informer.store.records()[0])))
+                counted(environment.informer)
+                == truly(environment.informer)
+                == (6, sum(map(weight, environment.informer.store.records()[0])))
             )
 
     run(main())
@@ -224,11 +229,11 @@ def test_a_budget_that_is_not_exceeded_changes_nothing() -> None:
 
 def test_without_a_budget_nothing_is_counted() -> None:
     async def main() -> None:
-        async with Server(lists=[listed("100", *many(8))]) as server, operating(server) as world:
-            await world.synced()
-            assert world.informer.share.tally is None
-            assert not world.informer.share.is_beyond()
-            assert {record.holders for record in world.informer.store.records()[0]} == {0}
+        async with Server(lists=[listed("100", *many(8))]) as server, operating(server) as environment:
+            await environment.synced()
+            assert environment.informer.share.tally is None
+            assert not environment.informer.share.is_beyond()
+            assert {record.holders for record in environment.informer.store.records()[0]} == {0}
 
     run(main())
 
@@ -246,16 +251,16 @@ def test_unchanged_objects_count_once_while_they_are_listed_anew() -> None:
         ]
         async with (
             Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server,
-            operating(server, selectors={"pods": SMALL}) as world,
+            operating(server, selectors={"pods": SMALL}) as environment,
         ):
-            await world.listed(3)
-            assert len(world.informer.store.writing()) == 3
-            assert counted(world.informer) == truly(world.informer)
-            assert counted(world.informer)[0] == 6
+            await environment.listed(3)
+            assert len(environment.informer.store.writing()) == 3
+            assert counted(environment.informer) == truly(environment.informer)
+            assert counted(environment.informer)[0] == 6
             gate.set()
-            await until(lambda: world.informer.version == "200")
-            assert counted(world.informer) == truly(world.informer)
-            assert world.informer.synced
+            await until(lambda: environment.informer.version == "200")
+            assert counted(environment.informer) == truly(environment.informer)
+            assert environment.informer.synced
 
     run(main())
 
@@ -271,19 +276,19 @@ def test_changed_objects_count_twice_until_the_list_is_complete_or_given_up() ->
         ]
         async with (
             Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server,
-            operating(server, selectors={"pods": SMALL}) as world,
+            operating(server, selectors={"pods": SMALL}) as environment,
         ):
-            await world.listed(3)
-            assert counted(world.informer) == truly(world.informer)
-            assert counted(world.informer)[0] == 5
+            await environment.listed(3)
+            assert counted(environment.informer) == truly(environment.informer)
+            assert counted(environment.informer)[0] == 5
             gate.set()
-            await world.listed(4)
-            assert counted(world.informer) == truly(world.informer)
-            assert counted(world.informer)[0] == 3
+            await environment.listed(4)
+            assert counted(environment.informer) == truly(environment.informer)
+            assert counted(environment.informer)[0] == 3
             later.set()
-            await until(lambda: world.informer.version == "300")
-            assert counted(world.informer) == truly(world.informer)
-            assert counted(world.informer)[0] == 2
+            await until(lambda: environment.informer.version == "300")
+            assert counted(environment.informer) == truly(environment.informer)
+            assert counted(environment.informer)[0] == 2
 
     run(main())
 
@@ -298,12 +303,12 @@ def test_what_is_replaced_or_leaves_counts_no_more() -> None:
         )
         async with (
             Server(lists=[listed("100", *many(3))], watches=[watch]) as server,
-            operating(server, selectors={"pods": SMALL}) as world,
+            operating(server, selectors={"pods": SMALL}) as environment,
         ):
-            await until(lambda: world.informer.version == "110")
-            assert counted(world.informer) == truly(world.informer)
-            assert counted(world.informer)[0] == 3
-            assert counted(world.informer)[1] < 2 * SIZE
+            await until(lambda: environment.informer.version == "110")
+            assert counted(environment.informer) == truly(environment.informer)
+            assert counted(environment.informer)[0] == 3
+            assert counted(environment.informer)[1] < 2 * SIZE
 
     run(main())
 
@@ -322,19 +327,19 @@ def test_while_a_list_is_streamed_what_is_replaced_or_leaves_counts_no_more() ->
         )
         async with (
             Server(watches=[watch]) as server,
-            operating(server, selectors={"pods": SMALL}, initial="stream") as world,
+            operating(server, selectors={"pods": SMALL}, initial="stream") as environment,
         ):
             await until(
                 lambda: (
-                    len(world.informer.store.writing()) == 2
-                    and "q" in {record.name for record in world.informer.store.writing()}
+                    len(environment.informer.store.writing()) == 2
+                    and "q" in {record.name for record in environment.informer.store.writing()}
                 )
             )
-            assert counted(world.informer) == truly(world.informer)
-            assert counted(world.informer)[1] < SIZE
+            assert counted(environment.informer) == truly(environment.informer)
+            assert counted(environment.informer)[1] < SIZE
             gate.set()
-            await world.synced()
-            assert counted(world.informer) == truly(world.informer)
+            await environment.synced()
+            assert counted(environment.informer) == truly(environment.informer)
 
     run(main())
 
@@ -353,15 +358,18 @@ def test_what_packing_saves_is_counted() -> None:
             )
             for start in (0, 60)
         ]
-        async with Server(lists=pages) as server, operating(server, selectors={"pods": packed}) as world:
-            await world.synced()
+        async with (
+            Server(lists=pages) as server,
+            operating(server, selectors={"pods": packed}) as environment,
+        ):
+            await environment.synced()
             await until(
-                lambda: all(record.stored[:1] != b"{" for record in world.informer.store.records()[0])
+                lambda: all(record.stored[:1] != b"{" for record in environment.informer.store.records()[0])
             )
-            assert world.informer.held() == 120
-            assert counted(world.informer) == truly(world.informer)
-            raw = sum(len(record.data) for record in world.informer.store.records()[0])
-            assert counted(world.informer)[1] < raw / 2 + 120 * OVERHEAD
+            assert environment.informer.held() == 120
+            assert counted(environment.informer) == truly(environment.informer)
+            raw = sum(len(record.data) for record in environment.informer.store.records()[0])
+            assert counted(environment.informer)[1] < raw / 2 + 120 * OVERHEAD
 
     run(main())
 
@@ -370,13 +378,13 @@ def test_what_an_index_adds_is_counted() -> None:
     async def main() -> None:
         async with (
             Server(lists=[listed("100", *many(3))]) as server,
-            operating(server, selectors={"pods": SMALL}) as world,
+            operating(server, selectors={"pods": SMALL}) as environment,
         ):
-            await world.synced()
-            before = counted(world.informer)[1]
-            await world.cache.add_index("pods", own=lambda body: body["metadata"]["name"])
-            assert counted(world.informer)[1] > before
-            assert counted(world.informer) == truly(world.informer)
+            await environment.synced()
+            before = counted(environment.informer)[1]
+            await environment.cache.add_index("pods", own=lambda body: body["metadata"]["name"])
+            assert counted(environment.informer)[1] > before
+            assert counted(environment.informer) == truly(environment.informer)
 
     run(main())
 
@@ -393,13 +401,15 @@ def test_an_object_that_several_of_them_hold_counts_once() -> None:
         both = many(6, tier="gold")
         async with Server() as server:
             server.scripts[IN_SHOP] = Script([listed("100", *both), listed("100", *both)])
-            async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as world:
-                await world.synced()
-                assert counted(world.informer) == truly(world.informer)
-                assert counted(world.informer)[0] in (6, 12), (
+            async with operating(
+                server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}
+            ) as environment:
+                await environment.synced()
+                assert counted(environment.informer) == truly(environment.informer)
+                assert counted(environment.informer)[0] in (6, 12), (
                     "lists at the same time make records of their own"
                 )
-                assert world.informer.held() == 6
+                assert environment.informer.held() == 6
 
     run(main())
 
@@ -412,16 +422,18 @@ def test_what_is_shown_although_no_list_and_watch_holds_it_any_more_counts() -> 
                 [listed("100", *many(2)), listed("100")],
                 [streamed(gate, event("DELETED", big("p0", "105")))] * 2,
             )
-            async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as world:
-                await world.synced()
-                assert counted(world.informer) == truly(world.informer)
-                union = world.informer.state.union
+            async with operating(
+                server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}
+            ) as environment:
+                await environment.synced()
+                assert counted(environment.informer) == truly(environment.informer)
+                union = environment.informer.state.union
                 first = next(branch for branch in union.branches if branch.view.records()[0])
                 (leaving,) = (record for record in first.view.records()[0] if record.name == "p0")
                 union.leave(first, replace(leaving, version="105", holders=0))
-                assert world.informer.held() == 2, "the other list and watch may still bring it"
-                assert counted(world.informer) == truly(world.informer)
-                assert counted(world.informer)[0] == 2
+                assert environment.informer.held() == 2, "the other list and watch may still bring it"
+                assert counted(environment.informer) == truly(environment.informer)
+                assert counted(environment.informer)[0] == 2
 
     run(main())
 
@@ -439,32 +451,35 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
             server.scripts["/api/v1/namespaces/infra/pods"] = Script(
                 [listed("100", big("ca", namespace="infra"))]
             )
-            async with operating(server, selectors={"pods": declared}) as world:
-                await world.synced()
-                assert counted(world.informer) == truly(world.informer)
-                assert counted(world.informer)[0] == 5
-                stores = [weakref.ref(store) for store in world.informer.state.union.stores]
+            async with operating(server, selectors={"pods": declared}) as environment:
+                await environment.synced()
+                assert counted(environment.informer) == truly(environment.informer)
+                assert counted(environment.informer)[0] == 5
+                stores = [weakref.ref(store) for store in environment.informer.state.union.stores]
                 gate.set()
-                await let_go(world.informer)
-                assert holds_nothing(world.informer)
+                await let_go(environment.informer)
+                assert holds_nothing(environment.informer)
                 assert [store() for store in stores] == [None] * 3
-                error = error_of(world)
+                error = error_of(environment)
                 assert error.remedy.startswith(
                     "Keep less of each object in settings.selectcache.selectors['pods']: Cached(...,"
                     " keep=[...]); or store it packed"
                 )
                 with pytest.raises(Oversized):
-                    world.cache.get("pods", "ca", "infra")
+                    environment.cache.get("pods", "ca", "infra")
                 assert len(told()) == 1
                 await asyncio.wait_for(
-                    world.informer.settled(Selector(names=["ca"], namespaces=["infra"])), 10
+                    environment.informer.settled(Selector(names=["ca"], namespaces=["infra"])), 10
                 )
                 # While it is tried again, its parts are not called anything else.
                 await until(
-                    lambda: len(server.scripts[IN_SHOP].listed) > 1 and not world.informer.state.is_resolving
+                    lambda: (
+                        len(server.scripts[IN_SHOP].listed) > 1
+                        and not environment.informer.state.is_resolving
+                    )
                 )
                 with pytest.raises(Oversized):
-                    world.cache.get("pods", "ca", "infra")
+                    environment.cache.get("pods", "ca", "infra")
                 assert told() == []
 
     run(main())
@@ -489,15 +504,15 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
                 "selectors": {"pods": "app=web", "secrets": Cached("app=web", max_bytes=10**9)},
                 "max_bytes": LIMIT,
             }
-            async with operating(server, **options) as world:
-                secrets = world.runtime.informer("secrets")
-                await until(lambda: world.informer.synced and secrets.synced)
+            async with operating(server, **options) as environment:
+                secrets = environment.runtime.informer("secrets")
+                await until(lambda: environment.informer.synced and secrets.synced)
                 gate.set()
-                await let_go(world.informer)
-                assert holds_nothing(world.informer)
+                await let_go(environment.informer)
+                assert holds_nothing(environment.informer)
                 assert secrets.synced
-                assert len(world.cache.held("secrets")) == 3
-                error = error_of(world)
+                assert len(environment.cache.held("secrets")) == 3
+                error = error_of(environment)
                 assert (
                     "because all caches together grew beyond settings.selectcache.max_bytes = '64Ki'"
                     in error.what
@@ -508,9 +523,9 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
                     in error.what
                 )
                 (line,) = told()
-                assert line == f"{world.informer.trouble}. {world.informer.remedy}."
+                assert line == f"{environment.informer.message}. {environment.informer.remedy}."
                 again.set()  # What was let go counts no more.
-                await world.synced()
+                await environment.synced()
                 assert secrets.synced
 
     run(main())
@@ -551,14 +566,14 @@ def test_while_it_is_tried_again_it_is_called_nothing_else(told: Told) -> None:
         gate = asyncio.Event()
         second = streamed(event("ADDED", big("p0")), gate, bookmark("110", end=True))
         options: Any = {"selectors": {"pods": SMALL}, "initial": "stream"}
-        async with Server(watches=[first, second]) as server, operating(server, **options) as world:
-            await let_go(world.informer)
-            await until(lambda: len(world.informer.store.writing()) == 1)
-            error_of(world)
+        async with Server(watches=[first, second]) as server, operating(server, **options) as environment:
+            await let_go(environment.informer)
+            await until(lambda: len(environment.informer.store.writing()) == 1)
+            error_of(environment)
             assert len(told()) == 1
             gate.set()
-            await world.synced()
-            assert [each["metadata"]["name"] for each in world.cache.held("pods")] == ["p0"]
+            await environment.synced()
+            assert [each["metadata"]["name"] for each in environment.cache.held("pods")] == ["p0"]
 
     run(main())
 
@@ -567,14 +582,14 @@ def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
     async def main() -> None:
         gate = asyncio.Event()
         lists = [listed("100", *many(8)), listed("200", *many(8)), held(gate, listed("300", *many(5)))]
-        async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as world:
-            await world.listed(3)
-            assert world.time.slept == [AGAIN * 1.5] * 2, "the world's chance is 1"
+        async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
+            await environment.listed(3)
+            assert environment.time.slept == [AGAIN * 1.5] * 2, "the environment's chance is 1"
             assert len(told()) == 1
-            assert holds_nothing(world.informer)
+            assert holds_nothing(environment.informer)
             gate.set()
-            await world.synced()
-            assert len(world.cache.list("pods", label="app=web")) == 5
-            assert not world.informer.trouble
+            await environment.synced()
+            assert len(environment.cache.list("pods", label="app=web")) == 5
+            assert not environment.informer.message
 
     run(main())

@@ -14,13 +14,13 @@ from kopf_selectcache.core.store.accounting import OVERHEAD, Tally, weight
 from kopf_selectcache.informer.memory import expected
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.quantity import bytes_in
+from tests.faults.environment import operating, run
 from tests.faults.server import (
     Obj,
     Server,
     listed,
     pod,
 )
-from tests.faults.world import operating, run
 
 from .test_memory import LIMIT, SMALL, error_of, let_go, many, records
 
@@ -31,10 +31,10 @@ async def proposed(declared: Any, *bodies: Obj, key: str = "pods", **options: An
     """Return the remedy of the error."""
     async with (
         Server(lists=[listed("100", *bodies)]) as server,
-        operating(server, selectors={key: declared}, **options) as world,
+        operating(server, selectors={key: declared}, **options) as environment,
     ):
-        await let_go(world.informer)
-        return error_of(world).remedy
+        await let_go(environment.informer)
+        return error_of(environment).remedy
 
 
 def test_where_nothing_fits_the_budget_of_all_that_is_to_be_raised() -> None:
@@ -96,10 +96,10 @@ def test_what_indexes_hold_is_told_and_is_to_be_less() -> None:
         )
         async with (
             Server(lists=[listed("100", *bodies)]) as server,
-            operating(server, selectors={"pods": declared}) as world,
+            operating(server, selectors={"pods": declared}) as environment,
         ):
-            await let_go(world.informer)
-            error = error_of(world)
+            await let_go(environment.informer)
+            error = error_of(environment)
             assert re.search(
                 r"it held \d+ objects in [0-9.]+Ki, of which [0-9.]+Ki are what is indexed by 'long',"
                 r" 'short'",

@@ -14,8 +14,8 @@ from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.errors import NotSynced
 from kopf_selectcache.informer.audit import Audit
+from tests.faults.environment import operating, run, until
 from tests.faults.server import Answer, Server, answer, error, listed, pod, refused, streamed
-from tests.faults.world import operating, run, until
 
 EVIL = "web-1\x1b[31m\r\nERROR all is lost\u2028\x00" + "x" * 100_000
 NO_UID = pod(EVIL[:200], "90") | {"metadata": {"name": EVIL, "namespace": EVIL, "resourceVersion": "90"}}
@@ -44,13 +44,13 @@ def test_what_a_list_says_is_clipped_and_printable_in_the_log_and_in_errors(
     async def main() -> None:
         async with (
             Server(lists=[*HOSTILE[hostile]] * 6) as server,
-            operating(server, sync_timeout=0.001) as world,
+            operating(server, sync_timeout=0.001) as environment,
         ):
-            await until(lambda: world.informer.trouble and caplog.records)
+            await until(lambda: environment.informer.message and caplog.records)
             with pytest.raises(ReadError) as caught:
-                world.names()
+                environment.names()
             check(str(caught.value))
-            check(world.informer.trouble)
+            check(environment.informer.message)
 
     run(main())
     for message in caplog.messages:
@@ -66,11 +66,11 @@ def test_what_a_watch_says_is_clipped_and_printable(caplog: pytest.LogCaptureFix
         ]
         async with (
             Server(lists=[listed("100", pod("a", "90"))], watches=watches) as server,
-            operating(server) as world,
+            operating(server) as environment,
         ):
-            await world.synced()
+            await environment.synced()
             started.set()
-            await world.watched(3)
+            await environment.watched(3)
 
     run(main())
     assert caplog.messages

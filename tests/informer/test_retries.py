@@ -12,7 +12,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
-from tests.faults.world import Time, run, until
+from tests.faults.environment import Time, run, until
 from tests.informer.test_states import operating
 
 HIDDEN = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hidden", "namespace": "default"}}

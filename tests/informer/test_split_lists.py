@@ -17,6 +17,7 @@ from kopf_selectcache.core.protocol.machine import EXPIRIES
 from kopf_selectcache.core.protocol.splitter import Splitter
 from kopf_selectcache.informer import _checked_reader
 from kopf_selectcache.informer._checked_reader import CheckedReader
+from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import (
     Answer,
     Server,
@@ -30,7 +31,6 @@ from tests.faults.server import (
     refused,
     streamed,
 )
-from tests.faults.world import World, operating, run, until
 
 PAGE_BYTES, PIECE = 200_000, 20_000
 """The most bytes of an object, and of a page that is read as a whole."""
@@ -97,9 +97,9 @@ TOO_LARGE = listed("100", *objects())
 """A list with three times as many bytes as are read of a page, whatever the limit."""
 
 
-async def relists(world: World, times: int = 1) -> None:
-    await until(lambda: world.informer.counts.relists.total() >= times)
-    await world.synced()
+async def relists(environment: Environment, times: int = 1) -> None:
+    await until(lambda: environment.informer.counts.relists.total() >= times)
+    await environment.synced()
 
 
 def test_35_a_server_that_ignores_the_limit_is_listed_in_pieces_however_much_it_has(
@@ -112,19 +112,19 @@ def test_35_a_server_that_ignores_the_limit_is_listed_in_pieces_however_much_it_
                 lists=[TOO_LARGE] * 4 + [by_keys("200", objects(COUNT - 1))],
                 watches=[streamed(gone, error(410, "Expired"))],
             ) as server,
-            operating(server, page_bytes=PAGE_BYTES) as world,
+            operating(server, page_bytes=PAGE_BYTES) as environment,
         ):
-            await world.holds(*names())
+            await environment.holds(*names())
             assert limits(server) == ["500", "31", "1", "1"]
-            assert world.informer.store.version == "100"
-            assert not world.informer.trouble
+            assert environment.informer.store.version == "100"
+            assert not environment.informer.message
             assert len(pieces) > COUNT * 10_000 / PIECE / 6
             assert max(pieces) < PIECE + 2 * SLICE
             gone.set()
-            await relists(world)
-            assert world.names() == names(COUNT - 1)
+            await relists(environment)
+            assert environment.names() == names(COUNT - 1)
             assert len(limits(server)) == 5, "that it ignores the limit is remembered"
-            assert world.informer.store.version == "200"
+            assert environment.informer.store.version == "200"
 
     run(main())
 
@@ -137,19 +137,19 @@ def test_35_a_server_that_keeps_to_the_limit_again_is_listed_in_pages_again(piec
         )
         async with (
             Server(lists=[TOO_LARGE] * 4 + page, watches=[streamed(gone, error(410, "Expired"))]) as server,
-            operating(server, page_bytes=PAGE_BYTES) as world,
+            operating(server, page_bytes=PAGE_BYTES) as environment,
         ):
-            await world.synced()
+            await environment.synced()
             gone.set()
-            await relists(world)
-            assert world.names() == names(3)
+            await relists(environment)
+            assert environment.names() == names(3)
             read = len(pieces)
             assert [query.get("continue") for query in server.pods.listed[4:]] == [None, "A", "B"]
-            world.informer.reflectors[0].relist("audit")
+            environment.informer.reflectors[0].relist("audit")
             server.pods.lists += [*[listed("300", *objects(2))] * 10]
-            await relists(world, 2)
+            await relists(environment, 2)
             assert len(pieces) == read
-            assert not world.time.slept[2:], "no page is paced"
+            assert not environment.time.slept[2:], "no page is paced"
 
     run(main())
 
@@ -162,16 +162,16 @@ def test_35_a_list_that_is_small_again_is_read_as_a_whole(pieces: list[int]) -> 
                 lists=[TOO_LARGE] * 4 + [listed("200", *objects(15)), listed("300", *objects(15))],
                 watches=[streamed(bookmark("150"), event, error(410, "Expired")) for event in gone],
             ) as server,
-            operating(server, page_bytes=PAGE_BYTES) as world,
+            operating(server, page_bytes=PAGE_BYTES) as environment,
         ):
-            await world.synced()
+            await environment.synced()
             gone[0].set()
-            await relists(world)
+            await relists(environment)
             read = len(pieces)
-            await world.watched(2)
+            await environment.watched(2)
             gone[1].set()
-            await relists(world, 2)
-            assert (world.names(), len(pieces)) == (names(15), read)
+            await relists(environment, 2)
+            assert (environment.names(), len(pieces)) == (names(15), read)
 
     run(main())
 
@@ -182,9 +182,9 @@ def test_35_a_list_in_one_piece_may_have_more_bytes_than_a_page() -> None:
         lists = [listed("100", pod("a", "90"), then="1"), refused(410, "Expired")] * EXPIRIES
         async with (
             Server(lists=[*lists, TOO_LARGE]) as server,
-            operating(server, page_bytes=PAGE_BYTES) as world,
+            operating(server, page_bytes=PAGE_BYTES) as environment,
         ):
-            await world.holds(*names())
+            await environment.holds(*names())
             assert "limit" not in server.pods.listed[-1]
 
     run(main())
@@ -196,10 +196,10 @@ def test_35_several_branches_of_a_server_that_ignores_the_limit_are_listed_in_pi
             Server(lists=[TOO_LARGE] * 50) as server,
             operating(
                 server, page_bytes=PAGE_BYTES, selectors={"pods": AnyOf(["app=web", "tier=gold"])}
-            ) as world,
+            ) as environment,
         ):
-            await until(lambda: len(world.informer.store.records()[0]) == COUNT)
-            await world.synced()
+            await until(lambda: len(environment.informer.store.records()[0]) == COUNT)
+            await environment.synced()
             assert not [query for query in server.pods.listed if query.get("resourceVersionMatch") == "Exact"]
 
     run(main())
@@ -285,19 +285,19 @@ def test_35_an_answer_that_is_cut_or_garbled_leaves_what_is_held_as_it_was(
         held = listed("100", *objects(), pod("q", "90"))
         async with (
             Server(lists=[held] * 4 + [bad], watches=[streamed(gone, error(410, "Expired"))]) as server,
-            operating(server, page_bytes=PAGE_BYTES) as world,
+            operating(server, page_bytes=PAGE_BYTES) as environment,
         ):
-            await world.holds(*names(), "q@90")
-            world.informer.subscribe(lambda change: seen.append(str(change)))
+            await environment.holds(*names(), "q@90")
+            environment.informer.subscribe(lambda change: seen.append(str(change)))
             read = len(pieces)
             gone.set()
-            await until(lambda: re.search(why, world.informer.trouble))
-            assert world.names() == [*names(), "q@90"]
+            await until(lambda: re.search(why, environment.informer.message))
+            assert environment.names() == [*names(), "q@90"]
             assert seen == []
             assert len(pieces) > read or what in ("a number as item", "an object that is too large")
             server.pods.lists += [listed("300", *objects())] * 4
-            await relists(world)
-            assert world.names() == names()
+            await relists(environment)
+            assert environment.names() == names()
             assert len(seen) == 1
 
     run(main())
@@ -313,9 +313,9 @@ def test_35_a_page_that_failed_after_some_of_its_pieces_is_not_asked_for_alone()
             Server(
                 lists=[*[TOO_LARGE] * 3, first, half, first, rest],
             ) as server,
-            operating(server, page_bytes=PAGE_BYTES) as world,
+            operating(server, page_bytes=PAGE_BYTES) as environment,
         ):
-            await world.holds(*names())
+            await environment.holds(*names())
             assert [query.get("continue") for query in server.pods.listed] == [
                 None,
                 None,
@@ -336,17 +336,17 @@ def test_35_a_list_that_does_not_end_in_time_is_given_up() -> None:
     async def main() -> None:
         async with (
             Server(lists=[*[TOO_LARGE] * 3, chunked(written(TOO_LARGE)[:300_000], Then.SILENCE)]) as server,
-            operating(server, page_bytes=PAGE_BYTES, request_timeout=0.5) as world,
+            operating(server, page_bytes=PAGE_BYTES, request_timeout=0.5) as environment,
         ):
             await until(
                 lambda: (
                     "a list did not end within 0.5 s (settings.selectcache.request_timeout)"
-                    in world.informer.trouble
+                    in environment.informer.message
                 )
             )
-            assert not world.informer.synced
+            assert not environment.informer.synced
             server.pods.lists += [TOO_LARGE] * 4
-            await world.holds(*names())
+            await environment.holds(*names())
 
     run(main())
 
@@ -358,9 +358,12 @@ def test_35_a_list_of_new_objects_without_an_end_is_given_up_at_the_most_bytes_o
 
     async def main() -> None:
         endless = chunked(written(listed("100", *objects(400))))
-        async with Server(lists=[endless] * 4) as server, operating(server, page_bytes=PAGE_BYTES) as world:
-            await until(lambda: "a list has more than 0 GiB" in world.informer.trouble)
-            assert len(world.informer.store.records()[0]) == 0
+        async with (
+            Server(lists=[endless] * 4) as server,
+            operating(server, page_bytes=PAGE_BYTES) as environment,
+        ):
+            await until(lambda: "a list has more than 0 GiB" in environment.informer.message)
+            assert len(environment.informer.store.records()[0]) == 0
             assert limits(server)[:4] == ["500", "31", "1", "1"]
 
     run(main())
@@ -373,9 +376,9 @@ def test_35_a_list_without_an_end_is_taken_in_as_far_as_the_cache_may_hold() -> 
         )
         async with (
             Server(lists=[endless] * 4) as server,
-            operating(server, page_bytes=PAGE_BYTES, max_bytes="1Mi", storage="raw") as world,
+            operating(server, page_bytes=PAGE_BYTES, max_bytes="1Mi", storage="raw") as environment,
         ):
-            await until(lambda: str(world.informer.health) == "oversized")
+            await until(lambda: str(environment.informer.health) == "oversized")
 
     run(main())
 
@@ -392,8 +395,11 @@ def test_35_pieces_are_bounded_by_a_piece_an_object_and_a_chunk(
     monkeypatch.setattr(CheckedReader, "page", noted)
 
     async def main() -> None:
-        async with Server(lists=[TOO_LARGE] * 4) as server, operating(server, page_bytes=PAGE_BYTES) as world:
-            await world.holds(*names())
+        async with (
+            Server(lists=[TOO_LARGE] * 4) as server,
+            operating(server, page_bytes=PAGE_BYTES) as environment,
+        ):
+            await environment.holds(*names())
             assert 0 < most[0] <= PIECE + 10_200 + SLICE + 200
 
     run(main())

@@ -40,8 +40,8 @@ from kopf_selectcache.plugin.operator import Operator, failing, launch
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
+from tests.faults.environment import Time, connections_closed, run, until
 from tests.faults.test_rights import log_in
-from tests.faults.world import Time, connections_closed, run, until
 from tests.kopf_operators import activity, called
 
 LIST_AND_WATCH = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
@@ -325,7 +325,7 @@ async def seen_and_ended(
         assert (await probed(settings))[informer.key] == shown
         limits = SelectCacheSettings(failing_probe=True).probe_limits()
         assert failing([informer], limits) == (
-            f"The cache of {informer} is {shown['health']}: {informer.trouble}. {informer.remedy}."
+            f"The cache of {informer} is {shown['health']}: {informer.message}. {informer.remedy}."
             if state.restarted
             else ""
         )

@@ -6,19 +6,22 @@ from __future__ import annotations
 from kopf_selectcache import Selector
 from kopf_selectcache.informer._confirmer import FEW
 from kopf_selectcache.testing.faults import Silence
-from tests.faults.world import run, until
-from tests.secrets import World, caching, labelled, named, secret
+from tests.faults.environment import run, until
+from tests.secrets import Environment, caching, labelled, named, secret
 
 EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
 
 
-async def deleting_200(world: World, names: list[str]) -> None:
+async def deleting_200(environment: Environment, names: list[str]) -> None:
     """Delete these objects, and let no question be answered before their leaves are all known."""
-    held = world.cluster.faults.add(Silence(), verb="list", resource="secrets")
-    before = len(world.cluster.requests)
-    world.cluster.delete(*map(secret, names))
+    held = environment.cluster.faults.add(Silence(), verb="list", resource="secrets")
+    before = len(environment.cluster.requests)
+    environment.cluster.delete(*map(secret, names))
     await until(
-        lambda: len(world.informer.state.union.doubts) == len(names) and len(world.cluster.requests) > before
+        lambda: (
+            len(environment.informer.state.union.doubts) == len(names)
+            and len(environment.cluster.requests) > before
+        )
     )
     held.release()
 
@@ -29,21 +32,21 @@ def test_200_deletions_are_shown_after_a_handful_of_requests_though_the_other_st
     async def main() -> None:
         async with caching(
             EITHER, *(secret(name, app="web") for name in names), secret("gold", tier="gold"), silent="tier"
-        ) as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
-            before, began = len(world.cluster.requests), world.time.now
-            await deleting_200(world, names)
-            await until(lambda: named(world.cache.held("secrets")) == ["gold"])
-            lists = [asked for asked in list(world.cluster.requests)[before:] if asked.verb == "list"]
+        ) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            before, began = len(environment.cluster.requests), environment.time.now
+            await deleting_200(environment, names)
+            await until(lambda: named(environment.cache.held("secrets")) == ["gold"])
+            lists = [asked for asked in list(environment.cluster.requests)[before:] if asked.verb == "list"]
             # The first round may have begun before the last leave was known: it asks about ten objects at
             # most.
             assert len(lists) <= FEW + 3
             exact = [asked for asked in lists if asked.query.get("resourceVersionMatch") == "Exact"]
             assert 1 <= len(exact) <= 3
             assert {asked.query["labelSelector"] for asked in exact} == {"tier=gold"}
-            assert world.time.now - began <= 4.0
-            assert named(world.cache.list("secrets", namespace="shop", label="tier=gold")) == ["gold"]
+            assert environment.time.now - began <= 4.0
+            assert named(environment.cache.list("secrets", namespace="shop", label="tier=gold")) == ["gold"]
 
     run(main())
 
@@ -52,27 +55,31 @@ def test_while_a_leave_is_unconfirmed_gone_asks_the_server() -> None:
     async def main() -> None:
         async with caching(
             EITHER, secret("a", app="web"), secret("b", app="web"), secret("c", app="web"), silent="tier"
-        ) as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
-            uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in world.cache.held("secrets")}
-            world.cluster.faults.add(Silence(), verb="list", resource="secrets")
-            world.cluster.delete(secret("a"))
-            world.cluster.patch(secret("b"), labelled(app=None))
-            await until(lambda: len(world.informer.state.union.doubts) == 2)
-            before = len(world.cluster.requests)
-            assert named(world.cache.held("secrets")) == ["a", "b", "c"], (
+        ) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            uids = {
+                each["metadata"]["name"]: each["metadata"]["uid"]
+                for each in environment.cache.held("secrets")
+            }
+            environment.cluster.faults.add(Silence(), verb="list", resource="secrets")
+            environment.cluster.delete(secret("a"))
+            environment.cluster.patch(secret("b"), labelled(app=None))
+            await until(lambda: len(environment.informer.state.union.doubts) == 2)
+            before = len(environment.cluster.requests)
+            assert named(environment.cache.held("secrets")) == ["a", "b", "c"], (
                 "they are shown until it is known what became of them"
             )
             assert {
-                name: await world.cache.gone("secrets", name, "shop", uid=uid) for name, uid in uids.items()
+                name: await environment.cache.gone("secrets", name, "shop", uid=uid)
+                for name, uid in uids.items()
             } == {"a": True, "b": False, "c": False}
-            assert {name: await world.cache.gone("secrets", name, "shop") for name in uids} == {
+            assert {name: await environment.cache.gone("secrets", name, "shop") for name in uids} == {
                 "a": True,
                 "b": False,
                 "c": False,
             }
-            got = [asked.name for asked in list(world.cluster.requests)[before:] if asked.verb == "get"]
+            got = [asked.name for asked in list(environment.cluster.requests)[before:] if asked.verb == "get"]
             assert got == ["a", "b", "a", "b"], "what is held for certain is not asked for"
 
     run(main())
@@ -82,14 +89,14 @@ def test_gone_asks_while_another_stream_still_holds_what_one_has_let_go() -> Non
     """The object was in both selectors, and the second stream has not heard of its deletion."""
 
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web", tier="gold"), silent="tier") as world:
-            await world.cache.wait_synced()
-            await until(lambda: world.informer.synced and len(world.watches()) == 2)
-            uid = world.cache.get("secrets", "a", "shop")["metadata"]["uid"]
-            assert not await world.cache.gone("secrets", "a", "shop", uid=uid)
-            world.cluster.delete(secret("a"))
-            await until(lambda: not world.informer.reflectors[0].writer.held())
-            assert named(world.cache.held("secrets")) == ["a"]
-            assert await world.cache.gone("secrets", "a", "shop", uid=uid)
+        async with caching(EITHER, secret("a", app="web", tier="gold"), silent="tier") as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            uid = environment.cache.get("secrets", "a", "shop")["metadata"]["uid"]
+            assert not await environment.cache.gone("secrets", "a", "shop", uid=uid)
+            environment.cluster.delete(secret("a"))
+            await until(lambda: not environment.informer.reflectors[0].writer.held())
+            assert named(environment.cache.held("secrets")) == ["a"]
+            assert await environment.cache.gone("secrets", "a", "shop", uid=uid)
 
     run(main())

@@ -18,7 +18,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
-from tests.faults.world import Time, run
+from tests.faults.environment import Time, run
 
 COUNT = 1000
 PATH = "/api/v1/pods"

@@ -18,7 +18,7 @@ from kopf_selectcache.__main__ import main
 from kopf_selectcache._kopf import SmartOperatorRegistry
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
-from tests.cache.world import pod
+from tests.cache.environment import pod
 from tests.cli.conftest import HEAD
 from tests.messages.provoked import Lines, Provoked
 

@@ -15,7 +15,7 @@ from kopf_selectcache.plugin.handlers import check_handlers
 from kopf_selectcache.plugin.operator import namespaces_of
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 from kopf_selectcache.settings.planner import plan
-from tests.cache.world import NODES, PODS
+from tests.cache.environment import NODES, PODS
 from tests.messages.provoked import Provoked
 
 

@@ -20,7 +20,7 @@ from kopf_selectcache.informer.health import Condition, Health
 from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.plugin.narrowing import advice_on, narrow
 from kopf_selectcache.testing import FakeCache
-from tests.cache.world import PODS, pod
+from tests.cache.environment import PODS, pod
 from tests.messages.provoked import Lines, Provoked
 from tests.messages.states import CONDITIONS, Subject
 

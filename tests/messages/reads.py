@@ -15,8 +15,8 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.testing import FakeCache
+from tests.cache.environment import NODES, Environment, node, pod, reading
 from tests.cache.test_reads import HARD, PIGEONS
-from tests.cache.world import NODES, World, node, pod, reading
 from tests.messages.provoked import Provoked
 
 WEB = pod("web-1", app="web")
@@ -44,10 +44,10 @@ def web(read: Callable[[Cache], Any]) -> Callable[[], Any]:
     """Return a function that reads a cache of pods with app=web, and of such nodes."""
 
     def provoke() -> Any:
-        world = World()
-        world.declare("app=web").hold(WEB)
-        world.declare("app=web", NODES, "nodes").hold(node("n1", app="web"))
-        return read(world.cache())
+        environment = Environment()
+        environment.declare("app=web").hold(WEB)
+        environment.declare("app=web", NODES, "nodes").hold(node("n1", app="web"))
+        return read(environment.cache())
 
     return provoke
 
@@ -84,13 +84,13 @@ def unreadable(read: Callable[[Cache], Any]) -> Callable[[], Any]:
         deep: Any = "x"
         for _ in range(5000):
             deep = [deep]
-        world = World()
-        informer = world.declare("app=web").hold(WEB)
+        environment = Environment()
+        informer = environment.declare("app=web").hold(WEB)
         data = msgspec.json.encode(pod("deep", app="web")).replace(
             b'"n1"', b"[" * 50_000 + b"1" + b"]" * 50_000
         )
         informer.tell(informer.store.put(informer.reader.record(data)))
-        return read(world.cache())
+        return read(environment.cache())
 
     return provoke
 

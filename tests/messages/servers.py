@@ -11,7 +11,7 @@ from kopf_selectcache.core.errors import Garbled, TooLarge
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.selectors.text import LabelSelector
-from tests.cache.world import PODS, World
+from tests.cache.environment import PODS, Environment
 from tests.messages.provoked import Provoked
 
 WEB = LabelSelector.parse("app=web").requirements[0]
@@ -37,11 +37,11 @@ ANSWERS: dict[str, Any] = {
 
 def _ask(answer: Any, read: str, resource: Any = PODS) -> Any:
     async def work() -> Any:
-        world = World(asyncio.get_running_loop())
-        world.resources["pods"] = resource
+        environment = Environment(asyncio.get_running_loop())
+        environment.resources["pods"] = resource
         for path in (ONE, ALL):
-            world.server.answer(path, answer)
-        cache = world.cache()
+            environment.server.answer(path, answer)
+        cache = environment.cache()
         if read == "fetch":
             return await cache.fetch("pods", "x", "ns")
         return await cache.fetch_list("pods", label="app=web")

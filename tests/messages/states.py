@@ -12,7 +12,7 @@ from kopf_selectcache.informer._messages import Failure
 from kopf_selectcache.informer.health import Condition
 from kopf_selectcache.informer.memory import Excess, LetGo
 from kopf_selectcache.selectors.selector import Selector
-from tests.cache.world import PODS, World, pod
+from tests.cache.environment import PODS, Environment, pod
 from tests.messages.provoked import Provoked
 
 
@@ -43,9 +43,9 @@ def _read(tell: Callable[[Condition], object]) -> Any:
     )
     for _ in range(3):
         tell(condition)
-    world = World()
-    world.declare("app=web").error = condition.error()
-    return world.cache().list("pods", label="app=web")
+    environment = Environment()
+    environment.declare("app=web").error = condition.error()
+    return environment.cache().list("pods", label="app=web")
 
 
 def _failing(failure: Failure, verb: str = "list") -> Callable[[Condition], object]:
@@ -73,37 +73,45 @@ CONDITIONS: dict[str, Callable[[Condition], object]] = {
 }
 
 
-def _world(hold: Callable[[World], object]) -> World:
-    world = World()
-    hold(world)
-    return world
+def _environment(hold: Callable[[Environment], object]) -> Environment:
+    environment = Environment()
+    hold(environment)
+    return environment
 
 
 async def _wait() -> None:
-    world = World(asyncio.get_running_loop())
-    world.declare("app=web")
-    await world.cache().wait_synced(timeout=0)
+    environment = Environment(asyncio.get_running_loop())
+    environment.declare("app=web")
+    await environment.cache().wait_synced(timeout=0)
 
 
 def provoke(provoked: Provoked) -> None:
     add = provoked.add
     chapter = "States of a cache"
-    add(chapter, "no cache is declared", lambda: World().cache().list("pods"))
+    add(chapter, "no cache is declared", lambda: Environment().cache().list("pods"))
     add(
         chapter,
         "another cache is declared",
-        lambda: _world(lambda world: world.declare("a", PODS, "v1/pods")).cache().get("podz", "x", "ns"),
+        lambda: (
+            _environment(lambda environment: environment.declare("a", PODS, "v1/pods"))
+            .cache()
+            .get("podz", "x", "ns")
+        ),
     )
     add(
         chapter,
         "no complete list yet",
-        lambda: _world(lambda world: world.declare("app=web")).cache().list("pods", label="app=web"),
+        lambda: (
+            _environment(lambda environment: environment.declare("app=web"))
+            .cache()
+            .list("pods", label="app=web")
+        ),
     )
     add(
         chapter,
         "confirmed too long ago",
         lambda: (
-            _world(lambda world: world.declare("app=web").hold(pod("web-1", app="web")))
+            _environment(lambda environment: environment.declare("app=web").hold(pod("web-1", app="web")))
             .cache()
             .list("pods", label="app=web", max_age=1)
         ),

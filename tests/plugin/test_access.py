@@ -17,7 +17,7 @@ from kopf_selectcache import DeclarationError, NotSynced, ReadError, SelectCache
 from kopf_selectcache.plugin.operator import expect_operator, operator_of
 from kopf_selectcache.settings.options import settings_of
 from tests.docs.pages import ROOT, fences
-from tests.faults.world import until
+from tests.faults.environment import until
 from tests.kopf_operators import Cluster, context, cycles, declaring, launched, names_of, operating, pod, run
 
 PODS = "/api/v1/pods"

@@ -24,7 +24,7 @@ import kopf_selectcache as selectcache
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.faults.world import run, until
+from tests.faults.environment import run, until
 from tests.secrets import named, secret
 
 ASK: dict[str, Any] = {

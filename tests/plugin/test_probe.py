@@ -14,7 +14,7 @@ from kopf_selectcache import Cached
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.settings.options import settings_of
-from tests.faults.world import until
+from tests.faults.environment import until
 from tests.kopf_operators import Cluster, declaring, operating, run
 
 PODS = "/api/v1/pods"

@@ -17,13 +17,13 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.core.store.union import Union
 from tests.branched import APART, SHARED, Fed, Layout, node, record_of
-from tests.cache.world import Obj
-from tests.cache.world import World as Operator
+from tests.cache.environment import Environment as Operator
+from tests.cache.environment import Obj
 from tests.core import transits
 from tests.core.transits import FIRST, History, Rules, Violation, histories, walks
 
 
-class Overlaid(transits.World):
+class Overlaid(transits.System):
     """The branches, and at each step, what handlers read that were called with any of the bodies that there
     can be."""
 
@@ -224,12 +224,12 @@ def enumerated(
     done: set[object] = set()
     walked: set[object] = set()
 
-    def world(history: History, branches: int, rules: Rules, union: type[Union]) -> Overlaid:
+    def system(history: History, branches: int, rules: Rules, union: type[Union]) -> Overlaid:
         return Overlaid(history, branches, rules, union, layout=layout, done=done, walked=walked, cells=cells)
 
     try:
         for history in histories(states, length):
-            for _ in walks(history, 2, rules, union=union, story=paths.append, of=world):
+            for _ in walks(history, 2, rules, union=union, story=paths.append, of=system):
                 pass
     except Violation as violation:
         raise AssertionError(f"{violation}\n{paths[0]}") from violation

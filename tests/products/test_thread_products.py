@@ -84,7 +84,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
 }
 STORE = ("store.get", "store.records", "store.chosen")
 WINDOW = 4
-"""A reader goes on at most so many lines of the writer's after it was interrupted, or when the writer is done."""
+"""A reader continues at the latest this many lines after it was interrupted, or when the writer is done."""
 CORE = (store_module.__file__, branches_module.__file__, merging_module.__file__)
 WITH_READS = (*CORE, *(f"{kopf_selectcache.__path__[0]}/cache/{name}.py" for name in ("overlay", "snapshot")))
 

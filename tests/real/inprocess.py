@@ -24,7 +24,7 @@ from kopf_selectcache.client.transport import JSON, KopfTransport
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
 from tests.apiserver.cluster import Cluster
-from tests.faults.world import connections_closed
+from tests.faults.environment import connections_closed
 
 Seen = tuple[str, ...]
 Contents = dict[str, tuple[str, str, Any]]

@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.apiserver.client import Client
-from tests.faults.world import connections_closed
+from tests.faults.environment import connections_closed
 
 Condition = Callable[[web.Request], bool]
 

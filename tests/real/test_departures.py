@@ -8,7 +8,7 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Selector
 from tests.apiserver.cluster import Cluster
-from tests.faults.world import keeping, run
+from tests.faults.environment import keeping, run
 from tests.informer.test_departures import Subscriber
 from tests.real.inprocess import credentials, until
 from tests.real.proxy import Fault, Proxy

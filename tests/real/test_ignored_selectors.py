@@ -12,7 +12,7 @@ from kopf_selectcache import Rejected, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.health import Health
 from tests.apiserver.cluster import Cluster
-from tests.faults.world import keeping, run
+from tests.faults.environment import keeping, run
 from tests.real.inprocess import credentials, until
 from tests.real.proxy import Proxy
 from tests.real.test_skeleton import create, pod
@@ -36,7 +36,7 @@ def test_contract_1_behind_a_proxy_that_strips_selectors_nothing_outside_of_them
         ) as (runtime, _):
             informer = runtime.informer("pods")
             await until(lambda: informer.health is Health.REJECTED, "the first list is refused")
-            assert f"{namespace}/db' came" in informer.trouble
+            assert f"{namespace}/db' came" in informer.message
             assert informer.store.version == ""
             proxy.ignored = frozenset()
             await until(lambda: informer.synced, "a list fits")

@@ -137,25 +137,25 @@ def test_contract_9_a_handler_merges_all_siblings_though_its_cache_is_behind(
         with Operator(
             tmp_path / "operator", api, source, namespaces=[namespace], server=proxy.url, asked=False
         ) as operator:
-            world = Union(api, proxy, operator, namespace)
+            cluster = Union(api, proxy, operator, namespace)
             for name in ("a", "b"):
-                world.create(name)
+                cluster.create(name)
             if handler == "others":
-                world.create("other-0", "db")
-            world.merges(a="a", b="b")
+                cluster.create("other-0", "db")
+            cluster.merges(a="a", b="b")
             wait_until(lambda: proxy.watches(of_configmaps) == 2, "both watches")
             # All watches end, as when API servers restart. Kopf's is the first to be open again.
             proxy.hold(of_the_cache)
             assert proxy.end_streams(of_configmaps) == 2
-            world.create("c")
-            world.update("b", "new")
-            world.delete("a")
+            cluster.create("c")
+            cluster.update("b", "new")
+            cluster.delete("a")
             last = "other-1" if handler == "others" else "d"
-            world.create(last, "db" if handler == "others" else "web")
+            cluster.create(last, "db" if handler == "others" else "web")
             wait_until(lambda: proxy.waiting, "the cache to ask for its watch")
-            world.has_seen(f"ADDED {last}")
+            cluster.has_seen(f"ADDED {last}")
             proxy.release()
-            world.merges(b="new", c="c", **({} if handler == "others" else {"d": "d"}))
+            cluster.merges(b="new", c="c", **({} if handler == "others" else {"d": "d"}))
 
 
 def test_contract_9_an_observer_of_jobs_never_takes_a_retried_run_for_a_failed_one(

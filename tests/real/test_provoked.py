@@ -213,10 +213,10 @@ def test_after_a_restore_caches_start_anew_loudly_and_readers_see_one_world_or_t
                 assert [each for each in seen if not stays <= names_of(each)] == [], "absent in between"
                 assert [each for each in seen if not old | new >= {*each}] == []
                 if kind == ONE:
-                    worlds = [old >= {*each} for each in seen]
-                    assert worlds == sorted(worlds, reverse=True)
+                    environments = [old >= {*each} for each in seen]
+                    assert environments == sorted(environments, reverse=True)
                     assert [each for each in seen if not (old >= {*each} or new >= {*each})] == [], (
-                        "half a world"
+                        "half a environment"
                     )
             # No guard of versions is left that keeps out what comes next.
             relabel(api, namespace, "stays", seen="yes")

@@ -12,7 +12,7 @@ from kopf_selectcache import Selector
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.reflector import LASTED
 from tests.apiserver.cluster import Cluster
-from tests.faults.world import Time, keeping, run
+from tests.faults.environment import Time, keeping, run
 from tests.real.inprocess import credentials, until
 from tests.real.proxy import Proxy
 from tests.real.test_skeleton import create, pod

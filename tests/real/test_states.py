@@ -13,7 +13,7 @@ import pytest
 
 from kopf_selectcache import Cached, Selector
 from tests.apiserver.server import ApiServer
-from tests.faults.world import Time, run
+from tests.faults.environment import Time, run
 from tests.informer.test_states import (
     LIST_AND_WATCH,
     STATES,

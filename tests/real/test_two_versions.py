@@ -9,7 +9,7 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Selector
 from tests.apiserver.cluster import Cluster
-from tests.faults.world import connections_closed, keeping, run
+from tests.faults.environment import connections_closed, keeping, run
 from tests.real.inprocess import credentials, until
 
 

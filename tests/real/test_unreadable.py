@@ -15,7 +15,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.testing.faults.payloads import nested
 from tests.apiserver.cluster import Cluster
-from tests.faults.world import keeping, run
+from tests.faults.environment import keeping, run
 from tests.real.inprocess import credentials, until
 
 DEEP = nested(1_500)

@@ -26,7 +26,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import APIObject, Pod, V1Pod, Widget, earlier, imported, model
-from tests.cache.world import pod, reading
+from tests.cache.environment import pod, reading
 
 WEB = pod("web-1", app="web")
 

@@ -19,7 +19,7 @@ from kopf_selectcache import Answer, AnyOf, FieldSelector, LabelSelector, Select
 from kopf_selectcache.core.selection.regions import overlap, uncovered
 
 PAIRS = 10_000
-"""So many pairs are drawn of each world."""
+"""So many pairs are drawn of each universe."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Axis:
 
 
 @dataclass
-class World:
+class Universe:
     """All objects with one value in each axis, as bits."""
 
     axes: Sequence[Axis]
@@ -210,12 +210,12 @@ HOST = Axis(
 )
 FREE_HOST = Axis("spec.hostNetwork", ["true", "false", "maybe", "", "other"], HOST.requirements)
 
-WORLDS = {
-    "words": World([words("x", "a", "b", "c"), words("y", "a", "b", "c"), words("z", "a")]),
-    "integers": World([integers("x"), integers("y")]),
-    "all dimensions": World([words("x", "a", "b"), NAMES, NAMESPACES, NODE]),
-    "free fields": World([words("x", "a"), NODE, FREE_HOST]),
-    "pods": World([integers("x"), NAMES, POD_NAMESPACES, HOST], kind="pods"),
+UNIVERSES = {
+    "words": Universe([words("x", "a", "b", "c"), words("y", "a", "b", "c"), words("z", "a")]),
+    "integers": Universe([integers("x"), integers("y")]),
+    "all dimensions": Universe([words("x", "a", "b"), NAMES, NAMESPACES, NODE]),
+    "free fields": Universe([words("x", "a"), NODE, FREE_HOST]),
+    "pods": Universe([integers("x"), NAMES, POD_NAMESPACES, HOST], kind="pods"),
 }
 
 
@@ -226,7 +226,7 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
 
     def compare(
-        self, world: World, union: Sequence[tuple[Selector, int]], request: tuple[Selector, int]
+        self, universe: Universe, union: Sequence[tuple[Selector, int]], request: tuple[Selector, int]
     ) -> None:
         selectors = [selector for selector, _ in union]
         declared = AnyOf(selectors) if len(selectors) > 1 else selectors[0]
@@ -234,10 +234,10 @@ class Tally:
         holds = 0
         for _, has in union:
             holds |= has
-        verdict = declared.covers(asked, kind=world.kind)
+        verdict = declared.covers(asked, kind=universe.kind)
         expected = Answer.NO if asks & ~holds else Answer.YES
-        assert verdict.answer is expected, f"{declared!r}.covers({asked!r}, kind={world.kind!r})"
-        assert declared.disjoint(asked, kind=world.kind) == (not asks & holds), (
+        assert verdict.answer is expected, f"{declared!r}.covers({asked!r}, kind={universe.kind!r})"
+        assert declared.disjoint(asked, kind=universe.kind) == (not asks & holds), (
             f"{declared!r}.disjoint({asked!r})"
         )
         if verdict.answer is Answer.NO:
@@ -268,7 +268,7 @@ class Tally:
 def test_exhaustively_on_two_keys_and_three_values() -> None:
     """All pairs of boxes over two keys, each with every set of three values that requirements can
     describe."""
-    world = World([words("x", "a", "b", "c"), words("y", "a", "b", "c")])
+    universe = Universe([words("x", "a", "b", "c"), words("y", "a", "b", "c")])
     by_meaning: dict[int, tuple[Selector, int]] = {}
     one_key = [
         [
@@ -276,10 +276,10 @@ def test_exhaustively_on_two_keys_and_three_values() -> None:
             *([(at, one)] for one in axis.requirements),
             *([(at, axis.requirements[0]), (at, one)] for one in axis.requirements),
         ]
-        for at, axis in enumerate(world.axes)
+        for at, axis in enumerate(universe.axes)
     ]
     for first, second in itertools.product(*one_key):
-        selector, has = world.selector([*first, *second])
+        selector, has = universe.selector([*first, *second])
         by_meaning.setdefault(has, (selector, has))
     # Of each key: 7 finite sets, 8 cofinite with and 8 without absence, and absence alone; or nothing at all.
     assert len(by_meaning) == 24 * 24 + 1
@@ -296,12 +296,12 @@ def test_exhaustively_on_two_keys_and_three_values() -> None:
             assert not declared.matches(name="any", labels=labels)
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", UNIVERSES)
 def test_sampled(name: str) -> None:
     """Unions of up to four, with requests drawn so that both answers are common and hard to come by."""
-    world, source, tally = WORLDS[name], random.Random(f"containment {name}"), Tally()
+    universe, source, tally = UNIVERSES[name], random.Random(f"containment {name}"), Tally()
     everything = [
-        (at, requirement) for at, axis in enumerate(world.axes) for requirement in axis.requirements
+        (at, requirement) for at, axis in enumerate(universe.axes) for requirement in axis.requirements
     ]
 
     def some(least: int, most: int) -> list[tuple[int, str | tuple[str, ...]]]:
@@ -319,15 +319,17 @@ def test_sampled(name: str) -> None:
                     *(each for each in some(0, 2) if not isinstance(each[1], tuple)),
                 ]
             case 1:  # The branches share the request between them, by a requirement and its opposite.
-                at = source.randrange(len(world.axes))
+                at = source.randrange(len(universe.axes))
                 pairs = [
                     each
-                    for each in world.axes[at].requirements
-                    if isinstance(each, str) and world.bits[at, each]
+                    for each in universe.axes[at].requirements
+                    if isinstance(each, str) and universe.bits[at, each]
                 ]
                 one = source.choice(pairs)
                 rest = [
-                    each for each in pairs if (world.bits[at, one] | world.bits[at, each]) == world.all
+                    each
+                    for each in pairs
+                    if (universe.bits[at, one] | universe.bits[at, each]) == universe.all
                 ] or pairs
                 branches[:2] = [[(at, one)], [(at, source.choice(rest))]]
             case 2:  # As that, but each half is short of something.
@@ -336,5 +338,7 @@ def test_sampled(name: str) -> None:
                     for branch in branches
                     if not any(isinstance(one, tuple) for _, one in branch)
                 ] or branches
-        tally.compare(world, [world.selector(branch) for branch in branches], world.selector(request))
+        tally.compare(
+            universe, [universe.selector(branch) for branch in branches], universe.selector(request)
+        )
     tally.was_no_easy_one()

@@ -15,8 +15,8 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.declaration import Cached, Selectors
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import FakeCache
+from tests.faults.environment import operating, run, until
 from tests.faults.server import Server, event, listed, pod, streamed
-from tests.faults.world import operating, run, until
 from tests.secrets import caching, labelled, named, secret
 
 CANARY = "Y2FuYXJ5LTdmM2E="
@@ -144,15 +144,17 @@ def test_a_transform_is_not_called_with_what_is_not_declared() -> None:
 def test_a_cache_stalled_by_a_transform_says_so_for_as_long_as_it_fails() -> None:
     async def main() -> None:
         cut = Cached("app=web", transform=raising)
-        async with caching(cut, secret("bad", app="web"), sync_timeout=5.0) as world:
-            await until(lambda: world.informer.health is Health.STALLED)
-            failures = world.informer.counts.failures.total()
-            await until(lambda: world.informer.counts.failures.total() > failures)
-            assert world.informer.remedy.startswith(
+        async with caching(cut, secret("bad", app="web"), sync_timeout=5.0) as environment:
+            await until(lambda: environment.informer.health is Health.STALLED)
+            failures = environment.informer.counts.failures.total()
+            await until(lambda: environment.informer.counts.failures.total() > failures)
+            assert environment.informer.remedy.startswith(
                 "Correct the transform= of settings.selectcache.selectors['secrets']; meanwhile, await"
                 " cache.fetch(..., whole=True)"
             )
-            assert {*world.informer.counts.failures} == {"transform"}, "the server has done nothing wrong"
+            assert {*environment.informer.counts.failures} == {"transform"}, (
+                "the server has done nothing wrong"
+            )
 
     run(main())
 
@@ -180,17 +182,17 @@ def test_a_transform_that_fails_later_leaves_what_was_held_and_says_why_it_is_no
         watches = [streamed(event("ADDED", pod("bad", "110", app="web")))] * 100
         async with (
             Server(lists=lists, watches=watches) as server,
-            operating(server, selectors={"pods": cut}) as world,
+            operating(server, selectors={"pods": cut}) as environment,
         ):
-            await until(lambda: world.informer.health is Health.STALE)
-            assert world.names() == ["a@90"]
+            await until(lambda: environment.informer.health is Health.STALE)
+            assert environment.names() == ["a@90"]
             assert (
                 "the transform of Pod, shop/bad, raised KeyError at test_partial.py:"
-                in world.informer.trouble
+                in environment.informer.message
             )
-            assert CANARY not in world.informer.trouble
+            assert CANARY not in environment.informer.message
             server.pods.lists[len(server.pods.listed) :] = [listed("130", pod("a", "90", app="web"))]
             del server.pods.watches[len(server.pods.watched) :]
-            await world.synced()
+            await environment.synced()
 
     run(main())

@@ -14,8 +14,8 @@ from kopf_selectcache import Forbidden, Missing, Selector
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
-from tests.faults.world import run, until
-from tests.secrets import World, caching, labelled, named, secret
+from tests.faults.environment import run, until
+from tests.secrets import Environment, caching, labelled, named, secret
 
 WATCHING = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}]
 APART = [Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespaces=["infra"])]
@@ -27,12 +27,12 @@ def only_in(namespace: str) -> Callable[[EmbeddedCluster], str]:
     return lambda cluster: cluster.user("robot", WATCHING, namespace=namespace)
 
 
-async def lost(world: World, namespace: str) -> None:
+async def lost(environment: Environment, namespace: str) -> None:
     """Let the cluster say once that it does not serve the kind there; wait until it is asked again what the
     key means."""
-    reflector = next(each for each in world.informer.reflectors if each.stream.namespace == namespace)
+    reflector = next(each for each in environment.informer.reflectors if each.stream.namespace == namespace)
     await until(lambda: reflector.condition.health is Health.SYNCED)
-    refused = world.cluster.faults.add(
+    refused = environment.cluster.faults.add(
         Refuse(404), verb="watch", resource="secrets", namespace=namespace, times=1
     )
     reflector.resume()
@@ -46,18 +46,20 @@ def test_reads_that_several_watches_answer_together_are_not_spoiled_by_one_that_
     async def main() -> None:
         async with caching(
             EVERYWHERE, secret("a", app="web"), secret("b", tier="gold"), who=only_in("shop")
-        ) as world:
-            await world.informer.settled(Selector(namespaces=["shop"]))
-            assert named(world.cache.held("secrets", namespace="shop")) == ["a", "b"]
-            assert world.cache.get("secrets", "b", "shop")["metadata"]["name"] == "b"
-            world.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
+        ) as environment:
+            await environment.informer.settled(Selector(namespaces=["shop"]))
+            assert named(environment.cache.held("secrets", namespace="shop")) == ["a", "b"]
+            assert environment.cache.get("secrets", "b", "shop")["metadata"]["name"] == "b"
+            environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
             await until(
-                lambda: world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"tier": "gold"}
+                lambda: (
+                    environment.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"tier": "gold"}
+                )
             )
             for namespace in ("infra", None):
                 with pytest.raises(Forbidden):
-                    world.cache.held("secrets", namespace=namespace)
-            assert world.informer.version == ""
+                    environment.cache.held("secrets", namespace=namespace)
+            assert environment.informer.version == ""
 
     run(main())
 
@@ -66,18 +68,18 @@ def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
     """The watches of the other namespace have not heard of anything for long."""
 
     async def main() -> None:
-        async with caching(EVERYWHERE, secret("a", app="web"), held="infra") as world:
-            await world.informer.settled(Selector(namespaces=["shop"]))
-            part = world.informer.part(Selector(namespaces=["shop"]))
+        async with caching(EVERYWHERE, secret("a", app="web"), held="infra") as environment:
+            await environment.informer.settled(Selector(namespaces=["shop"]))
+            part = environment.informer.part(Selector(namespaces=["shop"]))
             for number in range(3):
-                world.cluster.patch(secret("a"), labelled(number=str(number)))
-                world.cluster.bookmark()
-                version = world.cluster.get(secret("a"))["metadata"]["resourceVersion"]
+                environment.cluster.patch(secret("a"), labelled(number=str(number)))
+                environment.cluster.bookmark()
+                version = environment.cluster.get(secret("a"))["metadata"]["resourceVersion"]
                 await until(lambda version=version: int(part.store.version) >= int(version))  # type: ignore[misc]
                 record, version = part.store.get("shop", "a")
                 assert record is not None
                 assert part.store.records() == ([record], version)
-            assert world.informer.version == ""
+            assert environment.informer.version == ""
 
     run(main())
 
@@ -88,17 +90,19 @@ def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
 @pytest.mark.parametrize("again", [True, False], ids=["and comes back", "and does not come back"])
 def test_whoever_waits_is_let_go_when_the_kind_is_served_no_more(*, again: bool) -> None:
     async def main() -> None:
-        async with caching(APART, secret("a", app="web"), held="infra", request_timeout=80_000.0) as world:
-            await until(lambda: world.informer.parted)
-            waiting = asyncio.create_task(world.informer.settled())
+        async with caching(
+            APART, secret("a", app="web"), held="infra", request_timeout=80_000.0
+        ) as environment:
+            await until(lambda: environment.informer.parted)
+            waiting = asyncio.create_task(environment.informer.settled())
             await asyncio.sleep(0)
             if not again:
-                world.informer.resolve = never  # type: ignore[method-assign]
-            await lost(world, "shop")
+                environment.informer.resolve = never  # type: ignore[method-assign]
+            await lost(environment, "shop")
             if again:
-                world.cluster.faults.clear()
+                environment.cluster.faults.clear()
             await waiting
-            await until(lambda: world.informer.health is (Health.SYNCED if again else Health.MISSING))
+            await until(lambda: environment.informer.health is (Health.SYNCED if again else Health.MISSING))
 
     run(main())
 
@@ -109,45 +113,45 @@ async def never() -> Any:
 
 def test_what_the_cluster_does_not_serve_is_missing_while_it_is_asked_about() -> None:
     async def main() -> None:
-        async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as world:
-            await world.cache.wait_synced()
-            world.informer.resolve = never  # type: ignore[method-assign]
-            world.cluster.faults.add(Refuse(404), verb="list", resource="secrets", namespace="infra")
-            await lost(world, "infra")
-            await until(lambda: world.informer.state.is_resolving)
+        async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as environment:
+            await environment.cache.wait_synced()
+            environment.informer.resolve = never  # type: ignore[method-assign]
+            environment.cluster.faults.add(Refuse(404), verb="list", resource="secrets", namespace="infra")
+            await lost(environment, "infra")
+            await until(lambda: environment.informer.state.is_resolving)
             with pytest.raises(Missing):
-                world.cache.get("secrets", "ca", "infra")
+                environment.cache.get("secrets", "ca", "infra")
 
     run(main())
 
 
 def test_a_gap_harms_no_cache_that_is_not_watching() -> None:
     async def main() -> None:
-        async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as world:
-            await world.cache.wait_synced()
-            world.informer.resolve = never  # type: ignore[method-assign]
-            await lost(world, "infra")
+        async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as environment:
+            await environment.cache.wait_synced()
+            environment.informer.resolve = never  # type: ignore[method-assign]
+            await lost(environment, "infra")
             await until(
                 lambda: (
-                    world.informer.state.is_resolving
-                    and all(each._running is None for each in world.informer.reflectors)
+                    environment.informer.state.is_resolving
+                    and all(each._running is None for each in environment.informer.reflectors)
                 )
             )
-            world.informer.resume()
-            for each in world.informer.reflectors:
+            environment.informer.resume()
+            for each in environment.informer.reflectors:
                 each.relist("audit")
-            assert world.informer.resource is not None
+            assert environment.informer.resource is not None
 
     run(main())
 
 
 def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
     async def main() -> None:
-        async with caching(APART, secret("a", app="web")) as world:
-            await world.cache.wait_synced()
+        async with caching(APART, secret("a", app="web")) as environment:
+            await environment.cache.wait_synced()
             informer, before, inside, go_on = (
-                world.informer,
-                world.informer.reflectors,
+                environment.informer,
+                environment.informer.reflectors,
                 threading.Event(),
                 threading.Event(),
             )
@@ -162,27 +166,27 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(Selector, "disjoint", slow)
                 reading = asyncio.create_task(
-                    asyncio.to_thread(world.cache.list, "secrets", namespace="shop", label="app=web")
+                    asyncio.to_thread(environment.cache.list, "secrets", namespace="shop", label="app=web")
                 )
                 await asyncio.to_thread(inside.wait, 60)
-                await lost(world, "infra")
+                await lost(environment, "infra")
                 await until(lambda: informer.reflectors is not before)
                 go_on.set()
                 await asyncio.gather(reading, return_exceptions=True)
             await until(lambda: informer.synced)
-            world.cluster.create(secret("b", app="web"))
-            world.cluster.delete(secret("a"))
-            await until(lambda: named(world.cache.held("secrets")) == ["b"])
-            assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["b"]
+            environment.cluster.create(secret("b", app="web"))
+            environment.cluster.delete(secret("a"))
+            await until(lambda: named(environment.cache.held("secrets")) == ["b"])
+            assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["b"]
 
     run(main())
 
 
 def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
-            await world.cache.wait_synced()
-            before, settle = world.informer.reflectors, world.informer._confirming._confirm_one
+        async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
+            await environment.cache.wait_synced()
+            before, settle = environment.informer.reflectors, environment.informer._confirming._confirm_one
             mistakes = 0
 
             async def mistaken(doubt: Any) -> bool:
@@ -192,10 +196,10 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
                     raise ZeroDivisionError
                 return await settle(doubt)
 
-            world.informer._confirming._confirm_one = mistaken  # type: ignore[method-assign]
-            world.cluster.delete(secret("a"))
-            await until(lambda: named(world.cache.held("secrets")) == [])
-            assert world.informer.reflectors is before
+            environment.informer._confirming._confirm_one = mistaken  # type: ignore[method-assign]
+            environment.cluster.delete(secret("a"))
+            await until(lambda: named(environment.cache.held("secrets")) == [])
+            assert environment.informer.reflectors is before
 
     run(main())
     assert (

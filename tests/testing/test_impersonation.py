@@ -7,7 +7,7 @@ from kopf_selectcache.testing.api.rbac import Asked, Url
 from kopf_selectcache.testing.api.request import Call, User
 from kopf_selectcache.testing.api.status import Problem
 
-from .world import World
+from .environment import Environment
 
 ADMIN = User("admin", ("system:masters", "system:authenticated"))
 JOE = User("joe", ("system:authenticated",))
@@ -15,13 +15,13 @@ LISTING = Call("list", "", "v1", "pods", namespace="ns")
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def environment() -> Environment:
+    return Environment()
 
 
 @pytest.fixture
-def impersonation(world: World) -> Impersonation:
-    return Impersonation(world.rbac)
+def impersonation(environment: Environment) -> Impersonation:
+    return Impersonation(environment.rbac)
 
 
 def refused(
@@ -93,8 +93,8 @@ def test_groups_without_a_user_are_a_bad_request(impersonation: Impersonation) -
         assert refused(impersonation, headers, ADMIN).code == 400
 
 
-def test_the_right_is_asked_of_each_part(world: World, impersonation: Impersonation) -> None:
-    world.grant(
+def test_the_right_is_asked_of_each_part(environment: Environment, impersonation: Impersonation) -> None:
+    environment.grant(
         "g",
         [{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["jane"]}],
     )
@@ -116,8 +116,10 @@ def test_the_right_is_asked_of_each_part(world: World, impersonation: Impersonat
     )
 
 
-def test_a_service_account_is_asked_for_in_its_namespace(world: World, impersonation: Impersonation) -> None:
-    world.grant(
+def test_a_service_account_is_asked_for_in_its_namespace(
+    environment: Environment, impersonation: Impersonation
+) -> None:
+    environment.grant(
         "g", [{"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}], namespace="ns"
     )
     meant = impersonation.effective(JOE, {"impersonate-user": "system:serviceaccount:ns:sa"}, LISTING)
@@ -147,8 +149,10 @@ def test_who_has_no_such_right_is_told_of_the_narrowest(
     )
 
 
-def test_the_right_can_be_for_one_action_alone(world: World, impersonation: Impersonation) -> None:
-    world.grant(
+def test_the_right_can_be_for_one_action_alone(
+    environment: Environment, impersonation: Impersonation
+) -> None:
+    environment.grant(
         "g",
         [
             {

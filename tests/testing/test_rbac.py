@@ -8,51 +8,51 @@ from kopf_selectcache.testing.api.rbac import GROUP, Url
 from kopf_selectcache.testing.api.request import Call, User
 from kopf_selectcache.testing.api.status import Problem
 
-from .world import World
+from .environment import Environment
 
 JOE = User("joe", ("system:authenticated",))
 READING = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def environment() -> Environment:
+    return Environment()
 
 
 def call(verb: str = "list", resource: str = "pods", group: str = "", **parts: Any) -> Call:
     return Call(verb, group, "v1", resource, **parts)
 
 
-def refusal(world: World, asked: Call, user: User = JOE) -> Problem:
+def refusal(environment: Environment, asked: Call, user: User = JOE) -> Problem:
     with pytest.raises(Problem) as caught:
-        world.rbac.require(user, asked)
+        environment.rbac.require(user, asked)
     return caught.value
 
 
 # ---- What a rule allows.
 
 
-def test_nothing_is_allowed_without_a_binding(world: World) -> None:
-    assert not world.rbac.allows(JOE, call())
+def test_nothing_is_allowed_without_a_binding(environment: Environment) -> None:
+    assert not environment.rbac.allows(JOE, call())
 
 
-def test_a_cluster_role_bound_in_the_cluster_holds_everywhere(world: World) -> None:
-    world.grant("g", [READING])
-    assert world.rbac.allows(JOE, call())
-    assert world.rbac.allows(JOE, call(namespace="a"))
+def test_a_cluster_role_bound_in_the_cluster_holds_everywhere(environment: Environment) -> None:
+    environment.grant("g", [READING])
+    assert environment.rbac.allows(JOE, call())
+    assert environment.rbac.allows(JOE, call(namespace="a"))
 
 
-def test_a_role_holds_in_its_namespace_alone(world: World) -> None:
-    world.grant("g", [READING], namespace="a")
-    assert world.rbac.allows(JOE, call(namespace="a"))
-    assert not world.rbac.allows(JOE, call(namespace="b"))
-    assert not world.rbac.allows(JOE, call())
+def test_a_role_holds_in_its_namespace_alone(environment: Environment) -> None:
+    environment.grant("g", [READING], namespace="a")
+    assert environment.rbac.allows(JOE, call(namespace="a"))
+    assert not environment.rbac.allows(JOE, call(namespace="b"))
+    assert not environment.rbac.allows(JOE, call())
 
 
-def test_a_cluster_role_bound_in_a_namespace_holds_there_alone(world: World) -> None:
-    world.grant("g", [], namespace="a", role="view")
-    assert world.rbac.allows(JOE, call(namespace="a"))
-    assert not world.rbac.allows(JOE, call(namespace="b"))
+def test_a_cluster_role_bound_in_a_namespace_holds_there_alone(environment: Environment) -> None:
+    environment.grant("g", [], namespace="a", role="view")
+    assert environment.rbac.allows(JOE, call(namespace="a"))
+    assert not environment.rbac.allows(JOE, call(namespace="b"))
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_a_cluster_role_bound_in_a_namespace_holds_there_alone(world: World) -> 
     ],
 )
 def test_a_rule_is_matched_by_verb_group_and_resource(
-    world: World, rule: dict[str, Any], asked: Call, *, allowed: bool
+    environment: Environment, rule: dict[str, Any], asked: Call, *, allowed: bool
 ) -> None:
-    world.grant("g", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"], **rule}])
-    assert world.rbac.allows(JOE, asked) is allowed
+    environment.grant("g", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"], **rule}])
+    assert environment.rbac.allows(JOE, asked) is allowed
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_a_rule_is_matched_by_verb_group_and_resource(
     ],
 )
 def test_a_binding_names_users_groups_and_accounts(
-    world: World, subject: dict[str, str], user: User, *, allowed: bool
+    environment: Environment, subject: dict[str, str], user: User, *, allowed: bool
 ) -> None:
-    world.create(GROUP, "roles", "r", "a", rules=[READING])
-    world.create(
+    environment.create(GROUP, "roles", "r", "a", rules=[READING])
+    environment.create(
         GROUP,
         "rolebindings",
         "b",
@@ -110,20 +110,20 @@ def test_a_binding_names_users_groups_and_accounts(
         roleRef={"apiGroup": GROUP, "kind": "Role", "name": "r"},
         subjects=[subject],
     )
-    assert world.rbac.allows(user, call(namespace="a")) is allowed
+    assert environment.rbac.allows(user, call(namespace="a")) is allowed
 
 
-def test_masters_may_do_all(world: World) -> None:
+def test_masters_may_do_all(environment: Environment) -> None:
     master = User("anybody", ("system:masters",))
-    assert world.rbac.allows(master, call("delete", "anything", "nowhere.io"))
-    assert world.rbac.allows_url(master, "post", "/anything")
+    assert environment.rbac.allows(master, call("delete", "anything", "nowhere.io"))
+    assert environment.rbac.allows_url(master, "post", "/anything")
 
 
 # ---- Names.
 
 
-def test_a_name_that_a_field_selector_requires_counts_as_the_name(world: World) -> None:
-    world.grant("g", [{**READING, "resourceNames": ["a"]}])
+def test_a_name_that_a_field_selector_requires_counts_as_the_name(environment: Environment) -> None:
+    environment.grant("g", [{**READING, "resourceNames": ["a"]}])
     for text in (
         "metadata.name=a",
         "metadata.name==a",
@@ -131,11 +131,11 @@ def test_a_name_that_a_field_selector_requires_counts_as_the_name(world: World) 
         "metadata.name=a,metadata.name=b",
     ):
         for verb in ("list", "watch"):
-            assert world.rbac.allows(JOE, call(verb, options={"fieldSelector": text})), text
+            assert environment.rbac.allows(JOE, call(verb, options={"fieldSelector": text})), text
 
 
-def test_a_field_selector_that_does_not_require_the_name_does_not(world: World) -> None:
-    world.grant("g", [{**READING, "resourceNames": ["a", "b/c", ".."]}])
+def test_a_field_selector_that_does_not_require_the_name_does_not(environment: Environment) -> None:
+    environment.grant("g", [{**READING, "resourceNames": ["a", "b/c", ".."]}])
     for text in (
         "metadata.name!=a",
         "metadata.name=b",
@@ -145,25 +145,29 @@ def test_a_field_selector_that_does_not_require_the_name_does_not(world: World) 
         "nonsense",
         "=",
     ):
-        assert not world.rbac.allows(JOE, call(options={"fieldSelector": text})), text
+        assert not environment.rbac.allows(JOE, call(options={"fieldSelector": text})), text
 
 
-def test_a_field_selector_gives_no_right_to_delete_a_collection(world: World) -> None:
-    world.grant("g", [{**READING, "verbs": ["deletecollection"], "resourceNames": ["a"]}])
-    assert not world.rbac.allows(JOE, call("deletecollection", options={"fieldSelector": "metadata.name=a"}))
+def test_a_field_selector_gives_no_right_to_delete_a_collection(environment: Environment) -> None:
+    environment.grant("g", [{**READING, "verbs": ["deletecollection"], "resourceNames": ["a"]}])
+    assert not environment.rbac.allows(
+        JOE, call("deletecollection", options={"fieldSelector": "metadata.name=a"})
+    )
 
 
-def test_rights_for_names_are_none_to_create(world: World) -> None:
-    world.grant("g", [{**READING, "verbs": ["create", "get"], "resourceNames": ["a"]}])
-    assert world.rbac.allows(JOE, call("get", name="a"))
-    assert not world.rbac.allows(JOE, call("get", name="b"))
-    assert not world.rbac.allows(JOE, call("create"))
+def test_rights_for_names_are_none_to_create(environment: Environment) -> None:
+    environment.grant("g", [{**READING, "verbs": ["create", "get"], "resourceNames": ["a"]}])
+    assert environment.rbac.allows(JOE, call("get", name="a"))
+    assert not environment.rbac.allows(JOE, call("get", name="b"))
+    assert not environment.rbac.allows(JOE, call("create"))
 
 
-def test_a_role_in_a_namespace_can_give_the_namespace_itself(world: World) -> None:
-    world.grant("g", [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}], namespace="a")
-    assert world.rbac.allows(JOE, call("get", "namespaces", name="a"))
-    assert not world.rbac.allows(JOE, call("get", "namespaces", name="b"))
+def test_a_role_in_a_namespace_can_give_the_namespace_itself(environment: Environment) -> None:
+    environment.grant(
+        "g", [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}], namespace="a"
+    )
+    assert environment.rbac.allows(JOE, call("get", "namespaces", name="a"))
+    assert not environment.rbac.allows(JOE, call("get", "namespaces", name="b"))
 
 
 # ---- Paths.
@@ -180,35 +184,35 @@ def test_a_role_in_a_namespace_can_give_the_namespace_itself(world: World) -> No
     ],
 )
 def test_a_path_is_matched_as_it_stands_or_by_its_beginning(
-    world: World, url: str, path: str, *, allowed: bool
+    environment: Environment, url: str, path: str, *, allowed: bool
 ) -> None:
-    world.grant("g", [{"nonResourceURLs": [url], "verbs": ["get"]}])
-    assert world.rbac.allows_url(JOE, "get", path) is allowed
-    assert not world.rbac.allows_url(JOE, "post", path)
+    environment.grant("g", [{"nonResourceURLs": [url], "verbs": ["get"]}])
+    assert environment.rbac.allows_url(JOE, "get", path) is allowed
+    assert not environment.rbac.allows_url(JOE, "post", path)
 
 
 # ---- Changes.
 
 
-def test_rights_change_with_the_binding_and_the_role(world: World) -> None:
-    assert not world.rbac.allows(JOE, call())
-    world.grant("g", [READING])
-    assert world.rbac.allows(JOE, call())
-    world.delete(GROUP, "clusterroles", "g")
-    assert not world.rbac.allows(JOE, call())
-    world.create(GROUP, "clusterroles", "g", rules=[READING])
-    assert world.rbac.allows(JOE, call())
-    world.delete(GROUP, "clusterrolebindings", "g")
-    assert not world.rbac.allows(JOE, call())
+def test_rights_change_with_the_binding_and_the_role(environment: Environment) -> None:
+    assert not environment.rbac.allows(JOE, call())
+    environment.grant("g", [READING])
+    assert environment.rbac.allows(JOE, call())
+    environment.delete(GROUP, "clusterroles", "g")
+    assert not environment.rbac.allows(JOE, call())
+    environment.create(GROUP, "clusterroles", "g", rules=[READING])
+    assert environment.rbac.allows(JOE, call())
+    environment.delete(GROUP, "clusterrolebindings", "g")
+    assert not environment.rbac.allows(JOE, call())
 
 
-def test_rights_go_back_with_the_history(world: World) -> None:
-    before = world.history.backup()
-    world.grant("g", [READING])
-    assert world.rbac.allows(JOE, call())
-    world.history.restore(before)
-    world.rbac.forget()
-    assert not world.rbac.allows(JOE, call())
+def test_rights_go_back_with_the_history(environment: Environment) -> None:
+    before = environment.history.backup()
+    environment.grant("g", [READING])
+    assert environment.rbac.allows(JOE, call())
+    environment.history.restore(before)
+    environment.rbac.forget()
+    assert not environment.rbac.allows(JOE, call())
 
 
 @pytest.mark.parametrize(
@@ -220,41 +224,45 @@ def test_rights_go_back_with_the_history(world: World) -> None:
         {"aggregationRule": {"clusterRoleSelectors": "all"}},
     ],
 )
-def test_what_is_misshapen_gives_no_rights_and_harms_no_others(world: World, role: dict[str, Any]) -> None:
-    world.create(GROUP, "clusterroles", "bad", **role)
-    world.create(
+def test_what_is_misshapen_gives_no_rights_and_harms_no_others(
+    environment: Environment, role: dict[str, Any]
+) -> None:
+    environment.create(GROUP, "clusterroles", "bad", **role)
+    environment.create(
         GROUP,
         "clusterrolebindings",
         "bad",
         subjects=[{"kind": "User"}, {"kind": "User", "name": "joe"}],
         roleRef={"apiGroup": GROUP, "kind": "ClusterRole", "name": "bad"},
     )
-    world.create(GROUP, "clusterrolebindings", "worse", subjects=[{"name": ["joe"]}], roleRef={"kind": {}})
-    assert not world.rbac.allows(JOE, call())
-    world.grant("g", [READING])
-    assert world.rbac.allows(JOE, call())
+    environment.create(
+        GROUP, "clusterrolebindings", "worse", subjects=[{"name": ["joe"]}], roleRef={"kind": {}}
+    )
+    assert not environment.rbac.allows(JOE, call())
+    environment.grant("g", [READING])
+    assert environment.rbac.allows(JOE, call())
 
 
 # ---- Aggregation.
 
 
-def test_an_aggregating_role_has_the_rules_of_those_it_selects(world: World) -> None:
-    world.grant("g", [], role="view")
+def test_an_aggregating_role_has_the_rules_of_those_it_selects(environment: Environment) -> None:
+    environment.grant("g", [], role="view")
     crontabs = call(resource="crontabs", group="stable.io")
-    assert not world.rbac.allows(JOE, crontabs)
-    world.create(
+    assert not environment.rbac.allows(JOE, crontabs)
+    environment.create(
         GROUP,
         "clusterroles",
         "more",
         rules=[{"apiGroups": ["stable.io"], "resources": ["crontabs"], "verbs": ["list"]}],
         metadata={"labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
     )
-    assert world.rbac.allows(JOE, crontabs)
+    assert environment.rbac.allows(JOE, crontabs)
 
 
-def test_roles_that_aggregate_each_other_end(world: World) -> None:
+def test_roles_that_aggregate_each_other_end(environment: Environment) -> None:
     for name, other in (("a", "b"), ("b", "a")):
-        world.create(
+        environment.create(
             GROUP,
             "clusterroles",
             name,
@@ -266,8 +274,8 @@ def test_roles_that_aggregate_each_other_end(world: World) -> None:
                 ]
             },
         )
-    world.grant("g", [], role="a")
-    assert not world.rbac.allows(JOE, call())
+    environment.grant("g", [], role="a")
+    assert not environment.rbac.allows(JOE, call())
 
 
 # ---- The roles that are there from the start.
@@ -288,26 +296,26 @@ def test_roles_that_aggregate_each_other_end(world: World) -> None:
     ],
 )
 def test_the_standard_roles_allow_what_they_should(
-    world: World, role: str, asked: Call, *, allowed: bool
+    environment: Environment, role: str, asked: Call, *, allowed: bool
 ) -> None:
-    world.grant("g", [], role=role)
-    assert world.rbac.allows(JOE, asked) is allowed
+    environment.grant("g", [], role=role)
+    assert environment.rbac.allows(JOE, asked) is allowed
 
 
-def test_whoever_is_authenticated_may_discover_and_ask_for_his_rights(world: World) -> None:
-    assert world.rbac.allows_url(JOE, "get", "/apis/apps/v1")
-    assert world.rbac.allows_url(JOE, "get", "/openapi/v3")
-    assert world.rbac.allows(JOE, call("create", "selfsubjectaccessreviews", "authorization.k8s.io"))
-    assert world.rbac.allows(JOE, call("create", "selfsubjectreviews", "authentication.k8s.io"))
-    assert not world.rbac.allows(JOE, call("create", "subjectaccessreviews", "authorization.k8s.io"))
+def test_whoever_is_authenticated_may_discover_and_ask_for_his_rights(environment: Environment) -> None:
+    assert environment.rbac.allows_url(JOE, "get", "/apis/apps/v1")
+    assert environment.rbac.allows_url(JOE, "get", "/openapi/v3")
+    assert environment.rbac.allows(JOE, call("create", "selfsubjectaccessreviews", "authorization.k8s.io"))
+    assert environment.rbac.allows(JOE, call("create", "selfsubjectreviews", "authentication.k8s.io"))
+    assert not environment.rbac.allows(JOE, call("create", "subjectaccessreviews", "authorization.k8s.io"))
 
 
-def test_the_anonymous_see_no_more_than_version_and_health(world: World) -> None:
+def test_the_anonymous_see_no_more_than_version_and_health(environment: Environment) -> None:
     nobody = User("system:anonymous", ("system:unauthenticated",))
     assert [
         path
         for path in ("/version", "/healthz", "/livez", "/readyz", "/api", "/apis", "/openapi/v3", "/")
-        if world.rbac.allows_url(nobody, "get", path)
+        if environment.rbac.allows_url(nobody, "get", path)
     ] == ["/version", "/healthz", "/livez", "/readyz"]
 
 
@@ -365,48 +373,48 @@ def test_the_anonymous_see_no_more_than_version_and_health(world: World) -> None
     ],
 )
 def test_a_refusal_says_who_may_not_do_what_and_where(
-    world: World, asked: Call, message: str, details: dict[str, str]
+    environment: Environment, asked: Call, message: str, details: dict[str, str]
 ) -> None:
-    problem = refusal(world, asked)
+    problem = refusal(environment, asked)
     assert (problem.code, problem.reason, problem.message) == (403, "Forbidden", message)
     assert problem.details == details
 
 
-def test_a_refused_path_is_named(world: World) -> None:
+def test_a_refused_path_is_named(environment: Environment) -> None:
     with pytest.raises(Problem) as caught:
-        world.rbac.require_url(JOE, "post", "/version")
+        environment.rbac.require_url(JOE, "post", "/version")
     assert caught.value.message == 'forbidden: User "joe" cannot post path "/version"'
     assert (caught.value.code, caught.value.details) == (403, {})
 
 
-def test_a_refusal_holds_no_markup(world: World) -> None:
-    assert 'User "&lt;b&gt;&amp;"' in refusal(world, call(), User("<b>&")).message
+def test_a_refusal_holds_no_markup(environment: Environment) -> None:
+    assert 'User "&lt;b&gt;&amp;"' in refusal(environment, call(), User("<b>&")).message
 
 
-def test_a_refusal_names_the_roles_that_are_missing(world: World) -> None:
-    world.grant("gone", [READING])
-    world.delete(GROUP, "clusterroles", "gone")
+def test_a_refusal_names_the_roles_that_are_missing(environment: Environment) -> None:
+    environment.grant("gone", [READING])
+    environment.delete(GROUP, "clusterroles", "gone")
     missing = f'clusterrole.{GROUP} "gone" not found'
-    assert refusal(world, call()).message.endswith(f"at the cluster scope: RBAC: {missing}")
-    world.grant("lost", [READING], namespace="ns")
-    world.delete(GROUP, "roles", "lost", "ns")
-    assert refusal(world, call(namespace="ns")).message.endswith(
+    assert refusal(environment, call()).message.endswith(f"at the cluster scope: RBAC: {missing}")
+    environment.grant("lost", [READING], namespace="ns")
+    environment.delete(GROUP, "roles", "lost", "ns")
+    assert refusal(environment, call(namespace="ns")).message.endswith(
         f': RBAC: [{missing}, role.{GROUP} "lost" not found]'
     )
 
 
-def test_a_decision_tells_what_allows_it(world: World) -> None:
-    world.grant("g", [READING], namespace="ns")
+def test_a_decision_tells_what_allows_it(environment: Environment) -> None:
+    environment.grant("g", [READING], namespace="ns")
     assert (
-        world.rbac.decide(JOE, call(namespace="ns")).reason
+        environment.rbac.decide(JOE, call(namespace="ns")).reason
         == 'RBAC: allowed by RoleBinding "g/ns" of Role "g" to User "joe"'
     )
     assert (
-        world.rbac.decide(JOE, Url("get", "/apis")).reason
+        environment.rbac.decide(JOE, Url("get", "/apis")).reason
         == 'RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group'
         ' "system:authenticated"'
     )
-    world.create(
+    environment.create(
         GROUP,
         "rolebindings",
         "sa",
@@ -415,6 +423,6 @@ def test_a_decision_tells_what_allows_it(world: World) -> None:
         roleRef={"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"},
     )
     assert (
-        world.rbac.decide(User("system:serviceaccount:ns:sa"), call(namespace="ns")).reason
+        environment.rbac.decide(User("system:serviceaccount:ns:sa"), call(namespace="ns")).reason
         == 'RBAC: allowed by RoleBinding "sa/ns" of ClusterRole "view" to ServiceAccount "sa/ns"'
     )

@@ -9,7 +9,7 @@ from kopf_selectcache.testing.api.request import Call, User
 from kopf_selectcache.testing.api.reviews import Reviews
 from kopf_selectcache.testing.api.status import Problem
 
-from .world import World
+from .environment import Environment
 
 JOE = User("joe", ("team", "system:authenticated"), "7", {"scope": ("a",)})
 GETTING = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": ["a"]}
@@ -18,44 +18,56 @@ ISSUER = "https://kubernetes.default.svc"
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.create("", "serviceaccounts", "sa", "ns")
-    return world
+def environment() -> Environment:
+    environment = Environment()
+    environment.create("", "serviceaccounts", "sa", "ns")
+    return environment
 
 
 def ask(
-    world: World, group: str, resource: str, body: dict[str, Any], *, user: User = JOE, **parts: Any
+    environment: Environment,
+    group: str,
+    resource: str,
+    body: dict[str, Any],
+    *,
+    user: User = JOE,
+    **parts: Any,
 ) -> dict[str, Any]:
-    reviews = Reviews(world.users, world.rbac, now=world.now)
+    reviews = Reviews(environment.users, environment.rbac, now=environment.now)
     answer = reviews.answer(user, Call("create", group, "v1", resource, **parts), body)
     assert answer.code == 201
     told: dict[str, Any] = json.loads(answer.body)
     return told
 
 
-def refusal(world: World, group: str, resource: str, body: dict[str, Any], **parts: Any) -> Problem:
+def refusal(
+    environment: Environment, group: str, resource: str, body: dict[str, Any], **parts: Any
+) -> Problem:
     with pytest.raises(Problem) as caught:
-        ask(world, group, resource, body, **parts)
+        ask(environment, group, resource, body, **parts)
     return caught.value
 
 
-def may_joe(world: World, **spec: Any) -> dict[str, Any]:
-    status: dict[str, Any] = ask(world, AUTHORIZATION, "selfsubjectaccessreviews", {"spec": spec})["status"]
+def may_joe(environment: Environment, **spec: Any) -> dict[str, Any]:
+    status: dict[str, Any] = ask(environment, AUTHORIZATION, "selfsubjectaccessreviews", {"spec": spec})[
+        "status"
+    ]
     return status
 
 
-def token(world: World, **spec: Any) -> dict[str, Any]:
-    return ask(world, "", "serviceaccounts", {"spec": spec}, namespace="ns", name="sa", subresource="token")
+def token(environment: Environment, **spec: Any) -> dict[str, Any]:
+    return ask(
+        environment, "", "serviceaccounts", {"spec": spec}, namespace="ns", name="sa", subresource="token"
+    )
 
 
 # ---- May I?
 
 
-def test_one_can_ask_for_ones_own_rights(world: World) -> None:
-    world.grant("g", [GETTING], namespace="ns")
+def test_one_can_ask_for_ones_own_rights(environment: Environment) -> None:
+    environment.grant("g", [GETTING], namespace="ns")
     told = ask(
-        world,
+        environment,
         AUTHORIZATION,
         "selfsubjectaccessreviews",
         {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "ns", "name": "a"}}},
@@ -72,44 +84,49 @@ def test_one_can_ask_for_ones_own_rights(world: World) -> None:
     }
 
 
-def test_what_is_not_allowed_has_no_reason(world: World) -> None:
-    world.grant("g", [GETTING], namespace="ns")
-    assert may_joe(world, resourceAttributes={"verb": "get", "resource": "pods", "namespace": "ns"}) == {
+def test_what_is_not_allowed_has_no_reason(environment: Environment) -> None:
+    environment.grant("g", [GETTING], namespace="ns")
+    assert may_joe(
+        environment, resourceAttributes={"verb": "get", "resource": "pods", "namespace": "ns"}
+    ) == {"allowed": False}
+    assert may_joe(environment, resourceAttributes={"verb": "get", "resource": "pods", "name": "a"}) == {
         "allowed": False
     }
-    assert may_joe(world, resourceAttributes={"verb": "get", "resource": "pods", "name": "a"}) == {
-        "allowed": False
-    }
-    assert may_joe(world, resourceAttributes={}) == {"allowed": False}
+    assert may_joe(environment, resourceAttributes={}) == {"allowed": False}
 
 
-def test_a_field_selector_in_the_question_is_no_name(world: World) -> None:
-    world.grant("g", [{**GETTING, "verbs": ["list"]}], namespace="ns")
+def test_a_field_selector_in_the_question_is_no_name(environment: Environment) -> None:
+    environment.grant("g", [{**GETTING, "verbs": ["list"]}], namespace="ns")
     listing = {"verb": "list", "resource": "pods", "namespace": "ns"}
     assert may_joe(
-        world, resourceAttributes={**listing, "fieldSelector": {"rawSelector": "metadata.name=a"}}
+        environment, resourceAttributes={**listing, "fieldSelector": {"rawSelector": "metadata.name=a"}}
     ) == {"allowed": False}
-    assert may_joe(world, resourceAttributes={**listing, "name": "a"})["allowed"]
+    assert may_joe(environment, resourceAttributes={**listing, "name": "a"})["allowed"]
 
 
-def test_the_rights_to_a_namespace_are_asked_for_with_that_namespace(world: World) -> None:
-    world.grant("g", [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}], namespace="ns")
-    assert not may_joe(world, resourceAttributes={"verb": "get", "resource": "namespaces", "name": "ns"})[
-        "allowed"
-    ]
+def test_the_rights_to_a_namespace_are_asked_for_with_that_namespace(environment: Environment) -> None:
+    environment.grant(
+        "g", [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}], namespace="ns"
+    )
+    assert not may_joe(
+        environment, resourceAttributes={"verb": "get", "resource": "namespaces", "name": "ns"}
+    )["allowed"]
     assert may_joe(
-        world, resourceAttributes={"verb": "get", "resource": "namespaces", "namespace": "ns", "name": "ns"}
+        environment,
+        resourceAttributes={"verb": "get", "resource": "namespaces", "namespace": "ns", "name": "ns"},
     )["allowed"]
 
 
-def test_one_can_ask_for_a_path(world: World) -> None:
-    assert may_joe(world, nonResourceAttributes={"verb": "get", "path": "/version"})["allowed"]
-    assert may_joe(world, nonResourceAttributes={"verb": "get", "path": "/metrics"}) == {"allowed": False}
+def test_one_can_ask_for_a_path(environment: Environment) -> None:
+    assert may_joe(environment, nonResourceAttributes={"verb": "get", "path": "/version"})["allowed"]
+    assert may_joe(environment, nonResourceAttributes={"verb": "get", "path": "/metrics"}) == {
+        "allowed": False
+    }
 
 
-def test_a_missing_role_is_told(world: World) -> None:
-    world.grant("g", [], role="gone")
-    assert may_joe(world, resourceAttributes={"verb": "get"}) == {
+def test_a_missing_role_is_told(environment: Environment) -> None:
+    environment.grant("g", [], role="gone")
+    assert may_joe(environment, resourceAttributes={"verb": "get"}) == {
         "allowed": False,
         "reason": 'RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found',
     }
@@ -137,8 +154,10 @@ def test_a_missing_role_is_told(world: World) -> None:
         ),
     ],
 )
-def test_the_question_is_about_a_resource_or_a_path(world: World, spec: dict[str, Any], message: str) -> None:
-    problem = refusal(world, AUTHORIZATION, "selfsubjectaccessreviews", {"spec": spec})
+def test_the_question_is_about_a_resource_or_a_path(
+    environment: Environment, spec: dict[str, Any], message: str
+) -> None:
+    problem = refusal(environment, AUTHORIZATION, "selfsubjectaccessreviews", {"spec": spec})
     assert (problem.code, problem.reason, problem.message) == (
         422,
         "Invalid",
@@ -150,16 +169,16 @@ def test_the_question_is_about_a_resource_or_a_path(world: World, spec: dict[str
     }
 
 
-def test_a_question_is_no_object(world: World) -> None:
+def test_a_question_is_no_object(environment: Environment) -> None:
     body = {"metadata": {"name": "x"}, "spec": {"resourceAttributes": {}}}
-    problem = refusal(world, AUTHORIZATION, "selfsubjectaccessreviews", body)
+    problem = refusal(environment, AUTHORIZATION, "selfsubjectaccessreviews", body)
     assert (
         problem.message
         == '.authorization.k8s.io "" is invalid: metadata: Invalid value: {"name":"x"}: must be empty'
     )
-    assert refusal(world, AUTHORIZATION, "selfsubjectaccessreviews", {"kind": "Nix"}).message.startswith(
-        'Nix in version "v1" cannot be handled as a SelfSubjectAccessReview'
-    )
+    assert refusal(
+        environment, AUTHORIZATION, "selfsubjectaccessreviews", {"kind": "Nix"}
+    ).message.startswith('Nix in version "v1" cannot be handled as a SelfSubjectAccessReview')
 
 
 @pytest.mark.parametrize(
@@ -172,8 +191,8 @@ def test_a_question_is_no_object(world: World) -> None:
         {"spec": {"resourceAttributes": {}, "groups": "g"}},
     ],
 )
-def test_a_misshapen_question_is_a_bad_request(world: World, body: dict[str, Any]) -> None:
-    assert refusal(world, AUTHORIZATION, "subjectaccessreviews", body).code == 400
+def test_a_misshapen_question_is_a_bad_request(environment: Environment, body: dict[str, Any]) -> None:
+    assert refusal(environment, AUTHORIZATION, "subjectaccessreviews", body).code == 400
 
 
 @pytest.mark.parametrize(
@@ -184,15 +203,17 @@ def test_a_misshapen_question_is_a_bad_request(world: World, body: dict[str, Any
         ("subjectaccessreviews", {"name": "x"}),
     ],
 )
-def test_questions_are_asked_in_one_place(world: World, resource: str, parts: dict[str, str]) -> None:
-    assert refusal(world, AUTHORIZATION, resource, {}, **parts).code == 404
+def test_questions_are_asked_in_one_place(
+    environment: Environment, resource: str, parts: dict[str, str]
+) -> None:
+    assert refusal(environment, AUTHORIZATION, resource, {}, **parts).code == 404
 
 
 # ---- May he?
 
 
-def test_one_can_ask_for_the_rights_of_others(world: World) -> None:
-    world.grant("g", [GETTING])
+def test_one_can_ask_for_the_rights_of_others(environment: Environment) -> None:
+    environment.grant("g", [GETTING])
     getting = {"verb": "get", "resource": "pods", "name": "a"}
     asked: list[tuple[dict[str, Any], bool]] = [
         ({"user": "joe"}, True),
@@ -201,7 +222,7 @@ def test_one_can_ask_for_the_rights_of_others(world: World) -> None:
     ]
     for who, allowed in asked:
         told = ask(
-            world,
+            environment,
             AUTHORIZATION,
             "subjectaccessreviews",
             {"spec": {**who, "resourceAttributes": getting}},
@@ -210,27 +231,29 @@ def test_one_can_ask_for_the_rights_of_others(world: World) -> None:
         assert told["status"]["allowed"] is allowed
     assert (
         refusal(
-            world, AUTHORIZATION, "subjectaccessreviews", {"spec": {"resourceAttributes": getting}}
+            environment, AUTHORIZATION, "subjectaccessreviews", {"spec": {"resourceAttributes": getting}}
         ).message
         == '.authorization.k8s.io "" is invalid: spec.user: Invalid value: "": at least one of user or group'
         " must be specified"
     )
 
 
-def test_one_can_ask_inside_a_namespace(world: World) -> None:
-    world.grant("g", [GETTING], namespace="ns")
+def test_one_can_ask_inside_a_namespace(environment: Environment) -> None:
+    environment.grant("g", [GETTING], namespace="ns")
     getting = {"verb": "get", "resource": "pods", "name": "a", "namespace": "ns"}
     spec = {"user": "joe", "resourceAttributes": getting}
-    told = ask(world, AUTHORIZATION, "localsubjectaccessreviews", {"spec": spec}, namespace="ns")
+    told = ask(environment, AUTHORIZATION, "localsubjectaccessreviews", {"spec": spec}, namespace="ns")
     assert (told["metadata"], told["status"]["allowed"]) == ({"namespace": "ns"}, True)
     assert (
-        refusal(world, AUTHORIZATION, "localsubjectaccessreviews", {"spec": spec}, namespace="other").message
+        refusal(
+            environment, AUTHORIZATION, "localsubjectaccessreviews", {"spec": spec}, namespace="other"
+        ).message
         == '.authorization.k8s.io "" is invalid: spec.resourceAttributes.namespace: Invalid value: "ns": must'
         " match metadata.namespace"
     )
     assert (
         refusal(
-            world,
+            environment,
             AUTHORIZATION,
             "localsubjectaccessreviews",
             {"metadata": {"namespace": "other"}, "spec": spec},
@@ -243,10 +266,10 @@ def test_one_can_ask_inside_a_namespace(world: World) -> None:
 # ---- What may I?
 
 
-def test_all_rules_of_a_user_are_listed(world: World) -> None:
-    world.grant("g", [GETTING, {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
-    world.grant("lost", [], role="gone")
-    told = ask(world, AUTHORIZATION, "selfsubjectrulesreviews", {"spec": {"namespace": "ns"}})
+def test_all_rules_of_a_user_are_listed(environment: Environment) -> None:
+    environment.grant("g", [GETTING, {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
+    environment.grant("lost", [], role="gone")
+    told = ask(environment, AUTHORIZATION, "selfsubjectrulesreviews", {"spec": {"namespace": "ns"}})
     assert told["spec"] == {}
     assert {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]} in told[
         "status"
@@ -260,7 +283,7 @@ def test_all_rules_of_a_user_are_listed(world: World) -> None:
     assert told["status"]["incomplete"] is False
     assert told["status"]["evaluationError"] == 'clusterrole.rbac.authorization.k8s.io "gone" not found'
     assert (
-        refusal(world, AUTHORIZATION, "selfsubjectrulesreviews", {"spec": {}}).message
+        refusal(environment, AUTHORIZATION, "selfsubjectrulesreviews", {"spec": {}}).message
         == "no namespace on request"
     )
 
@@ -268,8 +291,8 @@ def test_all_rules_of_a_user_are_listed(world: World) -> None:
 # ---- Who am I?
 
 
-def test_one_can_ask_who_one_is(world: World) -> None:
-    assert ask(world, AUTHENTICATION, "selfsubjectreviews", {}) == {
+def test_one_can_ask_who_one_is(environment: Environment) -> None:
+    assert ask(environment, AUTHENTICATION, "selfsubjectreviews", {}) == {
         "kind": "SelfSubjectReview",
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
@@ -282,39 +305,39 @@ def test_one_can_ask_who_one_is(world: World) -> None:
             }
         },
     }
-    assert ask(world, AUTHENTICATION, "selfsubjectreviews", {}, user=User("x"))["status"] == {
+    assert ask(environment, AUTHENTICATION, "selfsubjectreviews", {}, user=User("x"))["status"] == {
         "userInfo": {"username": "x"}
     }
 
 
-def test_one_can_ask_whose_a_token_is(world: World) -> None:
-    told = ask(world, AUTHENTICATION, "tokenreviews", {"spec": {"token": "admin-token"}})
+def test_one_can_ask_whose_a_token_is(environment: Environment) -> None:
+    told = ask(environment, AUTHENTICATION, "tokenreviews", {"spec": {"token": "admin-token"}})
     assert told["status"] == {
         "authenticated": True,
         "audiences": [ISSUER],
         "user": {"username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]},
     }
-    told = ask(world, AUTHENTICATION, "tokenreviews", {"spec": {"token": "nonsense"}})
+    told = ask(environment, AUTHENTICATION, "tokenreviews", {"spec": {"token": "nonsense"}})
     assert told["status"] == {"user": {}, "error": "invalid bearer token"}
-    assert refusal(world, AUTHENTICATION, "tokenreviews", {"spec": {}}).code == 400
+    assert refusal(environment, AUTHENTICATION, "tokenreviews", {"spec": {}}).code == 400
 
 
-def test_a_token_is_for_those_whom_it_names(world: World) -> None:
-    issued = token(world, audiences=["vault", "web"])["status"]["token"]
+def test_a_token_is_for_those_whom_it_names(environment: Environment) -> None:
+    issued = token(environment, audiences=["vault", "web"])["status"]["token"]
     for asked, read in [(["vault"], ["vault"]), (["web", "other"], ["web"]), (["other"], None), ([], None)]:
-        status = ask(world, AUTHENTICATION, "tokenreviews", {"spec": {"token": issued, "audiences": asked}})[
-            "status"
-        ]
+        status = ask(
+            environment, AUTHENTICATION, "tokenreviews", {"spec": {"token": issued, "audiences": asked}}
+        )["status"]
         assert status.get("audiences") == read, asked
 
 
 # ---- Tokens on demand.
 
 
-def test_a_token_can_be_had_for_an_account(world: World) -> None:
-    told = token(world)
+def test_a_token_can_be_had_for_an_account(environment: Environment) -> None:
+    told = token(environment)
     status = told.pop("status")
-    account = world.users.find("ServiceAccount", "ns", "sa")
+    account = environment.users.find("ServiceAccount", "ns", "sa")
     assert account is not None
     assert told == {
         "kind": "TokenRequest",
@@ -329,20 +352,22 @@ def test_a_token_can_be_had_for_an_account(world: World) -> None:
     }
     assert status["expirationTimestamp"] == "2026-01-01T01:00:00Z"
     assert (
-        world.users.authenticate({"authorization": f"Bearer {status['token']}"}).name
+        environment.users.authenticate({"authorization": f"Bearer {status['token']}"}).name
         == "system:serviceaccount:ns:sa"
     )
 
 
-def test_a_token_can_be_bound_to_an_object(world: World) -> None:
-    secret = world.create("", "secrets", "s", "ns")
+def test_a_token_can_be_bound_to_an_object(environment: Environment) -> None:
+    secret = environment.create("", "secrets", "s", "ns")
     bound = {"apiVersion": "v1", "kind": "Secret", "name": "s"}
     for reference in (bound, {**bound, "uid": secret.uid}):
-        assert token(world, boundObjectRef=reference)["spec"]["boundObjectRef"] == reference
-    world.create(
+        assert token(environment, boundObjectRef=reference)["spec"]["boundObjectRef"] == reference
+    environment.create(
         "", "pods", "p", "ns", spec={"serviceAccountName": "sa", "containers": [{"name": "c", "image": "i"}]}
     )
-    assert token(world, boundObjectRef={"apiVersion": "v1", "kind": "Pod", "name": "p"})["status"]["token"]
+    assert token(environment, boundObjectRef={"apiVersion": "v1", "kind": "Pod", "name": "p"})["status"][
+        "token"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -396,10 +421,10 @@ def test_a_token_can_be_bound_to_an_object(world: World) -> None:
     ],
 )
 def test_a_token_that_cannot_be_had_is_refused(
-    world: World, spec: dict[str, Any], code: int, message: str
+    environment: Environment, spec: dict[str, Any], code: int, message: str
 ) -> None:
-    world.create("", "secrets", "s", "ns")
-    world.create(
+    environment.create("", "secrets", "s", "ns")
+    environment.create(
         "",
         "pods",
         "p",
@@ -407,15 +432,15 @@ def test_a_token_that_cannot_be_had_is_refused(
         spec={"serviceAccountName": "other", "containers": [{"name": "c", "image": "i"}]},
     )
     problem = refusal(
-        world, "", "serviceaccounts", {"spec": spec}, namespace="ns", name="sa", subresource="token"
+        environment, "", "serviceaccounts", {"spec": spec}, namespace="ns", name="sa", subresource="token"
     )
     assert (problem.code, problem.message) == (code, message)
 
 
-def test_a_token_is_for_an_account_that_is_there_and_meant(world: World) -> None:
+def test_a_token_is_for_an_account_that_is_there_and_meant(environment: Environment) -> None:
     def refused(name: str, metadata: dict[str, str]) -> tuple[int, str]:
         problem = refusal(
-            world,
+            environment,
             "",
             "serviceaccounts",
             {"metadata": metadata},
@@ -434,4 +459,4 @@ def test_a_token_is_for_an_account_that_is_there_and_meant(world: World) -> None
         ),
     )
     assert refused("sa", {"uid": "x"})[0] == 409
-    assert refusal(world, "", "pods", {}, namespace="ns", name="p", subresource="token").code == 404
+    assert refusal(environment, "", "pods", {}, namespace="ns", name="p", subresource="token").code == 404

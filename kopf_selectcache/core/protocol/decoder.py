@@ -37,7 +37,7 @@ from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.interning import Sharing
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
-from kopf_selectcache.core.store.record import Record, Unreadable, kept_json
+from kopf_selectcache.core.store.record import Record, Unreadable, compact_json
 
 from ._decoding import FAILURES, MOST_TOKEN, decode_as, reason_of, refusal_of
 from ._fastpath import parted, without_managed
@@ -120,7 +120,7 @@ class Reader:
     projection: Projection = ALL
     fields: Mapping[str, Extractor] = field(default_factory=dict)
     """Extractors of the field labels that the projection drops, applied before it."""
-    wanted: Callable[[tuple[str, str]], bool] | None = None
+    accepts: Callable[[tuple[str, str]], bool] | None = None
     """A predicate of namespace and name: nothing is stored of other objects. None means all."""
     packing: Packing | None = None
     """The compression of the records; None if they are never packed."""
@@ -157,7 +157,7 @@ class Reader:
         resource: Resource,
         projection: Projection,
         *,
-        wanted: Callable[[tuple[str, str]], bool] | None = None,
+        accepts: Callable[[tuple[str, str]], bool] | None = None,
         packing: Packing | None = None,
         sent: Sent = EVERYTHING,
     ) -> Reader:
@@ -171,7 +171,7 @@ class Reader:
                 for label, each in resource.kind.fields.items()
                 if not all(map(projection.exact, each.value.paths))
             },
-            wanted,
+            accepts,
             packing,
             sent=sent,
         )
@@ -364,7 +364,7 @@ class Reader:
         It is decoded once, and wholly, since the decoder looks only at what it is asked for, and readers ask
         for all of it.
         """
-        if self._is_partial or self.wanted is not None:
+        if self._is_partial or self.accepts is not None:
             return None
         for start in self._starts:  # It is used below. A generator would cost a call for each.
             if data.startswith(start):
@@ -455,14 +455,14 @@ class Reader:
                 f"an object of kind {self.kind}{_named(metadata)} came with a name or namespace that no"
                 " request can have"
             )
-        if self.wanted is not None and not self.wanted((metadata.namespace, metadata.name)):
+        if self.accepts is not None and not self.accepts((metadata.namespace, metadata.name)):
             return Record(metadata.namespace, metadata.name, metadata.uid, metadata.version, {}, (), b"")
         own_labels, owners = self._common(metadata)
         labels = self._labels.of(tuple(own_labels.items()) if own_labels else ())
         if isinstance(labels, LabelRequirement):
             labels = self._outside(metadata, labels, own_labels, leaves=leaves)
         try:
-            kept, fields, parts = self._kept(data, found, outlined)
+            kept, fields, parts = self._stored_part(data, found, outlined)
             obj = self._decoded(kept, metadata, failed)
             if self.sent.terms and not leaves:
                 lost = msgspec.json.decode(fields, type=dict[str, str]) if fields else {}
@@ -565,7 +565,7 @@ class Reader:
             problem = Unindexed(f"{self.kind}{_named(metadata)} cannot be indexed: {bad}")
         raise problem  # As below.
 
-    def _kept(
+    def _stored_part(
         self, data: bytes, found: Object, outlined: Outline | None
     ) -> tuple[bytes, bytes, Mapping[str, msgspec.Raw] | None]:
         """Return what is kept of an object, which says what it is, the field labels' values that are not to
@@ -583,7 +583,7 @@ class Reader:
                 else {key: msgspec.Raw(part) for key, part in outlined.members.items()}
             )
             all_of_it = self._members(parts)
-            kept = kept_json(all_of_it if untouched else self.projection.cut(all_of_it))
+            kept = compact_json(all_of_it if untouched else self.projection.cut(all_of_it))
             if self.projection.transform is not None:
                 kept = self.projection.transformed(kept)
             return kept, self._values(parts) if self.fields else b"", parts
@@ -623,7 +623,7 @@ class Reader:
         """Read the field labels' values off those parts of an object in which they are."""
         looked_at = {path[0] for extractor in self.fields.values() for path in extractor.paths}
         obj = {key: decoded(part) for key, part in parts.items() if key in looked_at}
-        return kept_json({label: extractor(obj) for label, extractor in self.fields.items()})
+        return compact_json({label: extractor(obj) for label, extractor in self.fields.items()})
 
 
 def _line(data: bytes) -> tuple[Line, Outline | None]:

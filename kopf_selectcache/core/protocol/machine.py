@@ -19,7 +19,7 @@ Four rules keep it true:
    cleanly, or was open for a while and brought something, has not failed: the next one is opened at once.
    That happens once, and again after each watch that was open for some seconds, so no fault makes a storm.
    Pages that bring new objects follow each other at once, too (`core.protocol.pager`); so does the newest
-   list, once, if the version that several branches agreed upon (`agreed`) is refused.
+   list, once, if the version that several branches share (`SharedVersion`) is refused.
 4. A message is progress only if the version moves. A version that is no number among numbers, half a line,
    garbled bytes and unknown types end the stream, and it is resumed; after more than three failures in a row
    at the same version, everything is listed anew.
@@ -198,17 +198,17 @@ class Progress:
     version: str
 
 
-# ---- Effects: news for whoever looks after the cache.
+# ---- Effects: reports to the informer.
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Report:
     """A report for the condition: the cause of a failure, or None if the stream is healthy."""
 
-    trouble: Refusal | Lost | Silent | None
+    failure: Refusal | Lost | Silent | None
 
 
-Effect: TypeAlias = List | Watch | Wait | Begin | Put | Leave | Commit | Abandon | Progress | Told
+Effect: TypeAlias = List | Watch | Wait | Begin | Put | Leave | Commit | Abandon | Progress | Report
 
 
 # ---- States.
@@ -360,9 +360,9 @@ def step(state: State, input_: Input) -> Step:
         case Listing(), Piece():
             return _piece(state, input_)
         case Filling(), Opened():
-            return Step(replace(state, opened=True), (Told(None),))
+            return Step(replace(state, opened=True), (Report(None),))
         case Watching(), Opened():
-            return Step(state, (Told(None),))
+            return Step(state, (Report(None),))
         case Filling(known), Event(type_, record):
             if state.numeric is None:
                 state = replace(state, numeric=is_number(record.version))
@@ -377,7 +377,7 @@ def step(state: State, input_: Input) -> Step:
             if complete:  # The stream goes on, as the watch.
                 done = _complete(known, version, exact=not known.floor or known.beyond)
                 return (
-                    Step(done.state, (*done.effects, Told(None)))
+                    Step(done.state, (*done.effects, Report(None)))
                     if isinstance(done.state, Watching)
                     else done
                 )
@@ -476,7 +476,7 @@ def _page(state: Listing, page: Page) -> Step:
         if pager.is_paced:
             return Step(
                 Waiting(state.known, paused=state),
-                (*puts, Told(Lost(FEW, paced=True)), Wait(state.known.failures)),
+                (*puts, Report(Lost(FEW, paced=True)), Wait(state.known.failures)),
             )
         return Step(state, (*puts, List(token=pager.token)))
     done = _complete(state.known, page.version, exact=state.exact)
@@ -573,16 +573,16 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
     return _wait(known, (), why, resume="" if stuck else state.version, at_least=at_least)
 
 
-def _same_page(state: Listing, trouble: Refusal | Lost | Silent, *, at_least: float = 0.0) -> Step:
+def _same_page(state: Listing, failure: Refusal | Lost | Silent, *, at_least: float = 0.0) -> Step:
     """Ask for the page again: a long list would never be complete if each failure cost all pages before."""
     paused = replace(state, tries=state.tries + 1)
     wait = Wait(state.known.failures + state.tries, at_least)
-    return Step(Waiting(state.known, paused=paused), (Told(trouble), wait))
+    return Step(Waiting(state.known, paused=paused), (Report(failure), wait))
 
 
 def _give_up(
     state: Listing,
-    trouble: Refusal | Lost | Silent,
+    failure: Refusal | Lost | Silent,
     *,
     at_least: float = 0.0,
     slow: bool = False,
@@ -590,16 +590,16 @@ def _give_up(
 ) -> Step:
     """Forget the list, and begin another one."""
     known = replace(state.known.failed(), expired=state.known.expired + 1 if expired else 0)
-    return _wait(known, (Abandon(),), trouble, at_least=at_least, slow=slow)
+    return _wait(known, (Abandon(),), failure, at_least=at_least, slow=slow)
 
 
 def _wait(
     known: Known,
     before: tuple[Effect, ...],
-    trouble: Refusal | Lost | Silent,
+    failure: Refusal | Lost | Silent,
     *,
     resume: str = "",
     at_least: float = 0.0,
     slow: bool = False,
 ) -> Step:
-    return Step(Waiting(known, resume), (*before, Told(trouble), Wait(known.failures - 1, at_least, slow)))
+    return Step(Waiting(known, resume), (*before, Report(failure), Wait(known.failures - 1, at_least, slow)))

@@ -16,7 +16,7 @@ import msgspec
 from kopf_selectcache.core.errors import BadIndex, Undecodable
 
 from .projection import Keys, as_written, at, repeated, where_of
-from .record import INDEXED, Record, kept_json
+from .record import INDEXED, Record, compact_json
 
 Value: TypeAlias = str | bool | int | float
 
@@ -135,7 +135,7 @@ def note(record: Record, indexes: Collection[Indexed]) -> None:
 
 def with_values(fields: bytes, values: Mapping[str, Collection[Any]]) -> bytes:
     """Return `Record.fields` with these values of declared indexes."""
-    return kept_json({**(msgspec.json.decode(fields) if fields else {}), INDEXED: values})
+    return compact_json({**(msgspec.json.decode(fields) if fields else {}), INDEXED: values})
 
 
 def _at(obj: dict[str, Any], path: Keys) -> Values:

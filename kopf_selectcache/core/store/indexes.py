@@ -78,7 +78,7 @@ class Chosen(NamedTuple):
     with. Empty after a scan."""
     size: int = 0
     """The number of candidates before the intersection."""
-    wanted: Dimension | None = None
+    missing: Dimension | None = None
     """The missing index that would help such a read."""
     unreadable: tuple[Unreadable, ...] = ()
     """All unreadable records, regardless of the predicate. `records` has none of them."""
@@ -153,10 +153,10 @@ class Indexes:
         if best is None:
             named = [each.values() for each in held.values()]
             best = _Candidates(sum(map(len, named)), "", partial(chain.from_iterable, named), lookup)
-        wanted = self._missing(lookup, best.size, asking=asking)
+        missing = self._missing(lookup, best.size, asking=asking)
         records, rest, cuts = self._cut(best)
         return Chosen(
-            list(records), rest, by=(*((best.by,) if best.by else ()), *cuts), size=best.size, wanted=wanted
+            list(records), rest, by=(*((best.by,) if best.by else ()), *cuts), size=best.size, missing=missing
         )
 
     def _missing(self, lookup: Lookup, size: int, *, asking: bool) -> Dimension | None:
@@ -167,7 +167,7 @@ class Indexes:
                 if asking:
                     self.declare(indexed)
                 return dimension
-        missing = self._wanted(lookup) if size > WORTH else None
+        missing = self._first_unbuilt(lookup) if size > WORTH else None
         if missing is None or not (self.want(missing) if asking else missing not in self.made):
             return None
         return missing
@@ -250,7 +250,7 @@ class Indexes:
             cuts.append(f"label {requirement.key}")
         return records, way.rest._replace(labels=tuple(left)) if cuts else way.rest, cuts
 
-    def _wanted(self, lookup: Lookup) -> Dimension | None:
+    def _first_unbuilt(self, lookup: Lookup) -> Dimension | None:
         """Return the index that would reduce the candidates. One at a time, because the first may suffice."""
         if lookup.owner is not None:
             return None if self._is_ready(OWNER) else OWNER

@@ -98,12 +98,12 @@ def _tree(rules: Collection[tuple[Keys, bool]], *, rest: bool) -> _Tree:
     """Build the tree of rules. Each rule says of a path if it is stored; `rest` is for paths without a
     rule.
     """
-    decided = [kept for path, kept in rules if not path]
+    decided = [stored for path, stored in rules if not path]
     if False in decided:
         return _NOTHING  # Rules of the paths below have no effect.
     rest = rest or True in decided
     parts = {
-        key: _tree([(path[1:], kept) for path, kept in rules if path[:1] == (key,)], rest=rest)
+        key: _tree([(path[1:], stored) for path, stored in rules if path[:1] == (key,)], rest=rest)
         for key in dict.fromkeys(path[0] for path, _ in rules if path)
     }
     return _Tree(rest, {key: part for key, part in parts.items() if part.parts or part.rest is not rest})
@@ -123,7 +123,7 @@ class Projection:
     """Paths that are dropped from those of `keep`."""
     transform: Transform | None = None
     """A function that gets the remaining object as a new dict; its result is stored."""
-    _kept: _Tree = field(init=False, repr=False, compare=False)
+    _stored: _Tree = field(init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -147,9 +147,9 @@ class Projection:
                 raise BadPath(path, f"would drop {'.'.join(lost)}, which is always kept")
             if self.keep is not None:
                 if (
-                    kept := next((each for each in self.keep if each[: len(path)] == path), None)
+                    stored := next((each for each in self.keep if each[: len(path)] == path), None)
                 ) is not None:
-                    raise BadPath(path, f"would drop {'.'.join(kept)}, which keep= stores")
+                    raise BadPath(path, f"would drop {'.'.join(stored)}, which keep= stores")
                 if not any(path[: len(each)] == each for each in self.keep):
                     raise BadPath(path, "is not kept in the first place")
         rules = [(path, True) for path in (*IDENTITY, *(self.keep or ()))] + [
@@ -157,7 +157,7 @@ class Projection:
         ]
         if not any(path[: len(MANAGED)] == MANAGED for path in self.keep or ()):
             rules.append((MANAGED, False))
-        object.__setattr__(self, "_kept", _tree(rules, rest=self.keep is None))
+        object.__setattr__(self, "_stored", _tree(rules, rest=self.keep is None))
 
     def __repr__(self) -> str:
         said = {"keep": self.keep, "drop": self.drop or None, "transform": self.transform}
@@ -185,16 +185,16 @@ class Projection:
             or self.transform is not None
         )
 
-    def kept(self, path: Keys) -> bool:
+    def stores(self, path: Keys) -> bool:
         """Return True if everything at this path is stored."""
-        tree = self._kept
+        tree = self._stored
         for key in path:
             tree = tree.part(key)
         return tree.whole
 
     def lost(self, path: Keys) -> bool:
         """Return True if nothing at this path is stored."""
-        tree = self._kept
+        tree = self._stored
         for key in path:
             tree = tree.part(key)
         return not tree.rest and not tree.parts
@@ -207,7 +207,7 @@ class Projection:
         """Return True if the stored value at this path equals the server's: a transform may change all but
         the identity.
         """
-        return self.kept(path) and (
+        return self.stores(path) and (
             self.transform is None or any(path[: len(each)] == each for each in IDENTITY)
         )
 
@@ -217,7 +217,7 @@ class Projection:
 
         Raises the errors of the decoder.
         """
-        return _members(members, self._kept)
+        return _members(members, self._stored)
 
     def transformed(self, data: bytes) -> bytes:
         """Return the result of the operator's function for an object; raise BadTransform if it is not this
@@ -332,15 +332,17 @@ def items_of(data: msgspec.Raw) -> list[msgspec.Raw]:
 
 def _members(members: Mapping[str, Any], tree: _Tree) -> dict[str, Any]:
     """Return the stored part of the members, in their order."""
-    kept = dict(members) if tree.rest else {key: value for key, value in members.items() if key in tree.parts}
+    stored = (
+        dict(members) if tree.rest else {key: value for key, value in members.items() if key in tree.parts}
+    )
     for key, part in tree.parts.items():
-        if key in kept and not part.whole:
-            cut = _cut(kept[key], part) if part.parts else None
+        if key in stored and not part.whole:
+            cut = _cut(stored[key], part) if part.parts else None
             if cut is None:
-                del kept[key]
+                del stored[key]
             else:
-                kept[key] = cut
-    return kept
+                stored[key] = cut
+    return stored
 
 
 def _cut(value: msgspec.Raw, tree: _Tree, lists: int = 0) -> Any:

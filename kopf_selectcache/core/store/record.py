@@ -134,7 +134,7 @@ class Unreadable(Record):
         )
 
 
-def kept_json(value: object) -> bytes:
+def compact_json(value: object) -> bytes:
     """Return a value as JSON without spare capacity. The encoder's own result has unused bytes at its end,
     which would be stored with each record.
     """

@@ -67,21 +67,21 @@ class Readable(Protocol):
 class Store:
     """The records of one kind. Readers may be in any thread; the writer is one task.
 
-    `wanted` is called when there is an index to `build`, in any thread. `tally` accounts for the records.
-    `departure` is the default cause of departures.
+    `request_index` is called when there is an index to `build`, in any thread. `tally` accounts for the
+    records. `departure` is the default cause of departures.
     """
 
     def __init__(
         self,
         *,
-        wanted: Callable[[], None] = lambda: None,
+        request_index: Callable[[], None] = lambda: None,
         tally: Tally | None = None,
         departure: Cause = Cause.LEFT,
     ) -> None:
         self._lock = Lock()
         self._departure = departure
         self._tally = tally
-        self._wanted = wanted
+        self._request_index = request_index
         self._indexes = Indexes()
         self._held: Records = {}
         self._staged: Records | None = None
@@ -122,8 +122,8 @@ class Store:
         """
         with self._lock:
             chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)
-        if asking and chosen.wanted is not None:
-            self._wanted()
+        if asking and chosen.missing is not None:
+            self._request_index()
         return chosen
 
     def _chosen(self, lookup: Lookup, key: tuple[str, str] | None, *, asking: bool) -> Chosen:
@@ -149,7 +149,7 @@ class Store:
         """Request a declared index."""
         with self._lock:
             self._indexes.declare(indexed)
-        self._wanted()
+        self._request_index()
 
     @property
     def indexed(self) -> tuple[Indexed, ...]:
@@ -267,7 +267,7 @@ class Store:
         if self._tally is not None:
             self._tally.drop_all(all_of(before))
         if forgotten:
-            self._wanted()
+            self._request_index()
         return changes
 
     def _changes_to(self, staged: Records) -> list[Change]:

@@ -96,9 +96,9 @@ class UnionView(View):
     """
 
     def __init__(
-        self, groups: int, *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None
+        self, groups: int, *, request_index: Callable[[], None] = lambda: None, tally: Tally | None = None
     ) -> None:
-        super().__init__(wanted=wanted, tally=tally)
+        super().__init__(request_index=request_index, tally=tally)
         self.versions = ("",) * groups
 
     def copy(self, store: Store, versions: Sequence[str]) -> None:
@@ -124,8 +124,8 @@ class UnionView(View):
     def chosen_of(self, groups: Iterable[int], lookup: Lookup, key: Key | None, *, asking: bool) -> Chosen:
         with self._lock:
             chosen = self._chosen(lookup, key, asking=asking)._replace(version=self.version_of(groups))
-        if asking and chosen.wanted is not None:
-            self._wanted()
+        if asking and chosen.missing is not None:
+            self._request_index()
         return chosen
 
     def show(self, changes: list[Change], moved: Mapping[int, str]) -> None:
@@ -156,7 +156,7 @@ class UnionView(View):
                 if not named:
                     del self._held[namespace]
         if forgotten:
-            self._wanted()
+            self._request_index()
 
 
 class Section:
@@ -190,13 +190,15 @@ class Branch:
         self,
         keys: Keys,
         *,
-        wanted: Callable[[], None] = lambda: None,
+        request_index: Callable[[], None] = lambda: None,
         tally: Tally | None = None,
     ) -> None:
         self.keys = keys
         self.holds_all = keys.namespace is None and keys.names is None
         """True if the stream could hold an object of any name."""
-        self.view = View(wanted=wanted, tally=tally, departure=Cause.GONE if keys.complete else Cause.LEFT)
+        self.view = View(
+            request_index=request_index, tally=tally, departure=Cause.GONE if keys.complete else Cause.LEFT
+        )
         self.epoch = 0
         self.listed = ""
         """The version of the last list. The branch has no events from before it."""

@@ -62,15 +62,15 @@ class Union:
         self,
         branches: Sequence[Keys] = (Keys(),),
         *,
-        wanted: Callable[[], None] = lambda: None,
+        request_index: Callable[[], None] = lambda: None,
         tally: Tally | None = None,
     ) -> None:
         self.tally = tally
         """The memory accounting of all stores, if there is any."""
-        self._wanted = wanted
-        self._arrange(tuple(Branch(keys, wanted=wanted, tally=tally) for keys in branches))
+        self._request_index = request_index
+        self._arrange(tuple(Branch(keys, request_index=request_index, tally=tally) for keys in branches))
         self._alone = len(self.branches) == 1
-        self._union = UnionView(len(self._groups), wanted=wanted, tally=tally)
+        self._union = UnionView(len(self._groups), request_index=request_index, tally=tally)
         self._shown: View = self.branches[0].view if self._alone else self._union
         self._epoch = 0
         self._listed: set[Branch] = set()
@@ -91,7 +91,7 @@ class Union:
 
         `store` is a new one afterwards. The former one is not changed, for the reads that still use it.
         """
-        branch = Branch(keys, wanted=self._wanted, tally=self.tally)
+        branch = Branch(keys, request_index=self._request_index, tally=self.tally)
         branch.epoch = self._epoch
         self._rearrange((*self.branches, branch))
         return branch
@@ -123,7 +123,7 @@ class Union:
             group = self._group_of[branch]
             versions[branch] = before.version if self._alone else self._union.versions[group]
         self._arrange(branches)
-        self._union = UnionView(len(self._groups), wanted=self._wanted, tally=self.tally)
+        self._union = UnionView(len(self._groups), request_index=self._request_index, tally=self.tally)
         self._union.copy(before, [least(versions.get(each, "") for each in group) for group in self._groups])
         if not self._alone:
             before.release()

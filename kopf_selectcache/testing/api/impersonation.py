@@ -33,15 +33,15 @@ class Impersonation:
         """Return the user of the headers; raise Forbidden (403) if the client may not act as them in this
         request.
         """
-        wanted = _wanted(headers)
-        if wanted is None:
+        impersonated = _impersonated(headers)
+        if impersonated is None:
             return user
         refusals = []
-        for verb in sorted(_verbs(wanted), key=lambda verb: verb != self._last.get(user.name)):
+        for verb in sorted(_verbs(impersonated), key=lambda verb: verb != self._last.get(user.name)):
             try:
                 if verb != LEGACY:
                     self._require(user, _on(verb, asked))
-                found = self._allowed(user, wanted, verb)
+                found = self._allowed(user, impersonated, verb)
             except Problem as refusal:
                 refusals.append(refusal)
             else:
@@ -49,36 +49,36 @@ class Impersonation:
                 return found
         raise refusals[0]
 
-    def _allowed(self, user: User, wanted: User, verb: str) -> User:
+    def _allowed(self, user: User, impersonated: User, verb: str) -> User:
         """Check each part of the requested user, and return the whole one."""
         constrained = verb != LEGACY
         group = "authentication.k8s.io" if constrained else ""
-        groups = wanted.groups
-        who = Call(verb, group, "v1", "users", name=wanted.name)
-        node, account = _node(wanted.name), _account(wanted.name)
+        groups = impersonated.groups
+        who = Call(verb, group, "v1", "users", name=impersonated.name)
+        node, account = _node(impersonated.name), _account(impersonated.name)
         if constrained and node:
             who, groups = replace(who, resource="nodes", name=node), ("system:nodes",)
         elif account:
             who = replace(who, resource="serviceaccounts", namespace=account[0], name=account[1])
             groups = groups or ("system:serviceaccounts", f"system:serviceaccounts:{account[0]}")
         self._require(user, who)
-        if wanted.uid:
-            self._require(user, Call(verb, "authentication.k8s.io", "v1", "uids", name=wanted.uid))
-        for name in wanted.groups:
+        if impersonated.uid:
+            self._require(user, Call(verb, "authentication.k8s.io", "v1", "uids", name=impersonated.uid))
+        for name in impersonated.groups:
             one = Call(verb, group, "v1", "groups", name=name)
             if constrained and name == MASTERS:
                 raise forbidden(user, one, "impersonating the system:masters group is not allowed")
             self._require(user, one)
-        for key, values in wanted.extra.items():
+        for key, values in impersonated.extra.items():
             for value in values:
                 self._require(
                     user, Call(verb, "authentication.k8s.io", "v1", "userextras", name=value, subresource=key)
                 )
-        if wanted.name == "system:anonymous":
+        if impersonated.name == "system:anonymous":
             groups = groups if UNAUTHENTICATED in groups else (*groups, UNAUTHENTICATED)
         elif AUTHENTICATED not in groups and UNAUTHENTICATED not in groups:
             groups = (*groups, AUTHENTICATED)
-        return replace(wanted, groups=groups)
+        return replace(impersonated, groups=groups)
 
     def _require(self, user: User, asked: Asked) -> None:
         decision = self._rbac.decide(user, asked)
@@ -86,7 +86,7 @@ class Impersonation:
             raise forbidden(user, asked, decision.reason)
 
 
-def _wanted(headers: Mapping[str, str]) -> User | None:
+def _impersonated(headers: Mapping[str, str]) -> User | None:
     name, uid = (headers.get(f"impersonate-{key}", "").partition("\n")[0] for key in ("user", "uid"))
     groups = tuple(headers["impersonate-group"].split("\n")) if "impersonate-group" in headers else ()
     extra = {
@@ -99,15 +99,15 @@ def _wanted(headers: Mapping[str, str]) -> User | None:
     return User(name, groups, uid, extra) if name else None
 
 
-def _verbs(wanted: User) -> Iterator[str]:
+def _verbs(impersonated: User) -> Iterator[str]:
     """Iterate over the rights that can allow it: for nodes and service accounts only the name
     can be chosen.
     """
-    plain = not (wanted.uid or wanted.groups or wanted.extra)
-    if _node(wanted.name):
+    plain = not (impersonated.uid or impersonated.groups or impersonated.extra)
+    if _node(impersonated.name):
         if plain:
             yield "impersonate:arbitrary-node"
-    elif _account(wanted.name):
+    elif _account(impersonated.name):
         if plain:
             yield "impersonate:serviceaccount"
     else:

@@ -78,11 +78,11 @@ def unreadable(patched: Mapping[str, Any], why: str) -> Problem:
     """Refuse a patch whose result is no object of its kind."""
     # A patch reports only the last part of an unreadable value.
     why = why.partition(" cannot be handled as a ")[2].partition(": ")[2] or why
-    found = cause("FieldValueInvalid", f"Invalid value: {_told(_told(patched))}: {why}", "patch")
+    found = cause("FieldValueInvalid", f"Invalid value: {_as_json(_as_json(patched))}: {why}", "patch")
     return Problem(422, "Invalid", f' "" is invalid: patch: {found["message"]}', details={"causes": [found]})
 
 
-def _told(value: object) -> str:
+def _as_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 

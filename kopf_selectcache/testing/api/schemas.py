@@ -132,9 +132,11 @@ def _problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[Cau
         yield from _of_number(schema, value, where)
     allowed = schema.get("enum")
     if allowed is not None and value not in allowed:
-        listed = ", ".join(_told(item) for item in allowed)
+        listed = ", ".join(_as_json(item) for item in allowed)
         yield cause(
-            "FieldValueNotSupported", f"Unsupported value: {_told(value)}: supported values: {listed}", where
+            "FieldValueNotSupported",
+            f"Unsupported value: {_as_json(value)}: supported values: {listed}",
+            where,
         )
 
 
@@ -216,9 +218,9 @@ def _type_of(value: object) -> str:
     return names.get(type(value), "null")
 
 
-def _told(value: object) -> str:
+def _as_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
 def _invalid(where: str, value: object, why: str) -> Cause:
-    return cause("FieldValueInvalid", f"Invalid value: {_told(value)}: {where} {why}", where)
+    return cause("FieldValueInvalid", f"Invalid value: {_as_json(value)}: {where} {why}", where)

@@ -294,7 +294,9 @@ class _Judging:
         if self._judging == "Strict":
             types.refuse(served, paths)
         elif self._judging != "Ignore":
-            self._warnings += (f"299 - {msgspec.json.encode(types.told(path)).decode()}" for path in paths)
+            self._warnings += (
+                f"299 - {msgspec.json.encode(types.unknown_field(path)).decode()}" for path in paths
+            )
 
     def warned(self, answer: Answer) -> Answer:
         """Return the response with the warnings, in the header that kubectl shows."""

@@ -296,10 +296,10 @@ def ignore(served: Served, paths: Sequence[str]) -> None:
 def refuse(served: Served, paths: Sequence[str]) -> None:
     """Refuse (400) unknown fields."""
     if paths:
-        raise unhandled(served, f"strict decoding error: {', '.join(map(told, paths))}")
+        raise unhandled(served, f"strict decoding error: {', '.join(map(unknown_field, paths))}")
 
 
-def told(path: str) -> str:
+def unknown_field(path: str) -> str:
     return f'unknown field "{path}"'
 
 

@@ -75,10 +75,10 @@ class Planned:
         if self.released:
             return False
         try:
-            is_meant = self._match.matches(asked) and self.fault.concerns(request)
+            matches = self._match.matches(asked) and self.fault.concerns(request)
         except Exception as error:
             raise self.breaks(error, asked) from error
-        if not is_meant:
+        if not matches:
             return False
         self._met += 1
         return self._first <= self._met <= self._last
@@ -182,8 +182,8 @@ class Stage:
         self._planned = planned
         self._asked = asked
         self._filter = planned.fault.filter_of(version_before)
-        self._told = self._filter is None and planned.fault.idle is None
-        if self._told:
+        self._reported = self._filter is None and planned.fault.idle is None
+        if self._reported:
             planned.hits.add(asked)
 
     def pass_on(self, pieces: list[Piece]) -> list[Piece]:
@@ -197,7 +197,7 @@ class Stage:
             raise self._planned.breaks(error, self._asked) from error
         if released:
             self._filter = None
-        elif out != pieces and not self._told:
-            self._told = True
+        elif out != pieces and not self._reported:
+            self._reported = True
             self._planned.hits.add(self._asked)
         return out

@@ -238,7 +238,7 @@ class ErrorEvent(WatchFault):
     after_events: int = field(default=0, kw_only=True)
 
     def filter(self) -> Filter | None:
-        def said() -> list[Piece]:
+        def error_line() -> list[Piece]:
             return [line_of("ERROR", self.refusal.status()), End.END]
 
-        return once_after(self.after_events, said)
+        return once_after(self.after_events, error_line)

@@ -288,12 +288,12 @@ class EarlyBookmark(WatchFault):
         last: dict[str, Any] = {}
         left = self.after_events
 
-        def said() -> list[Piece]:
+        def bookmark() -> list[Piece]:
             about: dict[str, Any] = {key: last[key] for key in ("kind", "apiVersion") if key in last}
             version = last.get("metadata", {}).get("resourceVersion", "1")
             return [line_of("BOOKMARK", {**about, "metadata": {"resourceVersion": version}})]
 
-        bookmarked = once_after(self.after_events, said, goes_on=True)
+        bookmarked = once_after(self.after_events, bookmark, goes_on=True)
 
         def followed(pieces: list[Piece], *, released: bool) -> list[Piece]:
             nonlocal left
@@ -339,7 +339,7 @@ class RecreatedAsModified(WatchFault):
     def filter(self) -> Filter | None:
         kept: list[tuple[tuple[str, str], bytes]] = []
 
-        def told() -> list[Piece]:
+        def flushed() -> list[Piece]:
             lines: list[Piece] = [line for _, line in kept]
             kept.clear()
             return lines
@@ -354,7 +354,7 @@ class RecreatedAsModified(WatchFault):
                 return [line_of("MODIFIED", event["object"])]
             # A bookmark promises that everything before it has been sent: then nothing may be delayed any
             # longer.
-            before = told()
+            before = flushed()
             if key is None or event["type"] != "DELETED":
                 return [*before, line]
             kept.append((key, line))
@@ -364,7 +364,7 @@ class RecreatedAsModified(WatchFault):
 
         def changed(pieces: list[Piece], *, released: bool) -> list[Piece]:
             changed = each(pieces, released=released)
-            return [*changed, *told()] if released else changed
+            return [*changed, *flushed()] if released else changed
 
         return changed
 

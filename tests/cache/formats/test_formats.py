@@ -16,7 +16,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import APIObject, Pod, V1Pod, earlier, imported, model
-from tests.cache.world import PODS, Obj, World, names, pod, reading, run
+from tests.cache.environment import PODS, Environment, Obj, names, pod, reading, run
 
 EARLIER = {"kubernetes_asyncio.client.models": [earlier("V1Pod", {}, {}), earlier("V1ConfigMap", {}, {})]}
 WEB, OTHER = pod("web-1", app="web"), pod("web-2", app="web")
@@ -83,18 +83,18 @@ def test_a_class_names_the_kind_and_the_form(read: Callable[..., Any]) -> None:
     "given", [{"as_": name_of}, {"as_": bytes}, {"as_": "view"}, {"as_": V1Pod}, {"as_": Pod}]
 )
 def test_what_the_server_is_asked_for_comes_in_the_same_form(given: Any) -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold(WEB)
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
         db = pod("db-1", app="db")
-        world.server.answer(PATH, db)
-        world.server.answer(
+        environment.server.answer(PATH, db)
+        environment.server.answer(
             LIST,
             {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [db]},
         )
         expected = reading("", db).get("pods", "db-1", "ns", **given)
         for found in (
-            await world.cache().fetch("pods", "db-1", "ns", **given),
-            *(await world.cache().fetch_list("pods", **given)),
+            await environment.cache().fetch("pods", "db-1", "ns", **given),
+            *(await environment.cache().fetch_list("pods", **given)),
         ):
             assert type(found) is type(expected)
             assert getattr(found, "obj", found) == getattr(expected, "obj", expected) or vars(found) == vars(
@@ -161,9 +161,9 @@ def test_what_a_function_raises_is_not_changed() -> None:
 
 
 def test_a_handlers_own_object_has_the_form_as_well() -> None:
-    world = World()
-    world.declare("app=web").hold(pod("mine", version="5", app="web", seen="old"))
-    cache = world.cache(own=pod("mine", version="20", app="web", seen="new"))
+    environment = Environment()
+    environment.declare("app=web").hold(pod("mine", version="5", app="web", seen="old"))
+    cache = environment.cache(own=pod("mine", version="20", app="web", seen="new"))
     found = [
         cache.get("pods", "mine", "ns", as_="view"),
         *cache.held("pods", as_="view"),
@@ -176,16 +176,16 @@ def test_a_handlers_own_object_has_the_form_as_well() -> None:
 
 def test_a_view_of_a_handlers_own_object_can_be_its_body() -> None:
     """What one handler reads, a test may hand to another."""
-    world = World()
-    world.declare("app=web").hold(pod("mine", version="5", app="web", seen="old"))
+    environment = Environment()
+    environment.declare("app=web").hold(pod("mine", version="5", app="web", seen="old"))
     view = reading("", pod("mine", version="20", app="web", seen="new")).get("pods", "mine", "ns", as_="view")
-    assert world.cache(own=view).get("pods", "mine", "ns") == view
+    assert environment.cache(own=view).get("pods", "mine", "ns") == view
 
 
 def test_what_is_waited_for_later_has_the_form_as_well() -> None:
-    async def main(world: World) -> None:
-        informer = world.declare("app=web").hold()
-        waiting = asyncio.ensure_future(world.cache().wait_for(V1Pod, lambda obj: type(obj) is dict))
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold()
+        waiting = asyncio.ensure_future(environment.cache().wait_for(V1Pod, lambda obj: type(obj) is dict))
         await informer.subscribed.wait()
         informer.put(WEB)
         assert vars(await waiting)["metadata"]["name"] == "web-1"
@@ -303,11 +303,11 @@ def test_a_wrong_class_is_told_with_the_right_one(
 def test_the_server_is_not_asked_for_objects_of_a_wrong_class(read: Callable[..., Any], as_: Any) -> None:
     """Nor where no cache is declared, and nothing is known of the kind before."""
 
-    async def main(world: World) -> None:
-        world.resources["pods"] = PODS
+    async def main(environment: Environment) -> None:
+        environment.resources["pods"] = PODS
         with pytest.raises(ReadError):
-            await read(world.cache(), as_)
-        assert world.server.asked == []
+            await read(environment.cache(), as_)
+        assert environment.server.asked == []
 
     run(main)
 
@@ -401,14 +401,14 @@ def test_where_a_part_is_kept_no_read_makes_an_object_of_a_client(
     as_: Any,
     projection: Projection,
 ) -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web", projection=projection).hold(WEB)
-        world.server.answer(PATH, pod("db-1"))
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web", projection=projection).hold(WEB)
+        environment.server.answer(PATH, pod("db-1"))
         with pytest.raises(
             NotKept,
         ):
-            await read(world.cache(), as_=as_)  # Those that are not awaited raise before they would be.
-        assert world.server.asked == []
+            await read(environment.cache(), as_=as_)  # Those that are not awaited raise before they would be.
+        assert environment.server.asked == []
 
     run(main)
 
@@ -438,24 +438,24 @@ def test_where_a_part_is_kept_it_is_returned_in_any_other_form(read: Callable[..
 def test_what_to_change_is_named(
     read: Callable[[Cache], Any],
 ) -> None:
-    async def main(world: World) -> None:
-        world.declare("", key="v1/pods", projection=Projection.of(drop=["status"])).hold(WEB)
+    async def main(environment: Environment) -> None:
+        environment.declare("", key="v1/pods", projection=Projection.of(drop=["status"])).hold(WEB)
         with pytest.raises(NotKept):
-            await read(world.cache())
+            await read(environment.cache())
 
     run(main)
 
 
 def test_whole_ones_are_asked_for() -> None:
-    async def main(world: World) -> None:
-        world.declare("", projection=Projection.of(drop=["status"])).hold(WEB)
-        world.server.answer(PATH.replace("db-1", "web-1"), WEB)
-        world.server.answer(
+    async def main(environment: Environment) -> None:
+        environment.declare("", projection=Projection.of(drop=["status"])).hold(WEB)
+        environment.server.answer(PATH.replace("db-1", "web-1"), WEB)
+        environment.server.answer(
             LIST,
             {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [WEB]},
         )
-        assert vars(await world.cache().fetch(V1Pod, "web-1", "ns", whole=True)) == WEB
-        assert [vars(each) for each in await world.cache().fetch_list(V1Pod, whole=True)] == [WEB]
+        assert vars(await environment.cache().fetch(V1Pod, "web-1", "ns", whole=True)) == WEB
+        assert [vars(each) for each in await environment.cache().fetch_list(V1Pod, whole=True)] == [WEB]
 
     run(main)
 
@@ -487,18 +487,18 @@ def test_managed_fields_alone_are_no_part(projection: Projection) -> None:
 def test_what_to_write_instead_has_the_form_as_well(
     read: Callable[[Cache], Any],
 ) -> None:
-    async def main(world: World) -> None:
-        world.declare("app=web").hold()
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold()
         with pytest.raises(OutsideFilter):
-            read(world.cache())
+            read(environment.cache())
 
     run(main)
 
 
 def test_sync_handlers_are_told_by_the_class() -> None:
-    async def main(world: World) -> None:
-        world.declare("").hold(WEB)
-        cache = world.cache()
+    async def main(environment: Environment) -> None:
+        environment.declare("").hold(WEB)
+        cache = environment.cache()
 
         def call(cache: Any) -> None:
             cache.fetch(V1Pod, "x", as_=V1Pod)
@@ -510,10 +510,10 @@ def test_sync_handlers_are_told_by_the_class() -> None:
 
 
 def test_a_form_waits_for_the_cache_as_a_dict_does() -> None:
-    world = World()
-    world.declare("", PODS)
+    environment = Environment()
+    environment.declare("", PODS)
     with pytest.raises(NotSynced):
-        world.cache().held(V1Pod)
+        environment.cache().held(V1Pod)
 
 
 def test_names_are_those_of_the_dicts() -> None:

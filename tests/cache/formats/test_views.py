@@ -16,7 +16,7 @@ import pytest
 from kopf_selectcache import BodyView, ReadError
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.testing import FakeCache
-from tests.cache.world import Obj, pod, reading
+from tests.cache.environment import Obj, pod, reading
 
 POD = pod("web-1", app="web")
 POD["spec"]["containers"] = [{"name": "main", "args": ["a"]}]

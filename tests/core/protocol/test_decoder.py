@@ -22,7 +22,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record, Unreadable
-from tests.cache.world import builtin
+from tests.cache.environment import builtin
 
 PODS = Reader("v1", "Pod")
 JOBS = Reader("batch/v1", "Job")

@@ -19,7 +19,7 @@ from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, Unreadable
 
 PODS = Reader("v1", "Pod")
-CAREFUL = Reader("v1", "Pod", wanted=lambda _: True)
+CAREFUL = Reader("v1", "Pod", accepts=lambda _: True)
 """Looks at each object in the slow way."""
 METADATA = {"name": "web-1", "namespace": "shop", "uid": "u-1", "resourceVersion": "5"}
 MANAGED = {
@@ -199,7 +199,7 @@ def test_a_line_ends_with_its_object() -> None:
 
 
 def test_nothing_is_kept_of_what_is_not_wanted() -> None:
-    one = Reader("v1", "Pod", wanted=lambda key: key != ("shop", "web-1")).record(
+    one = Reader("v1", "Pod", accepts=lambda key: key != ("shop", "web-1")).record(
         dump(SAID | {"metadata": METADATA})
     )
     assert (one.key, one.data) == (("shop", "web-1"), b"")

@@ -22,9 +22,9 @@ from kopf_selectcache.core.protocol.machine import (
     Opened,
     Progress,
     Put,
+    Report,
     Silent,
     Start,
-    Told,
     Wait,
     Watch,
     Watching,
@@ -58,7 +58,7 @@ def test_all_is_listed_page_by_page_and_shown_with_the_last_page_and_watched_fro
     assert client.on(Start()) == (Begin(), List())
     assert client.on(page("100", A, then="more")) == (Put(A), more("more"))
     assert client.on(page("100", B)) == (Put(B), Commit("100"), Watch("100"))
-    assert client.on(Opened()) == (Told(None),)
+    assert client.on(Opened()) == (Report(None),)
     came = seen("ADDED", "101", "c")
     assert client.on(came) == (Put(came.record), Progress("101"))
     assert client.on(Bookmark("105")) == (Progress("105"),)
@@ -67,9 +67,9 @@ def test_all_is_listed_page_by_page_and_shown_with_the_last_page_and_watched_fro
 def test_an_initial_stream_is_shown_at_its_end_marker_and_goes_on_as_the_watch() -> None:
     client = Client(streaming=True)
     assert client.on(Start()) == (Begin(), Watch("", initial=True))
-    assert client.on(Opened()) == (Told(None),)
+    assert client.on(Opened()) == (Report(None),)
     assert client.on(Event("ADDED", A)) == (Put(A),)
-    assert client.on(Bookmark("100", complete=True)) == (Commit("100"), Told(None))
+    assert client.on(Bookmark("100", complete=True)) == (Commit("100"), Report(None))
     left = seen("DELETED", "101")
     assert client.on(left) == (Leave(left.record), Progress("101"))
 
@@ -87,7 +87,7 @@ def test_1_a_list_of_a_lagging_server_is_not_shown() -> None:
     assert client.on(page("99", A)) == (
         Put(A),
         Abandon(),
-        Told(Lost("version 99 came after 100")),
+        Report(Lost("version 99 came after 100")),
         Wait(1),
     )
     assert client.on(Due()) == (Begin(), List(not_older_than="100"))
@@ -100,7 +100,7 @@ def test_1_an_initial_stream_of_a_lagging_server_is_not_shown() -> None:
     assert client.fail(GONE) == (Begin(), Watch("100", initial=True))
     assert client.on(Opened(), Bookmark("99", complete=True)) == (
         Abandon(),
-        Told(Lost("version 99 came after 100")),
+        Report(Lost("version 99 came after 100")),
         Wait(1),
     )
 
@@ -112,7 +112,7 @@ def test_1_versions_that_are_no_numbers_are_never_taken_for_older() -> None:
 
 def test_2_a_silent_watch_is_given_up_and_resumed() -> None:
     client = watching()
-    assert client.on(Silent()) == (Told(Silent()), Wait(0))
+    assert client.on(Silent()) == (Report(Silent()), Wait(0))
     assert client.on(Due()) == (Watch("100"),)
 
 
@@ -120,7 +120,7 @@ def test_2_a_silent_watch_is_given_up_and_resumed() -> None:
 def test_3_a_watch_that_ends_is_resumed_at_the_last_version(end: Lost) -> None:
     client = watching()
     client.on(seen("MODIFIED", "103"))
-    assert client.on(end) == (Told(end), Wait(0))
+    assert client.on(end) == (Report(end), Wait(0))
     assert client.on(Due()) == (Watch("103"),)
 
 
@@ -128,13 +128,13 @@ def test_3_a_watch_that_ends_is_resumed_at_the_last_version(end: Lost) -> None:
 def test_3_after_a_clean_end_and_after_a_watch_that_lasted_the_next_watch_starts_at_once(end: Lost) -> None:
     client = watching()
     client.on(seen("MODIFIED", "103"))
-    assert client.on(end) == (Watch("103"),), "nobody is told: it is no trouble"
+    assert client.on(end) == (Watch("103"),), "nobody is told: it is no failure"
     assert client.state == Watching(Known(marked=True, floor="103", may_reopen=False), "103")
 
 
 def test_3_a_server_that_ends_each_watch_at_once_makes_the_next_one_wait() -> None:
     client = watching()
-    assert client.on(ENDED, Opened(), ENDED) == (Told(ENDED), Wait(0))
+    assert client.on(ENDED, Opened(), ENDED) == (Report(ENDED), Wait(0))
     assert [client.on(Due(), Opened(), ENDED)[-1] for _ in range(3)] == [Wait(1), Wait(2), Wait(3)]
 
 
@@ -145,7 +145,7 @@ def test_3_a_server_that_ends_each_watch_after_one_message_makes_the_next_one_wa
     client = watching()
     client.on(ENDED)
     for version in range(103, 110):
-        assert client.on(Opened(), message(str(version)), ENDED) == (Told(ENDED), Wait(0))
+        assert client.on(Opened(), message(str(version)), ENDED) == (Report(ENDED), Wait(0))
         client.on(Due())
 
 
@@ -201,14 +201,14 @@ def test_3_a_stream_that_lived_is_a_good_one_even_if_it_said_nothing() -> None:
 def test_4_a_version_that_is_gone_is_listed_anew_beside_what_is_held(before: tuple[Input, ...]) -> None:
     client = watching()
     client.fail(CUT)
-    assert client.on(*before, GONE) == (Told(GONE), Wait(1))
+    assert client.on(*before, GONE) == (Report(GONE), Wait(1))
     assert client.on(Due()) == (Begin(), List(not_older_than="100"))
 
 
 def test_4_a_list_may_be_refused_as_well_and_nothing_of_it_is_shown() -> None:
     client = watching()
     client.fail(GONE)
-    assert client.on(GONE) == (Abandon(), Told(GONE), Wait(1))
+    assert client.on(GONE) == (Abandon(), Report(GONE), Wait(1))
 
 
 @pytest.mark.parametrize("refusal", [Refusal(400), Refusal(422)])
@@ -216,7 +216,7 @@ def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_rem
     refusal: Refusal,
 ) -> None:
     client = Client(Start(), streaming=True)
-    assert client.on(refusal) == (Abandon(), Wait(0)), "that is no trouble: nobody is told"
+    assert client.on(refusal) == (Abandon(), Wait(0)), "that is no failure: nobody is told"
     assert client.on(Due()) == (Begin(), List())
     client.on(page("100"), Bookmark("101"))
     assert client.fail(GONE) == (Begin(), List(not_older_than="101"))
@@ -246,15 +246,15 @@ def test_8_where_the_end_marker_does_not_come_in_time_pages_are_asked_for_and_th
 def test_8_bookmarks_without_end_are_as_good_as_silence() -> None:
     client = filling()
     assert client.on(*[Bookmark("100")] * (PATIENCE - 1)) == ()
-    assert client.on(Bookmark("100")) == (Abandon(), Told(Silent()), Wait(0))
+    assert client.on(Bookmark("100")) == (Abandon(), Report(Silent()), Wait(0))
     assert client.on(Due()) == (Begin(), List())
 
 
-@pytest.mark.parametrize("trouble", [CUT, GARBLED, Refusal(500)])
-def test_8_after_other_failures_pages_are_asked_for_but_streams_are_not_given_up(trouble: Input) -> None:
+@pytest.mark.parametrize("failure", [CUT, GARBLED, Refusal(500)])
+def test_8_after_other_failures_pages_are_asked_for_but_streams_are_not_given_up(failure: Input) -> None:
     client = filling()
-    assert client.fail(trouble, PATIENCE - 1) == (Begin(), Watch("", initial=True))
-    assert client.fail(trouble) == (Begin(), List())
+    assert client.fail(failure, PATIENCE - 1) == (Begin(), Watch("", initial=True))
+    assert client.fail(failure) == (Begin(), List())
     client.on(page("100"), Bookmark("101"))
     assert client.fail(GONE) == (Begin(), Watch("101", initial=True))
 
@@ -262,7 +262,7 @@ def test_8_after_other_failures_pages_are_asked_for_but_streams_are_not_given_up
 def test_9_an_initial_stream_that_was_cut_starts_again_and_not_at_the_version_of_an_event() -> None:
     client = filling()
     client.on(Event("ADDED", A), Bookmark("100"))
-    assert client.on(CUT) == (Abandon(), Told(CUT), Wait(0))
+    assert client.on(CUT) == (Abandon(), Report(CUT), Wait(0))
     assert client.on(Due()) == (Begin(), Watch("", initial=True))
     client.on(Bookmark("100", complete=True), Bookmark("101"))
     assert client.fail(GONE) == (Begin(), Watch("101", initial=True))
@@ -273,7 +273,7 @@ def test_9_an_initial_stream_that_was_cut_starts_again_and_not_at_the_version_of
 def test_9_a_plain_bookmark_before_the_end_marker_shows_nothing() -> None:
     client = filling()
     assert client.on(Event("ADDED", A), Bookmark("100")) == ()
-    assert client.on(Event("ADDED", B), Bookmark("100", complete=True)) == (Commit("100"), Told(None))
+    assert client.on(Event("ADDED", B), Bookmark("100", complete=True)) == (Commit("100"), Report(None))
 
 
 def test_10_the_order_of_initial_events_means_nothing() -> None:
@@ -319,7 +319,7 @@ def test_13_after_a_deletion_with_an_old_version_only_a_consistent_read_is_sure_
     client = filling()
     client.on(Bookmark("100", complete=True), left)
     assert client.fail(GONE) == (Begin(), Watch("", initial=True))
-    assert client.on(Bookmark("99", complete=True)) == (Commit("99", restored=True), Told(None))
+    assert client.on(Bookmark("99", complete=True)) == (Commit("99", restored=True), Report(None))
 
 
 def test_14_what_leaves_the_filter_may_return() -> None:
@@ -335,7 +335,7 @@ def test_15_what_was_deleted_in_a_gap_leaves_with_the_commit() -> None:
         run.server.churn()
     run.settle(300)
     assert run.union.store.records()[0]
-    for key in list(run.cluster.world):
+    for key in list(run.cluster.contents):
         run.cluster.write(key, None)
     run.cluster.compacted = run.cluster.version
     run.feed(run.followers[0], CUT)
@@ -352,7 +352,7 @@ def test_16_who_is_told_when_to_come_back_comes_back_then(state: str) -> None:
         "page": lambda: Client(Start(), page("100", A, then="more")),
         "initial": filling,
     }[state]()
-    assert client.on(throttled)[-2:] == (Told(throttled), Wait(0, at_least=7.0))
+    assert client.on(throttled)[-2:] == (Report(throttled), Wait(0, at_least=7.0))
     again = {"watch": Watch("100"), "page": more("more"), "initial": Watch("", initial=True)}[state]
     assert client.on(Due())[-1] == again
 
@@ -364,7 +364,7 @@ def test_16_a_watch_that_is_throttled_is_never_a_reason_to_list() -> None:
 @pytest.mark.parametrize("code", [500, 503, 504])
 def test_17_a_server_in_trouble_is_asked_again_less_and_less(code: int) -> None:
     client = watching()
-    assert client.on(Refusal(code)) == (Told(Refusal(code)), Wait(0))
+    assert client.on(Refusal(code)) == (Report(Refusal(code)), Wait(0))
     assert client.on(Due(), Refusal(code))[-1] == Wait(1)
     assert client.on(Due()) == (Watch("100"),)
 
@@ -402,7 +402,7 @@ def test_34_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pa
     watched = Client(Start(), page("100", A), Opened())
     streamed = Client(Start(), Opened(), Event("ADDED", A), Bookmark("100", complete=True), streaming=True)
     for client in (watched, streamed):
-        assert client.on(OUTSIDE) == (Told(OUTSIDE), Wait(PATIENCE - 1, slow=True))
+        assert client.on(OUTSIDE) == (Report(OUTSIDE), Wait(PATIENCE - 1, slow=True))
         assert client.on(Due()) == (Begin(), List())
 
 
@@ -411,25 +411,25 @@ def test_34_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_o
     None
 ):
     client = Client(Start(), page("100", A, then="1"))
-    assert client.on(OUTSIDE) == (Abandon(), Told(OUTSIDE), Wait(0, slow=True))
+    assert client.on(OUTSIDE) == (Abandon(), Report(OUTSIDE), Wait(0, slow=True))
     client = Client(Start(), Opened(), Event("ADDED", A), streaming=True)
-    assert client.on(OUTSIDE) == (Abandon(), Told(OUTSIDE), Wait(PATIENCE - 1, slow=True))
+    assert client.on(OUTSIDE) == (Abandon(), Report(OUTSIDE), Wait(PATIENCE - 1, slow=True))
     assert client.on(Due()) == (Begin(), List())
 
 
 def test_18_a_list_that_makes_no_sense_is_asked_for_again() -> None:
     client = Client(Start())
-    assert client.on(GARBLED) == (Abandon(), Told(GARBLED), Wait(0))
+    assert client.on(GARBLED) == (Abandon(), Report(GARBLED), Wait(0))
     assert client.on(Due()) == (Begin(), List())
 
 
 @pytest.mark.parametrize("code", [403, 405])
 def test_21_a_missing_right_is_told_at_once_and_tried_slowly_and_the_version_is_kept(code: int) -> None:
     client, refusal = watching(), Refusal(code, "Forbidden")
-    assert client.on(refusal) == (Told(refusal), Wait(0, slow=True))
+    assert client.on(refusal) == (Report(refusal), Wait(0, slow=True))
     assert client.on(Due()) == (Watch("100"),)
     assert client.fail(refusal, 50) == (Watch("100"),)
-    assert client.on(Opened()) == (Told(None),)
+    assert client.on(Opened()) == (Report(None),)
 
 
 @pytest.mark.parametrize("code", [403, 404])
@@ -438,7 +438,7 @@ def test_21_a_right_or_a_kind_that_is_missing_from_the_start_is_tried_slowly(
     code: int, streaming: bool
 ) -> None:
     client = Client(Start(), streaming=streaming)
-    assert client.on(Refusal(code)) == (Abandon(), Told(Refusal(code)), Wait(0, slow=True))
+    assert client.on(Refusal(code)) == (Abandon(), Report(Refusal(code)), Wait(0, slow=True))
     assert client.state.known.streaming is streaming
 
 
@@ -453,7 +453,7 @@ def test_21_a_kind_that_is_gone_is_listed_since_its_versions_mean_nothing_any_mo
 
 def test_22_a_login_that_is_not_accepted_costs_no_list() -> None:
     client = watching()
-    assert client.on(Refusal(401)) == (Told(Refusal(401)), Wait(0))
+    assert client.on(Refusal(401)) == (Report(Refusal(401)), Wait(0))
     client.on(Due())
     assert client.fail(Lost("no credentials")) == (Watch("100"),)
     assert client.fail(Refusal(401), 50) == (Watch("100"),)

@@ -20,9 +20,9 @@ from kopf_selectcache.core.protocol.machine import (
     Lost,
     Opened,
     Put,
+    Report,
     Silent,
     Start,
-    Told,
     Wait,
     Waiting,
     Watch,
@@ -49,7 +49,7 @@ def test_6_pages_of_different_versions_are_never_mixed() -> None:
     client = Client(Start(), page("100", A, then="more"))
     assert client.on(page("101", B)) == (
         Abandon(),
-        Told(Lost("a page of version '101' came in a list of version '100'")),
+        Report(Lost("a page of version '101' came in a list of version '100'")),
         Wait(0),
     )
 
@@ -82,28 +82,28 @@ def test_6_a_state_that_is_forgotten_is_so_in_lists_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble", [Refusal(401), Refusal(429), Refusal(500), Refusal(503), Lost("cut"), GARBLED, Silent()]
+    "failure", [Refusal(401), Refusal(429), Refusal(500), Refusal(503), Lost("cut"), GARBLED, Silent()]
 )
-def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(trouble: Input) -> None:
+def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(failure: Input) -> None:
     client = Client(Start(), page("100", A, then="1"), page("100", B, then="2"))
     # All of these are told.
-    assert client.on(trouble) == (Told(trouble), Wait(0))  # type: ignore[arg-type]
+    assert client.on(failure) == (Report(failure), Wait(0))  # type: ignore[arg-type]
     assert client.on(Due()) == (more("2"),)
-    assert client.on(trouble)[-1] == Wait(1)
+    assert client.on(failure)[-1] == Wait(1)
     assert client.on(Due(), page("100", C, then="3")) == (Put(C), more("3"))
-    assert client.on(trouble)[-1] == Wait(0), "the next page has not failed before"
+    assert client.on(failure)[-1] == Wait(0), "the next page has not failed before"
     assert client.on(Due(), page("100")) == (Commit("100"), Watch("100"))
 
 
-@pytest.mark.parametrize("trouble", [Refusal(500), Lost("cut"), GARBLED, Silent()])
-def test_17_a_page_that_keeps_failing_ends_its_list(trouble: Input) -> None:
+@pytest.mark.parametrize("failure", [Refusal(500), Lost("cut"), GARBLED, Silent()])
+def test_17_a_page_that_keeps_failing_ends_its_list(failure: Input) -> None:
     client = Client(Start(), page("100", A, then="more"))
-    assert client.fail(trouble, PATIENCE) == (more("more"),)
+    assert client.fail(failure, PATIENCE) == (more("more"),)
     # All of these are told.
-    assert client.on(trouble) == (Abandon(), Told(trouble), Wait(0))  # type: ignore[arg-type]
+    assert client.on(failure) == (Abandon(), Report(failure), Wait(0))  # type: ignore[arg-type]
     assert client.on(Due()) == (Begin(), List())
-    assert client.on(page("100", A, then="more"), trouble)[-1] == Wait(1), (
-        "a server in trouble is spared in all it is asked"
+    assert client.on(page("100", A, then="more"), failure)[-1] == Wait(1), (
+        "a server in failure is spared in all it is asked"
     )
 
 
@@ -114,7 +114,7 @@ def test_16_a_page_that_is_throttled_never_ends_its_list() -> None:
 @pytest.mark.parametrize("code", [400, 403, 404, 422])
 def test_21_a_page_that_only_a_person_can_help_with_ends_its_list(code: int) -> None:
     client = Client(Start(), page("100", A, then="more"))
-    assert client.on(Refusal(code)) == (Abandon(), Told(Refusal(code)), Wait(0, slow=True))
+    assert client.on(Refusal(code)) == (Abandon(), Report(Refusal(code)), Wait(0, slow=True))
 
 
 PACED = Lost(FEW, paced=True)
@@ -123,14 +123,14 @@ PACED = Lost(FEW, paced=True)
 def test_7_an_empty_page_with_a_token_is_not_the_last_and_is_followed_after_a_wait() -> None:
     client = Client(Start(), page("100", A, then="1"))
     for count in ("2", "3"):
-        assert client.on(page("100", then=count)) == (Told(PACED), Wait(0))
+        assert client.on(page("100", then=count)) == (Report(PACED), Wait(0))
         assert client.on(Due()) == (more(count),)
     assert client.on(page("100", B)) == (Put(B), Commit("100"), Watch("100"))
 
 
 def test_7_a_server_in_trouble_is_spared_by_its_empty_pages_as_well() -> None:
     client = Client(Start(), CUT, Due(), CUT, Due())
-    assert client.on(page("100", then="1")) == (Told(PACED), Wait(2))
+    assert client.on(page("100", then="1")) == (Report(PACED), Wait(2))
 
 
 def after_waits(*inputs: Input) -> Client:
@@ -143,7 +143,7 @@ def after_waits(*inputs: Input) -> Client:
     return client
 
 
-GIVEN_UP = (Abandon(), Told(Lost(NOWHERE)), Wait(0))
+GIVEN_UP = (Abandon(), Report(Lost(NOWHERE)), Wait(0))
 
 
 def test_7_pages_that_lead_nowhere_are_paid_for() -> None:
@@ -193,7 +193,7 @@ def test_33_where_each_page_brings_few_objects_the_pages_follow_each_other_after
     ]
     assert at_once == [more(str(count)) for count in range(len(at_once))]
     for count in range(1000, 1020):
-        assert client.on(page("100", named(str(count)), then=str(count)))[-2:] == (Told(PACED), Wait(0))
+        assert client.on(page("100", named(str(count)), then=str(count)))[-2:] == (Report(PACED), Wait(0))
         assert client.on(Due()) == (more(str(count)),)
 
 
@@ -224,7 +224,7 @@ def test_35_where_a_list_that_a_cache_of_the_server_may_answer_is_too_large_a_co
     client = Client(Start(), page("100", A))
     client.on(GONE)
     assert client.on(Due()) == (Begin(), List("100"))
-    assert client.on(LARGE) == (Abandon(), Told(LARGE), Wait(1))
+    assert client.on(LARGE) == (Abandon(), Report(LARGE), Wait(1))
     assert client.on(Due()) == (Begin(), List())
     client.on(page("200", A))
     client.on(Opened())
@@ -235,7 +235,7 @@ def test_35_where_a_list_that_a_cache_of_the_server_may_answer_is_too_large_a_co
 
 def test_35_where_a_consistent_list_is_too_large_the_next_one_comes_slowly() -> None:
     client = Client(Start())
-    assert client.on(LARGE) == (Abandon(), Told(LARGE), Wait(0, slow=True))
+    assert client.on(LARGE) == (Abandon(), Report(LARGE), Wait(0, slow=True))
     assert client.on(Due()) == (Begin(), List())
     client.on(page("100", A, then="more"))
     assert client.on(LARGE)[-1] == Wait(1, slow=True), "the page is not asked for again: it would be as large"
@@ -252,9 +252,9 @@ def test_35_pieces_of_a_page_are_staged_and_shown_with_it() -> None:
 
 
 def test_35_a_page_that_fails_after_pieces_of_it_is_not_asked_for_again() -> None:
-    for trouble in (CUT, GARBLED, Silent(), Refusal(503), Refusal(429), GONE):
+    for failure in (CUT, GARBLED, Silent(), Refusal(503), Refusal(429), GONE):
         client = Client(Start(), page("100", A, then="more"), Piece((B,)))
-        assert client.on(trouble)[0] == Abandon()
+        assert client.on(failure)[0] == Abandon()
         assert client.on(Due())[0] == Begin()
 
 
@@ -266,7 +266,7 @@ def test_35_the_page_after_one_that_came_in_pieces_is_asked_for_again_if_it_fail
 
 def test_35_pieces_that_bring_nothing_new_end_the_list() -> None:
     client = Client(Start(), Piece((A,)), Piece((B,)))
-    assert client.on(Piece((A,))) == (Abandon(), Told(Lost(NOWHERE)), Wait(0))
+    assert client.on(Piece((A,))) == (Abandon(), Report(Lost(NOWHERE)), Wait(0))
 
 
 def test_35_the_versions_of_objects_in_pieces_must_fit_that_of_their_list() -> None:
@@ -274,5 +274,5 @@ def test_35_the_versions_of_objects_in_pieces_must_fit_that_of_their_list() -> N
     for inputs in ([Piece((A,)), Piece((odd,)), Piece((C,))], [Piece((odd,)), Piece((A,))]):
         client = Client(Start(), *inputs)
         lost = client.on(page("100"))[1]
-        assert lost == Told(Lost("version x95 came where all others are numbers", garbled=True))
+        assert lost == Report(Lost("version x95 came where all others are numbers", garbled=True))
     assert Commit("x100") in Client(Start(), Piece((odd,))).on(page("x100"))

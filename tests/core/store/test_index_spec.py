@@ -29,7 +29,7 @@ def test_a_declared_index_is_there_without_being_asked_for() -> None:
     store = filled(
         5,
         lambda i: record(f"pod-{i}", spec={"node": f"n{i % 2}"}, images=["i", f"i-{i}"]),
-        wanted=lambda: told.append(None),
+        request_index=lambda: told.append(None),
     )
     for each in (NODE, IMAGES):
         store.declare(each)
@@ -141,11 +141,11 @@ def test_what_has_a_list_at_the_path_leaves_where_to_be_looked_at() -> None:
 def test_a_store_of_a_branch_has_a_declared_index_once_it_is_asked_by_it() -> None:
     store = filled(3, lambda i: record(f"pod-{i}", spec={"node": f"n{i}"}))
     asked = Lookup(values=((NODE, "n1"),))
-    assert store.chosen(asked).wanted == Dimension("index", "node")
+    assert store.chosen(asked).missing == Dimension("index", "node")
     build(store)
     assert store.chosen(asked).by == ("index node",)
     other = Lookup(where=((Indexed("other", ("spec",)), "n1"),))
-    assert store.chosen(other).wanted == Dimension("index", "other")
+    assert store.chosen(other).missing == Dimension("index", "other")
 
 
 @pytest.mark.parametrize(

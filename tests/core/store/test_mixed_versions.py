@@ -17,8 +17,8 @@ from kopf_selectcache.core.protocol.machine import (
     Opened,
     Progress,
     Put,
+    Report,
     Start,
-    Told,
     Wait,
     Watch,
 )
@@ -33,7 +33,7 @@ MIXED = Lost("version x1 came where all others are numbers", garbled=True)
 @pytest.mark.parametrize("odd", [seen("ADDED", "x1"), seen("DELETED", "x1"), Bookmark("x1")])
 def test_a_version_that_is_no_number_ends_a_watch_of_numbers(odd: Input) -> None:
     client = watching()
-    assert client.on(odd) == (Told(MIXED), Wait(0))
+    assert client.on(odd) == (Report(MIXED), Wait(0))
     assert client.on(Due()) == (Watch("100"),), "it is resumed where it was"
     came = seen("ADDED", "101")
     assert client.on(Opened(), came) == (Put(came.record), Progress("101"))
@@ -43,20 +43,20 @@ def test_after_several_in_a_row_all_is_listed_anew() -> None:
     client = watching()
     for _ in range(PATIENCE):
         client.on(seen("ADDED", "x1"), Due())
-    assert client.on(seen("ADDED", "x1")) == (Told(MIXED), Wait(PATIENCE))
+    assert client.on(seen("ADDED", "x1")) == (Report(MIXED), Wait(PATIENCE))
     assert client.on(Due())[0] == Begin()
 
 
 def test_a_page_with_a_version_that_is_no_number_among_numbers_is_refused() -> None:
     client = Client(Start())
-    assert client.on(page("100", A, ODD, B)) == (Abandon(), Told(MIXED), Wait(0))
+    assert client.on(page("100", A, ODD, B)) == (Abandon(), Report(MIXED), Wait(0))
     assert client.on(Due()) == (Begin(), List())
 
 
 def test_a_relist_of_another_sort_of_versions_is_taken_from_a_consistent_list_alone() -> None:
     client = watching()
     client.fail(GONE)
-    assert client.on(page("x1")) == (Abandon(), Told(MIXED), Wait(1))
+    assert client.on(page("x1")) == (Abandon(), Report(MIXED), Wait(1))
     while (asked := client.on(Due())) != (Begin(), List()):
         assert asked == (Begin(), List("100"))
         client.on(page("x1"))
@@ -67,7 +67,7 @@ def test_a_relist_of_another_sort_of_versions_is_taken_from_a_consistent_list_al
 def test_an_initial_stream_of_numbers_is_given_up_at_a_version_that_is_none(odd: Input) -> None:
     client = filling()
     client.on(Event("ADDED", A))
-    assert client.on(odd) == (Abandon(), Told(MIXED), Wait(0))
+    assert client.on(odd) == (Abandon(), Report(MIXED), Wait(0))
 
 
 def test_an_initial_stream_whose_first_version_is_no_number_is_given_up_at_a_number() -> None:
@@ -76,7 +76,7 @@ def test_an_initial_stream_whose_first_version_is_no_number_is_given_up_at_a_num
         client.on(Event("ADDED", ODD))
         assert client.on(odd) == (
             Abandon(),
-            Told(Lost(f"version {version} came where all others are no numbers", garbled=True)),
+            Report(Lost(f"version {version} came where all others are no numbers", garbled=True)),
             Wait(0),
         )
 
@@ -90,4 +90,4 @@ def test_where_no_version_is_a_number_all_is_followed() -> None:
     assert client.on(Bookmark("x3")) == (Progress("x3"),)
     client = filling()
     assert client.on(Event("ADDED", ODD)) == (Put(ODD),)
-    assert client.on(Bookmark("xyz", complete=True)) == (Commit("xyz"), Told(None))
+    assert client.on(Bookmark("xyz", complete=True)) == (Commit("xyz"), Report(None))

@@ -47,8 +47,10 @@ def record(
     )
 
 
-def filled(count: int, of: Callable[[int], Record], *, wanted: Callable[[], None] = lambda: None) -> Store:
-    store = Store(wanted=wanted)
+def filled(
+    count: int, of: Callable[[int], Record], *, request_index: Callable[[], None] = lambda: None
+) -> Store:
+    store = Store(request_index=request_index)
     store.begin()
     for number in range(count):
         store.put(of(number))
@@ -273,12 +275,12 @@ def test_so_it_does_where_several_branches_are_shown(
 def test_the_first_read_scans_and_those_after_it_find_by_the_index() -> None:
     told: list[None] = []
     store = filled(
-        WORTH + 1, lambda i: record(f"pod-{i}", app=f"app-{i % 10}"), wanted=lambda: told.append(None)
+        WORTH + 1, lambda i: record(f"pod-{i}", app=f"app-{i % 10}"), request_index=lambda: told.append(None)
     )
     asked = by_label("app=app-3")
     first = store.chosen(asked)
-    assert (len(first.records), first.by, first.wanted, told) == (WORTH + 1, (), APP, [None])
-    assert store.chosen(asked).wanted is None, "it is wanted already"
+    assert (len(first.records), first.by, first.missing, told) == (WORTH + 1, (), APP, [None])
+    assert store.chosen(asked).missing is None, "it is wanted already"
     assert build(store) > 10
     then = store.chosen(asked)
     assert (len(then.records), then.by, then.size, then.rest, then.version, told) == (
@@ -294,10 +296,10 @@ def test_the_first_read_scans_and_those_after_it_find_by_the_index() -> None:
 
 def test_what_looks_at_little_wants_no_index_and_what_only_explains_does_not() -> None:
     store = filled(WORTH, lambda i: record(f"pod-{i}", app="web"))
-    assert store.chosen(by_label("app=web")).wanted is None
+    assert store.chosen(by_label("app=web")).missing is None
     store.put(record("one-more", "101", app="web"))
-    assert store.chosen(by_label("app=web", namespaces=frozenset(["bank"]))).wanted is None
-    assert store.chosen(by_label("app=web"), asking=False).wanted == APP
+    assert store.chosen(by_label("app=web", namespaces=frozenset(["bank"]))).missing is None
+    assert store.chosen(by_label("app=web"), asking=False).missing == APP
     assert not store.build(1), "nothing was asked for"
     assert store.weights().keys() == {""}
 
@@ -345,7 +347,7 @@ def test_owners_are_found_without_looking_at_others() -> None:
         ),
     )
     asked = Lookup(owner="set-1")
-    assert store.chosen(asked).wanted == OWNER
+    assert store.chosen(asked).missing == OWNER
     build(store)
     assert (store.chosen(asked).size, store.chosen(asked).by) == (3, ("owners",))
     assert {each.name for each in found(store, asked)} == {"pod-3", "pod-4", "pod-5"}
@@ -361,18 +363,18 @@ def test_names_are_looked_up_and_not_for() -> None:
         Lookup(),
     )
     chosen = store.chosen(Lookup(names=frozenset(["pod-1"]), namespaces=frozenset(["ns-0"])))
-    assert (chosen.records, chosen.size, chosen.wanted) == ([], 1, None)
+    assert (chosen.records, chosen.size, chosen.missing) == ([], 1, None)
 
 
 def test_there_is_an_end_of_indexes_until_one_is_idle() -> None:
     store = filled(WORTH + 1, lambda i: record(f"pod-{i}", app="a"))
-    wanted = [store.chosen(by_label(f"key-{number}=a")).wanted for number in range(MOST + 1)]
+    wanted = [store.chosen(by_label(f"key-{number}=a")).missing for number in range(MOST + 1)]
     assert (len(set(wanted)), wanted[-1]) == (MOST + 1, None)
     build(store, 1000)
-    assert store.chosen(Lookup(owner="x")).wanted == OWNER, "owners always have one"
+    assert store.chosen(Lookup(owner="x")).missing == OWNER, "owners always have one"
     for _ in range(IDLE - 1):
         store.chosen(by_label("key-0=a"))
-    assert store.chosen(by_label("another=a")).wanted == Dimension("label", "another")
+    assert store.chosen(by_label("another=a")).missing == Dimension("label", "another")
     build(store, 1000)
     kept = store.weights().keys()
     assert {"label key-0", "label another", "owners"} < kept
@@ -419,7 +421,7 @@ def test_a_generation_that_is_another_has_its_indexes_built_anew_and_a_like_one_
     branches: int,
 ) -> None:
     told: list[None] = []
-    union = Union([Keys()] * branches, wanted=lambda: told.append(None))
+    union = Union([Keys()] * branches, request_index=lambda: told.append(None))
     first = writers(union)[0]
 
     def listed(version: str, count: int) -> None:
@@ -525,7 +527,7 @@ def test_nothing_is_paid_for_labels_that_nobody_asks_by() -> None:
 
 def test_a_read_of_some_branches_wants_an_index_as_one_of_all_does() -> None:
     told: list[None] = []
-    union = UnionView(2, wanted=lambda: told.append(None))
+    union = UnionView(2, request_index=lambda: told.append(None))
     union.show(
         [
             Change(None, record(f"pod-{number}", app="web"), Cause.ENTERED)

@@ -424,8 +424,8 @@ def test_it_is_written_as_it_is_declared() -> None:
 def test_what_is_not_kept_is_known_and_what_it_is_a_part_of_and_what_is_in_it(
     path: str, dropped: bool, chosen: bool
 ) -> None:
-    assert Projection.of(drop=["spec.containers.env"]).kept(keys_of(path)) is dropped
-    assert Projection.of(keep=["spec.nodeName"]).kept(keys_of(path)) is chosen
+    assert Projection.of(drop=["spec.containers.env"]).stores(keys_of(path)) is dropped
+    assert Projection.of(keep=["spec.nodeName"]).stores(keys_of(path)) is chosen
 
 
 @pytest.mark.parametrize(
@@ -444,10 +444,10 @@ def test_what_was_said_to_be_dropped_is_told_where_a_path_is_not_kept(path: str,
 
 
 def test_all_is_kept_but_for_managed_fields() -> None:
-    assert ALL.kept(("spec",))
-    assert not ALL.kept(("metadata",))
-    assert not ALL.kept(())
-    assert not ALL.kept(("metadata", "managedFields", "manager"))
+    assert ALL.stores(("spec",))
+    assert not ALL.stores(("metadata",))
+    assert not ALL.stores(())
+    assert not ALL.stores(("metadata", "managedFields", "manager"))
 
 
 def test_objects_are_partial_if_anything_but_managed_fields_may_be_missing() -> None:
@@ -459,7 +459,7 @@ def test_objects_are_partial_if_anything_but_managed_fields_may_be_missing() -> 
 
 
 def test_a_transform_leaves_but_the_identity_exact() -> None:
-    assert Projection.of(transform=dict).kept(("spec",))
+    assert Projection.of(transform=dict).stores(("spec",))
     assert not Projection.of(transform=dict).exact(("spec",))
     assert Projection.of(transform=dict).exact(("metadata", "labels", "app"))
     assert Projection.of(drop=["status"]).exact(("spec",))
@@ -523,7 +523,7 @@ def test_exactly_those_values_are_kept_whose_paths_are(obj: Any, projection: Pro
 
 @given(OBJECTS, projections(), st.lists(KEYS, max_size=4).map(tuple))
 def test_what_is_said_to_be_kept_is_what_it_was(obj: Any, projection: Projection, path: Keys) -> None:
-    if projection.kept(path):
+    if projection.stores(path):
         assert at(recorded(projection, obj).decode(), path) == at(obj, path)
 
 

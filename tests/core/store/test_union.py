@@ -57,9 +57,9 @@ def test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is(
     try:
         for history in histories(states, length):
             stories += 1
-            for world in walks(history, branches, rules, story=paths.append):
+            for system in walks(history, branches, rules, story=paths.append):
                 walked += 1
-                departures += world.lefts
+                departures += system.lefts
     except Violation as violation:
         raise AssertionError(f"{violation}\n{paths[0]}") from violation
     print(
@@ -237,9 +237,9 @@ def test_a_seeded_bug_of_joined_lists_breaks_an_invariant(
 ) -> None:
     wrong = mutated(old, new)
     every = (
-        world
+        system
         for history in histories(states, length)
-        for world in walks(history, branches, Rules(lists=1), union=wrong)
+        for system in walks(history, branches, Rules(lists=1), union=wrong)
     )
     with pytest.raises(Violation) as raised:
         deque(every, maxlen=0)
@@ -272,7 +272,7 @@ def test_a_seeded_bug_breaks_an_invariant(
     what: str, old: str, new: str, rules: Rules, invariants: tuple[str, ...]
 ) -> None:
     wrong = mutated(old, new)
-    every = (world for history in histories(TWO, 3) for world in walks(history, 2, rules, union=wrong))
+    every = (system for history in histories(TWO, 3) for system in walks(history, 2, rules, union=wrong))
     with pytest.raises(Violation) as raised:
         deque(every, maxlen=0)
     assert raised.value.invariant in invariants, what

@@ -43,22 +43,22 @@ def _pod_ready(obj: _Object) -> str:
 
 def _pod_status(obj: _Object) -> str:
     """Return the phase, or the reason of a container that waits or has ended."""
-    told = _at(obj, "status", "reason") or _at(obj, "status", "phase") or ""
+    shown = _at(obj, "status", "reason") or _at(obj, "status", "phase") or ""
     for status in _items(obj, "status", "containerStatuses"):
-        told = (
-            _at(status, "state", "waiting", "reason") or _at(status, "state", "terminated", "reason") or told
+        shown = (
+            _at(status, "state", "waiting", "reason") or _at(status, "state", "terminated", "reason") or shown
         )
     ended = _at(obj, "status", "phase") in {"Succeeded", "Failed"}
-    return "Terminating" if _at(obj, "metadata", "deletionTimestamp") and not ended else str(told)
+    return "Terminating" if _at(obj, "metadata", "deletionTimestamp") and not ended else str(shown)
 
 
 def _pod_restarts(obj: _Object) -> str:
     return str(sum(_number(status, "restartCount") for status in _items(obj, "status", "containerStatuses")))
 
 
-def _ready_of_wanted(obj: _Object) -> str:
-    wanted = _at(obj, "spec", "replicas")
-    return f"{_number(obj, 'status', 'readyReplicas')}/{1 if wanted is None else wanted}"
+def _ready_of_desired(obj: _Object) -> str:
+    desired = _at(obj, "spec", "replicas")
+    return f"{_number(obj, 'status', 'readyReplicas')}/{1 if desired is None else desired}"
 
 
 def _replicas(*path: str) -> Column:
@@ -66,9 +66,9 @@ def _replicas(*path: str) -> Column:
     return Column(names[path[-1]], "." + ".".join(path), "integer", cell=lambda obj: _number(obj, *path))
 
 
-def _wanted(obj: _Object) -> int:
-    wanted = _at(obj, "spec", "replicas")
-    return wanted if isinstance(wanted, int) else 1
+def _desired(obj: _Object) -> int:
+    desired = _at(obj, "spec", "replicas")
+    return desired if isinstance(desired, int) else 1
 
 
 def _count(*path: str) -> Column:
@@ -80,8 +80,8 @@ def _node_status(obj: _Object) -> str:
     ready = [
         item.get("status") for item in _items(obj, "status", "conditions") if item.get("type") == "Ready"
     ]
-    told = {"True": "Ready"}.get(str(ready[0]), "NotReady") if ready else "Unknown"
-    return f"{told},SchedulingDisabled" if _at(obj, "spec", "unschedulable") else told
+    status = {"True": "Ready"}.get(str(ready[0]), "NotReady") if ready else "Unknown"
+    return f"{status},SchedulingDisabled" if _at(obj, "spec", "unschedulable") else status
 
 
 def _node_roles(obj: _Object) -> str:
@@ -102,26 +102,26 @@ def _or_none(name: str, path: str, *, wide: bool = False) -> Column:
 
 def _readiness_gates(obj: _Object) -> str:
     """Return how many of the readiness conditions of a pod are true."""
-    wanted = [gate.get("conditionType") for gate in _items(obj, "spec", "readinessGates")]
+    desired = [gate.get("conditionType") for gate in _items(obj, "spec", "readinessGates")]
     true = {item.get("type") for item in _items(obj, "status", "conditions") if item.get("status") == "True"}
-    return f"{sum(kind in true for kind in wanted)}/{len(wanted)}" if wanted else NONE
+    return f"{sum(kind in true for kind in desired)}/{len(desired)}" if desired else NONE
 
 
 def _job_status(obj: _Object) -> str:
     if _at(obj, "metadata", "deletionTimestamp"):
         return "Terminating"
     true = {item.get("type") for item in _items(obj, "status", "conditions") if item.get("status") == "True"}
-    told = [
+    status = [
         name
         for name in ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet")
         if name in true
     ]
-    return told[0] if told else "Running"
+    return status[0] if status else "Running"
 
 
 def _completions(obj: _Object) -> str:
-    wanted = _at(obj, "spec", "completions")
-    return f"{_number(obj, 'status', 'succeeded')}/{1 if wanted is None else wanted}"
+    desired = _at(obj, "spec", "completions")
+    return f"{_number(obj, 'status', 'succeeded')}/{1 if desired is None else desired}"
 
 
 def _involved(obj: _Object) -> str:
@@ -151,7 +151,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "clusterroles": (NAME, CREATED_AT),
     "deployments": (
         NAME,
-        Column("Ready", ".status.readyReplicas", cell=_ready_of_wanted),
+        Column("Ready", ".status.readyReplicas", cell=_ready_of_desired),
         Column(
             "Up-to-date",
             ".status.updatedReplicas",
@@ -206,7 +206,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     ),
     "replicasets": (
         NAME,
-        Column("Desired", ".spec.replicas", "integer", cell=_wanted),
+        Column("Desired", ".spec.replicas", "integer", cell=_desired),
         _replicas("status", "replicas"),
         _replicas("status", "readyReplicas"),
         AGE,
@@ -226,6 +226,6 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("Port(s)", ".spec.ports", cell=_ports),
         AGE,
     ),
-    "statefulsets": (NAME, Column("Ready", ".status.readyReplicas", cell=_ready_of_wanted), AGE),
+    "statefulsets": (NAME, Column("Ready", ".status.readyReplicas", cell=_ready_of_desired), AGE),
 }
 DEFAULT = (NAME, AGE)

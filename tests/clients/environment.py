@@ -20,7 +20,7 @@ SCHEMA = {
 
 
 @dataclass(frozen=True)
-class World:
+class Environment:
     api: Cluster
     namespace: str
     group: str

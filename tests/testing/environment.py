@@ -13,7 +13,7 @@ from .writing import Parts
 Rules = Sequence[Mapping[str, Sequence[str]]]
 
 
-class World(Parts):
+class Environment(Parts):
     """History, kinds, objects, users and rights, wired as in a server; with the steps that tests begin
     with."""
 

@@ -93,7 +93,7 @@ class FakeInformer:
         self.store = Store()
         self._state = SimpleNamespace(parts=())
         self.counts = Counts()
-        self.trouble = ""
+        self.message = ""
         self.remedy = ""
         self.error: StateError | None = None
         self.listeners: list[Callable[[Change | None], None]] = []
@@ -158,7 +158,7 @@ class FakeInformer:
         return 1.5
 
     def part(self, _: Selector | None = None) -> Part:
-        return Part(self.error, self.store, self.trouble, self.remedy)
+        return Part(self.error, self.store, self.message, self.remedy)
 
     async def settled(self, _: Selector | None = None) -> None:
         await self.settling.wait()
@@ -211,7 +211,7 @@ class Server:
         raise AssertionError(f"a read never watches: {path} {query}")
 
 
-class World:
+class Environment:
     """One operator. Its clock stands still, unless somebody sleeps."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -280,16 +280,16 @@ def reading(
     projection: Projection = ALL,
 ) -> Cache:
     """Make the cache of one kind that holds these objects."""
-    world = World()
-    world.declare(declared, resource, key, projection).hold(*objects)
-    return world.cache()
+    environment = Environment()
+    environment.declare(declared, resource, key, projection).hold(*objects)
+    return environment.cache()
 
 
-def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
+def run(main: Callable[[Environment], Coroutine[Any, Any, T]]) -> T:
     """Run a test on an event loop that is the operator's."""
 
     async def run() -> T:
-        return await main(World(asyncio.get_running_loop()))
+        return await main(Environment(asyncio.get_running_loop()))
 
     return asyncio.run(run())
 

@@ -78,7 +78,7 @@ class Time:
         await asyncio.sleep(0)
 
 
-class World:
+class Environment:
     """One operator."""
 
     def __init__(self, server: Server, runtime: Runtime, time: Time, vault: Vault) -> None:
@@ -105,7 +105,7 @@ class World:
 
     async def synced(self) -> None:
         """Wait until all is well."""
-        await until(lambda: self.informer.synced and not self.informer.trouble)
+        await until(lambda: self.informer.synced and not self.informer.message)
 
     async def watched(self, times: int) -> None:
         """Wait until so many watches have been asked for."""
@@ -126,7 +126,7 @@ async def operating(
     request_timeout: float = 60.0,
     chance: float = 1.0,
     **options: Any,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[Environment]:
     """Keep caches in front of the server, for the code within the block; afterwards nothing of them is
     left."""
     vault = Vault({"login": kopf.ConnectionInfo(server=server.url)}) if vault is None else vault
@@ -139,7 +139,7 @@ async def operating(
         servers=[server],
         **options,
     ) as (runtime, time):
-        yield World(server, runtime, time, vault)
+        yield Environment(server, runtime, time, vault)
 
 
 @asynccontextmanager
