@@ -16,7 +16,7 @@ from kopf_selectcache.client.writer import METHODS, Call, Unsettled, Writer
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.protocol.messages import Refusal
-from tests.faults.world import Time
+from tests.faults.environment import Time
 
 PATH = "/api/v1/namespaces/ns/pods"
 VERBS = {content_type: verb for verb, (_, content_type) in METHODS.items() if verb is not Verb.CREATE}
