@@ -22,13 +22,14 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.suggestions import near
 
-from . import introspection, live, snapshot, waits
+from . import introspection, server_reads, snapshot, waits
 from .blocking import Blocking, ThreadReads, Waits, awaited
 from .errors import NotFound, NotKept, OutsideFilter, Unmatchable, Unreadable
 from .explanation import Explanation
 from .formats.formats import quick
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
+from .live import Live
 from .matcher import (
     FetchOptions,
     FetchSelection,
@@ -86,6 +87,11 @@ class Cache:
     def blocking(self) -> Blocking:
         """The awaited reads, for sync handlers."""
         return cast("Blocking", self._thread_reads(self, self._runtime, self._waits))
+
+    @property
+    def live(self) -> Live:
+        """Reads and writes of the API server itself."""
+        return Live(self._runtime, self._access)
 
     # ---- One object.
 
@@ -259,7 +265,7 @@ class Cache:
         try:
             with suppress(*_NOT_HERE, NotKept, Unreadable):
                 return self._access.read(request, snapshot.get_object)
-            return await live.fetch_object(self._runtime, request)
+            return await server_reads.fetch_object(self._runtime, request)
         except NotFound:
             if request.default is RAISE:
                 raise
@@ -303,7 +309,7 @@ class Cache:
             ):
                 return False
         # The server alone knows of an object that is absent here, and that the reader knows from elsewhere.
-        found = await live.fetch_uid(self._runtime, request)
+        found = await server_reads.fetch_uid(self._runtime, request)
         return found is None or uid not in (None, found)
 
     # ---- Several objects.
@@ -410,23 +416,21 @@ class Cache:
 
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: AnyName, *, as_: None = None, max_age: float | None = None
+        self, owner: object, kind: AnyName, *, as_: None = None, max_age: float | None = None
     ) -> Objects[Obj]: ...
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: AnyKey, *, as_: Literal["view"], max_age: float | None = None
+        self, owner: object, kind: AnyKey, *, as_: Literal["view"], max_age: float | None = None
     ) -> Objects[BodyView]: ...
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: type[Named], *, as_: None = None, max_age: float | None = None
+        self, owner: object, kind: type[Named], *, as_: None = None, max_age: float | None = None
     ) -> builtins.list[Named]: ...
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: AnyKey, *, as_: As[Made], max_age: float | None = None
+        self, owner: object, kind: AnyKey, *, as_: As[Made], max_age: float | None = None
     ) -> builtins.list[Made]: ...
-    def owned(
-        self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None, as_: Any = None
-    ) -> Any:
+    def owned(self, owner: object, kind: AnyKey, *, max_age: float | None = None, as_: Any = None) -> Any:
         """Return those of the held objects that are owned by this one, by its uid.
 
             pods = cache.owned(body, 'pods')
@@ -506,7 +510,7 @@ class Cache:
     async def _fetch_list(self, request: Request) -> Any:
         with suppress(*_NOT_HERE, *([NotKept] if request.whole else [])):
             return self._access.read(request, snapshot.list_objects)
-        return await live.fetch_objects(self._runtime, request)
+        return await server_reads.fetch_objects(self._runtime, request)
 
     # ---- Waits.
 
@@ -655,7 +659,7 @@ class Cache:
         request = Request(verb="audit", kind=kind)
         informer = informer_of(self._runtime, request)
         with Counted(informer, request):
-            return await live.audit(informer, request, self._access.open(informer, request).resource)
+            return await server_reads.audit(informer, request, self._access.open(informer, request).resource)
 
     # ---- As an object of Python.
 

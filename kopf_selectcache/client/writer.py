@@ -98,7 +98,7 @@ class Writer:
 
         Raise Refused, Unreachable if nothing was sent, or Unsettled.
         """
-        return await _Attempts(self, call, self._clock() + timeout).run()
+        return await _Attempts(self, call, self.end_of(timeout)).run()
 
     async def send(self, call: Call, write: Write) -> bytes:
         method, content_type = METHODS[write.verb]
@@ -115,7 +115,12 @@ class Writer:
                 return None
             raise
 
+    def end_of(self, timeout: float) -> float:
+        """Return the time at which a timeout that begins now ends."""
+        return self._clock() + timeout
+
     def left(self, end: float) -> float:
+        """Return the seconds until a time."""
         return end - self._clock()
 
     async def pause(self, failures: int, end: float, at_least: float | None) -> bool:

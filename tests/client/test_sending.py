@@ -15,8 +15,8 @@ from kopf_selectcache.client.transport import KopfTransport, NoCredentials, Refu
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.messages import FieldCause
 from tests.client.connections import connected, login
-from tests.faults.server import PODS, SILENCE, Answer, Server, Then, answer, refused, status
 from tests.faults.environment import Time, run, until
+from tests.faults.server import PODS, SILENCE, Answer, Server, Then, answer, refused, status
 
 METHODS = ("POST", "PUT", "PATCH", "DELETE")
 BODY = b'{"a":1}'
