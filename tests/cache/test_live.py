@@ -314,6 +314,22 @@ def test_a_label_with_another_value_is_not_changed(cache: FakeCache) -> None:
     assert type(error) is HiddenByFilter
 
 
+def test_an_object_that_changes_while_it_is_adopted_is_looked_at_again(cache: FakeCache) -> None:
+    theirs = pod("theirs")
+    cache.cluster.create(theirs)
+
+    class Faster(faults.Fault):
+        """Somebody else labels the object before the patch arrives."""
+
+        def instead(self, request: Any) -> None:
+            cache.cluster.patch(theirs, {"metadata": {"labels": {"app": "theirs"}}})
+
+    cache.cluster.faults.add(Faster(), verb="patch", resource="pods", times=1)
+    with pytest.raises(HiddenByFilter):
+        cache.blocking.live.ensure(pod("theirs", app="web"), adopt=True)
+    assert cache.cluster.get(theirs)["metadata"]["labels"] == {"app": "theirs"}
+
+
 def test_an_object_that_vanishes_or_changes_meanwhile_is_ensured_again(cache: FakeCache) -> None:
     cache.cluster.create(pod("theirs"))
     cache.cluster.faults.add(faults.Refuse(404, "NotFound"), verb="get", resource="pods", times=1)
