@@ -48,10 +48,10 @@ def deployment(client: ModuleType) -> Any:
 @pytest.mark.parametrize("client", MODELS)
 def test_a_model_is_sent_as_the_client_sends_it(client: ModuleType) -> None:
     given = deployment(client)
-    api = client.ApiClient if client is kubernetes.client else object
-    if api is not object:
-        assert to_dict(given) == api().sanitize_for_serialization(given)
-    assert to_dict(given)["spec"]["template"]["spec"]["containers"][0]["ports"] == [{"containerPort": 80}]  # type: ignore[index]
+    sent: Any = to_dict(given)
+    if client is kubernetes.client:  # The other one needs a loop.
+        assert sent == client.ApiClient().sanitize_for_serialization(given)
+    assert sent["spec"]["template"]["spec"]["containers"][0]["ports"] == [{"containerPort": 80}]
 
 
 @pytest.mark.parametrize("client", MODELS)
