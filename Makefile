@@ -53,7 +53,7 @@ PROOFS := tests/oracle tests/hostile $(addprefix tests/,products selectors/test_
 # commands and the bench, which are processes for the most part.
 ONCE := $(PROOFS) README.md docs tests/test_allocations.py $(addprefix tests/,conformance testing cli docs bench test_demo.py)
 # Where no coverage is measured, which costs half as much again: the other tests cover all that must be covered.
-UNMEASURED := $(ONCE) $(addprefix tests/,clients differential mutants real test_canaries.py)
+UNMEASURED := $(ONCE) $(addprefix tests/,clients differential mutants real test_canaries.py test_sources.py)
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Tests wait for each other's servers and processes as well: one more has something to do meanwhile.

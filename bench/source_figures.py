@@ -31,7 +31,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 EFFECTS = (ast.Await, ast.Yield, ast.YieldFrom, ast.AsyncFor, ast.AsyncWith)
 TEXT_TYPES = {"Iterable", "Iterator", "None", "Sequence", "list", "str", "tuple"}
 MESSAGE = re.compile(
-    r"\bstr\(|\bcaplog\b|\breadouterr\b|\bgetMessage\(|\.(err|message|messages|out|remedy|text|what)$"
+    r"\bstr\([\w.]*(error|explained|problem|verdict|\.value)\b|\bstr\(.*\bstats\(|\bcaplog\b|\breadouterr\b|\bgetMessage\(|\.(err|message|messages|out|remedy|text|what)$"
 )
 """The expressions of tests whose value is the text of an error, a log line or a command."""
 
@@ -292,7 +292,7 @@ def rate_wording(sources: Mapping[Path, Source]) -> float:
     """Return the percentage of test functions that assert wording.
 
     Such a function has a call with `match=`, or an assertion that compares the text of an error, a log line
-    or a command (MESSAGE).
+    or a command (MESSAGE) with a text. That a text is empty, or does not contain something, is no wording.
     """
     tests = [
         node
@@ -303,6 +303,12 @@ def rate_wording(sources: Mapping[Path, Source]) -> float:
     return 100 * sum(map(_asserts_wording, tests)) / len(tests) if tests else 0.0
 
 
+def _asserts_absence(comparison: ast.Compare) -> bool:
+    return all(isinstance(each, ast.NotIn) for each in comparison.ops) or any(
+        ast.unparse(each) in ("''", "[]", "()") for each in comparison.comparators
+    )
+
+
 def _asserts_wording(test: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     for node in ast.walk(test):
         if isinstance(node, ast.Call) and any(each.arg == "match" for each in node.keywords):
@@ -311,7 +317,7 @@ def _asserts_wording(test: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
             compared = (
                 side
                 for each in ast.walk(node.test)
-                if isinstance(each, ast.Compare)
+                if isinstance(each, ast.Compare) and not _asserts_absence(each)
                 for side in (each.left, *each.comparators)
             )
             if any(MESSAGE.search(ast.unparse(side)) for side in compared):

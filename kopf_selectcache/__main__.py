@@ -18,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="selectcache", description="Tools around caches of Kubernetes objects."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('kopf_selectcache')}")
+    parser.set_defaults(parser=parser)
     commands = parser.add_subparsers(metavar="COMMAND")
     for command in (check, rbac, serve, completion):
         added = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)

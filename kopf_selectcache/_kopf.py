@@ -1,11 +1,13 @@
 """The private names of Kopf that this package uses, each with its purpose, and functions that use private
-attributes of its vault.
+attributes of its registries and its vault. No other module touches them.
 
 If a name is missing, the import fails and names it. Kopf may change private names in any release:
 tests/plugin/test_kopf_names.py checks that each exists and does what this package relies on.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection, Iterator
 
 import kopf
 
@@ -46,6 +48,7 @@ try:
         ActivityHandler,
         ChangingHandler,
         DaemonHandler,
+        IndexingHandler,
         ResourceHandler,
         SpawningHandler,
     )
@@ -84,6 +87,7 @@ __all__ = [
     # The type of `DaemonCause.stopper`: `async_event` to wait for, `sync_waiter` for threads.
     "DaemonStopper",
     "HandlerId",  # The type of a handler's id.
+    "IndexingHandler",  # The type of the handlers that `index_handlers` returns.
     "KubeContext",  # What all credentials have in common: the server.
     "LoginError",  # There are no credentials left.
     "Meta",  # What `metadata` of a body is, for our views of bodies.
@@ -103,11 +107,15 @@ __all__ = [
     "VaultKey",  # By which credentials are given back as failed.
     "WatchingCause",  # Says by its type that the object was deleted.
     "WebhookCause",  # Admission: waits for a bounded time, and its object is not yet stored.
+    "activity_handlers",  # The handlers of startup, cleanup, login and probes, for checks and commands.
+    "admission_handlers",  # The handlers of admission requests, for checks at the start.
     "authenticator",  # Logs in, and again, for the commands that ask a cluster without running the operator.
     "cause_var",  # What the running handler was called for.
     "get_callable_id",  # The id that Kopf gives a handler: decorated, it must stay the same.
     "handler_var",  # The running handler, for its `when=`.
+    "has_activities",  # Attributes a call of `ActivityRegistry.iter_handlers` to the default registry.
     "has_credentials",  # Checks that no other request has replaced the refused credentials.
+    "index_handlers",  # The handlers of Kopf's indices.
     "invoke",  # Runs a sync function in Kopf's own threads, with context, shield and all.
     "is_async_fn",  # Whether Kopf takes a function for async.
     "log_in_again",  # Has Kopf replace refused credentials, by equal ones as well.
@@ -119,7 +127,35 @@ __all__ = [
     # The settings of the operator that the running code belongs to, in tasks and threads alike.
     "settings_var",
     "vault_var",  # The credentials of that operator.
+    "watching_handlers",  # The handlers for which Kopf watches kinds.
 ]
+
+
+def activity_handlers(
+    registry: OperatorRegistry, activity: Activity | None = None
+) -> Collection[ActivityHandler]:
+    """Return the handlers of an activity, or of all activities."""
+    activities = registry._activities
+    return activities.get_all_handlers() if activity is None else activities.get_handlers(activity=activity)
+
+
+def has_activities(registry: OperatorRegistry, activities: ActivityRegistry) -> bool:
+    """Return True if these are the activities of the registry."""
+    return registry._activities is activities
+
+
+def admission_handlers(registry: OperatorRegistry) -> Collection[ResourceHandler]:
+    return registry._webhooks.get_all_handlers()
+
+
+def index_handlers(registry: OperatorRegistry) -> Collection[IndexingHandler]:
+    return registry._indexing.get_all_handlers()
+
+
+def watching_handlers(registry: OperatorRegistry) -> Iterator[ResourceHandler]:
+    """Yield all handlers for which Kopf watches objects. Admission handlers are not among them."""
+    for handlers in (registry._indexing, registry._watching, registry._spawning, registry._changing):
+        yield from handlers.get_all_handlers()
 
 
 def has_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> bool:

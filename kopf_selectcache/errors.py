@@ -35,7 +35,7 @@
 
 Errors of reads and writes are plain exceptions, never a kopf.PermanentError: Kopf would not call the handler again for that
 event. docs/errors.md has a message of each, its usual cause, and its remedy.
-"""  # noqa: E501
+"""  # The classes are in one column, their meanings in another.  # noqa: E501
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Fed(FakeInformer):
         self.store = union.store
 
     def part(self, request: Selector | None = None) -> Part:
-        needed = list(compress(self.union.branches, self.layout.needed(request)))
+        needed = list(compress(self.union.substores, self.layout.needed(request)))
         return Part(None, self.union.needed(needed), "", "")
 
 

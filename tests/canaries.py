@@ -25,8 +25,7 @@ CANARY = "canary0in0a0coalmine"  # Letters and numbers alone: it may be a part o
 
 
 def _encoded(shift: int) -> str:
-    """Return what is the same in base64 of any text that has the canary behind so many more bytes than a
-    multiple of three."""
+    """Return the base64 text that the canary has in each text where it follows 3 n + `shift` bytes."""
     text = base64.b64encode(b" " * shift + CANARY.encode()).decode().rstrip("=")
     return text[(0, 2, 3)[shift] : -1]
 

@@ -89,7 +89,7 @@ def without_server(reason: str, environ: Mapping[str, str] = os.environ) -> NoRe
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build here what must be built: it takes longer than any test may, and its progress is to be seen."""
+    """Build the servers here: a build takes longer than a test may, and the user sees its progress."""
     if session.config.option.collectonly or not any(map(_is_real, session.items)):
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")

@@ -117,7 +117,7 @@ class Gated:
         await until(lambda: all(each.comparison.has_caught_up for each in self.informer.reflectors))
 
     async def compared(self, times: int = 1) -> None:
-        """Wait until so many lists for comparisons were answered, and taken in."""
+        """Wait until `times` lists for comparisons were answered and processed."""
         await until(lambda: sum(asked.code == 200 for asked in self.comparisons()) >= times)
         for _ in range(20):
             await settle()

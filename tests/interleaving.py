@@ -195,8 +195,8 @@ class TurnLock:
 
 
 def plans(writer: int, reader: int, *, window: int) -> Iterator[Plan]:
-    """Return every plan by which the reader is interrupted once, at any step, or not at all, and the writer
-    at any step; and by which the writer is interrupted again, at most so many steps later."""
+    """Yield every plan that interrupts the reader at one step or never, the writer at any step, and the
+    writer again at most `window` steps later."""
     for begun in range(writer + 2):
         for until in {*range(begun, min(begun + window, writer) + 1), writer + 1}:
             for steps in range(1, reader + 2):

@@ -12,8 +12,9 @@ import pytest
 from bench.allocations import KEPT, VERSION
 
 TOLERANCE = 1.1
-"""What has grown by more than a tenth is to be explained: `python -m bench.allocations --write` keeps the new
-figures."""
+"""A figure may grow by a tenth. Explain a larger growth, and write the new figures:
+`python -m bench.allocations --write`.
+"""
 
 
 def test_the_hot_paths_allocate_and_call_no_more_than_they_did() -> None:

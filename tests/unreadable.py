@@ -10,7 +10,7 @@ from kopf_selectcache import Cached, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import JSON, Refused
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.errors import StateError
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing._fake_cluster import OfflineCluster
@@ -67,7 +67,7 @@ class _AsOperator(InProcess):
 
 
 def unreadable(
-    key: Key,
+    key: KindKey,
     declared: Selector | Cached,
     *,
     overloaded: bool = False,

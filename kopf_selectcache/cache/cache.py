@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, cast, overload
 
-from kopf_selectcache._errors import NoSuchRead, NotDeclared, NotSynced, ReadError, Stale, StateError
-from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache._errors import NoSuchRead, NotDeclared, NotSynced, Stale, StateError
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import Record
@@ -22,7 +22,7 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.suggestions import near
 
-from . import introspection, server_reads, snapshot, waits
+from . import introspection, own_writes, server_reads, snapshot, waits
 from .blocking import Blocking, ThreadReads, Waits, awaited
 from .errors import NotFound, NotKept, OutsideFilter, Unmatchable, Unreadable
 from .explanation import Explanation
@@ -52,10 +52,6 @@ if TYPE_CHECKING:
 
 _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
 """Errors of reads that the server may be able to answer."""
-
-_CACHES_IN_REPR = 10
-_LONGEST_FILTER = 80
-"""The number of caches that `repr(cache)` lists, and the characters of each filter."""
 
 
 class Cache:
@@ -157,7 +153,7 @@ class Cache:
             pod = cache.get('pods', 'web-1', namespace, as_='view')      # read-only, also as Kopf's body
             pod = cache.get(V1Pod, 'web-1', namespace)                   # as kubernetes' or pykube's class
 
-        The default stands for what is proved absent, never for what is merely not held.
+        The default is returned for an object that is proved absent, never for one that is only not held.
         """
         if max_age is None and (make := Record.decode if as_ is None else quick(as_)) is not None:
             lossless = as_ is not None and as_ != "view"
@@ -175,7 +171,7 @@ class Cache:
     def exists(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None
     ) -> bool:
-        """Return True if the object is held, False if it is proved absent; raise what `get` raises otherwise.
+        """Return True if the object is held, False if it is proved absent; else raise the errors of `get`.
 
         if not cache.exists('secrets', 'ca-bundle', 'infra'):
             raise kopf.TemporaryError('no CA yet')
@@ -252,10 +248,10 @@ class Cache:
             if await cache.fetch('configmaps', name, namespace, default=None) is None:
                 create_config(name, namespace)
 
-        The kind need not be declared. Nothing is remembered: what is not held, or is held as unreadable, is
-        asked for each time. Where `keep=`, `drop=` or `transform=` is declared, the server's answer is cut as
-        what is held is; with `whole=True` it is asked for all of it. With `timeout=`, transient failures are
-        retried for that many seconds; then the last one is raised.
+        The kind need not be declared. Answers of the server are not stored: an object that is not held, or is
+        held as unreadable, is requested each time. `keep=`, `drop=` and `transform=` of the declaration apply
+        to the server's answer as well, unless `whole=True` asks for whole objects. With `timeout=`, transient
+        failures are retried for that many seconds; then the last one is raised.
         """
         options = {"max_age": max_age, "as_": as_, "whole": whole, "timeout": timeout}
         request = self._access.one("fetch", kind, name, namespace, default=default, **options)
@@ -288,10 +284,10 @@ class Cache:
             if await cache.gone('jobs', name, namespace, uid=uid):
                 release(uid)
 
-        What is not held with this uid is asked for, of the server, by its metadata alone; nothing is
-        remembered. So is an object that is still held, and that one of several watches has let go. Another
-        object of the name, with another uid, does not count; without a uid, whichever has the name does. An
-        object that is being deleted, with a deletionTimestamp, still exists. The kind need not be declared.
+        If no object with this uid is held, or one of several watches no longer has it, the server is asked
+        for its metadata; the answer is not stored. An object of the name with another uid does not count;
+        without a uid, any object of the name does. An object that is being deleted, with a deletionTimestamp,
+        still exists. The kind need not be declared.
         With `timeout=`, transient failures are retried for that many seconds; then the last one is raised.
         """
         request = self._access.one("gone", kind, name, namespace, uid=uid, max_age=max_age, timeout=timeout)
@@ -499,8 +495,7 @@ class Cache:
             claims = await cache.fetch_list('persistentvolumeclaims', namespace=namespace)
 
         The kind need not be declared. Nothing is remembered. With `whole=True` the server is asked where only
-        a part of each object is kept. With `timeout=`, transient failures are retried for that many seconds;
-        then the last one is raised.
+        a part of each object is kept. With `timeout=`, transient failures are retried for that many seconds.
         """
         selector = self._access.select("fetch_list", label, field, names, namespace)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": as_}
@@ -511,6 +506,28 @@ class Cache:
         with suppress(*_NOT_HERE, *([NotKept] if request.whole else [])):
             return self._access.read(request, snapshot.list_objects)
         return await server_reads.fetch_objects(self._runtime, request)
+
+    # ---- Own writes.
+
+    def remember(self, obj: object) -> None:
+        """Show an object as another client of this operator has just received it from the server, in all
+        reads of all handlers, until the watch has passed its version.
+
+            cache.remember(api.create_namespaced_config_map(namespace, config))
+
+        An object that the filter does not select is not shown, one of a kind without a cache is ignored.
+        """
+        own_writes.remember(self._runtime, "cache.remember()", obj)
+
+    def forget(self, obj: object) -> None:
+        """Hide an object, by its uid, that another client of this operator has just deleted.
+
+            api.delete_namespaced_config_map(name, namespace)
+            cache.forget(config)
+
+        Call it only if the object is gone: one that waits for finalizers still exists.
+        """
+        own_writes.remember(self._runtime, "cache.forget()", obj, deleted=True)
 
     # ---- Waits.
 
@@ -565,8 +582,8 @@ class Cache:
 
             pod = await cache.wait_for('pods', is_ready, namespace=namespace, label={'app': name}, timeout=60)
 
-        The predicate is given dicts, whatever `as_` says. Looks at what is held first, then at each change.
-        Raises TimeoutError after `timeout` seconds, if there is one.
+        The predicate gets dicts with every `as_`. It is called for the held objects first, then for each
+        change. Raises TimeoutError after `timeout` seconds, if there is one.
         """
         selector = self._access.select("wait_for", label, field, None, namespace)
         request = self._access.several("wait_for", kind, selector, timeout=timeout, as_=as_)
@@ -575,17 +592,17 @@ class Cache:
     # ---- The cache itself.
 
     def age(self, kind: AnyKey) -> float:
-        """Return how many seconds ago the server last confirmed what is held.
+        """Return how many seconds ago the server last confirmed the held objects.
 
         if cache.age('pods') > 60:
-            logger.warning('acting on what the cluster was a minute ago')
+            logger.warning('acting on a state that is a minute old')
         """
         request = Request(verb="age", kind=kind)
         informer = informer_of(self._runtime, request)
         return self._access.read(request, lambda *_: informer.age() or 0.0)
 
     def scope(self, kind: AnyKey) -> Selector | AnyOf:
-        """Return what is covered: the `branches`, each with its `namespaces`, `names`, `label` and `field`;
+        """Return the filter: its `branches`, each with its `namespaces`, `names`, `label` and `field`;
         None is all of them.
 
         print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
@@ -603,8 +620,8 @@ class Cache:
         where: Where | None = None,
         index: Mapping[str, object] | None = None,
     ) -> Explanation:
-        """Say whether the filter covers a read, why not, and what would be looked at or asked for. Reads
-        nothing.
+        """Return if the filter covers a read, why not, and how the cache and the server would answer it.
+        Reads nothing.
 
         print(cache.explain('pods', label='app in (web,db)'))
         """
@@ -613,31 +630,29 @@ class Cache:
         return self._access.read(request, introspection.explain)
 
     def stats(self, kind: AnyKey) -> Stats:
-        """Return how many objects are held, and what they and each index take, in bytes.
+        """Return the number of held objects, and the bytes of them and of each index.
 
             print(cache.stats('pods'))
 
-        It looks at all that is held, and at each value of each index: now and then, and not for each object
-        that is handled.
+        It visits each object and each value of each index: do not call it for each event.
         """
-        return self._access.read(Request(verb="stats", kind=kind), lambda _, opened: weighed(opened.store))
+        return self._access.read(
+            Request(verb="stats", kind=kind), lambda _, opened: weighed(opened.store, opened.own_writes)
+        )
 
     @awaited
     async def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:
-        """Index what is held, and will be held, by a path or a function of an object; return once that is
-        done.
+        """Index the held objects, and later ones, by a path or a function; return when the index is complete.
 
             await cache.add_index('pods', image=images)
             pods = cache.held('pods', index={'image': 'nginx:1'})
 
-        It is as if it were declared, `Cached(..., index={'image': images})`, but for what it looks at, which
-        is what is kept: a path that is dropped, or may be changed by a transform, raises NotKept. A function
-        that fails for an object that is held is an error, and none of them is added; one that comes later,
-        and for which it fails, is held without a value.
+        It answers as a declared index, `Cached(..., index={'image': images})`, but sees only the stored part
+        of each object: a path that is dropped, or that a transform may change, raises NotKept. If a function
+        fails for a held object, no index is added, and the error is raised. A later one has no value then.
 
-        To add an index that is there does nothing. Define its function once, outside of the handler: a
-        lambda, or a function within a function, is another one with each call, and would be another index of
-        the same name.
+        An index that exists is not added again. Define its function outside of the handler: a lambda in it is
+        another function with each call, and so another index of the name.
         """
         request = Request(verb="add_index", kind=kind)
         informer = informer_of(self._runtime, request)
@@ -647,14 +662,14 @@ class Cache:
 
     @awaited
     async def audit(self, kind: AnyKey) -> Audit:
-        """Compare all that is held with the server, now; what has drifted is told, and listed anew at once.
+        """Compare the held objects with the server, now; relist at once if they differ.
 
             found = await cache.audit('pods')
             if not found:
                 logger.warning('the cache of pods: %s', found)
 
-        It is done regularly without being asked for (`audit_interval` of the settings): a list of names and
-        versions.
+        Each cache is also audited regularly (`audit_interval` of the settings). An audit is a list of names
+        and versions.
         """
         request = Request(verb="audit", kind=kind)
         informer = informer_of(self._runtime, request)
@@ -682,14 +697,4 @@ class Cache:
         )
 
     def __repr__(self) -> str:
-        name = type(self).__name__
-        try:
-            informers = builtins.list(self._runtime.informers.values())
-        except ReadError as error:  # The operator has not started yet, or has ended.
-            return f"<{name}: {clipped(error.what, _LONGEST_FILTER)}>"
-        caches = [
-            f"{informer}: {clipped(informer.filter, _LONGEST_FILTER)} ({informer.health})"
-            for informer in informers[:_CACHES_IN_REPR]
-        ]
-        more = [f"{len(informers) - _CACHES_IN_REPR:,} more"] if len(informers) > _CACHES_IN_REPR else []
-        return f"<{name} {'; '.join([*caches, *more]) or 'of no kinds'}>"
+        return introspection.describe(type(self).__name__, self._runtime)

@@ -36,7 +36,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
-from kopf_selectcache.core.store.record import Unreadable as UnreadableRecord
+from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
 from kopf_selectcache.selectors.kind_keys import key_of, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
@@ -45,6 +45,9 @@ from .matcher import Coverage
 from .request import Request, call_of, replace
 
 _E = TypeVar("_E", bound=NotSynced | Stale | StateError)
+
+_WITHOUT_CACHE = dict.fromkeys(("list", "held", "count", "owned"), "fetch_list")
+"""The read that asks the server, for each read of several objects."""
 
 _LATER = 30
 """Seconds after which a read may be tried again, if the server names no time."""
@@ -222,9 +225,11 @@ def for_request(error: _E, request: Request, declared: Branches | None = None) -
     return type(error)(f"{request!r}: {error.what}{behind}", remedy=error.remedy, **cause)
 
 
-def undeclared(error: NotDeclared) -> NotDeclared:
-    """Return the error of a kind without a cache, with the read that needs none."""
-    return NotDeclared(error.what, remedy=f"{error.remedy}; or ask the server: {call_of('fetch')}")
+def undeclared(error: NotDeclared, request: Request) -> NotDeclared:
+    """Return the error of a kind without a cache, with the read of the same objects that needs none."""
+    verb = "fetch" if request.name is not None else _WITHOUT_CACHE.get(request.verb)
+    server = f"; or ask the server: {call_of(verb)}" if verb is not None else ""
+    return NotDeclared(error.what, remedy=f"{error.remedy}{server}")
 
 
 def unsynced(key: str, message: str, remedy: str, *, after: float | None = None) -> NotSynced:

@@ -35,21 +35,27 @@ class Explanation:
     """The declared indexes that the request uses, and by which no stored object has a value."""
     lacks: str = ""
     """The reason for which the read would always raise NotKept; empty if it would not."""
+    laid_over: int = 0
+    """The number of stored objects that the answer shows as the operator has written them, or as the handler
+    was called with, because the watch has not reported that yet."""
 
     def __str__(self) -> str:
         how = " and decodes those that fit so far" if self.decodes else ""
         found = [each for each in self.by if each not in ("names", "namespace")]
         which = f" that it finds by its {' and '.join(map(in_words, found))}," if found else ""
+        objects = f"{self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}"
         lines = [
             str(self.verdict),
-            f"The cache looks at {self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}{which}{how}".rstrip(  # noqa: E501
-                ","
-            )
-            + ".",
+            f"The cache looks at {objects}{which}{how}".rstrip(",") + ".",
         ]
         if self.indexes:
             lines.append(f"Such a read has an index of {self.indexes} made, for the next ones.")
         lines += [f"No held object has a value by the index {each}." for each in self.nowhere]
+        if self.laid_over:
+            lines.append(
+                f"It shows {self.laid_over:,} object{'' if self.laid_over == 1 else 's'} newer than the watch"
+                " has reported: own writes, and that of the handler."
+            )
         if self.lacks:
             lines.append(f"A read raises NotKept: {self.lacks}.")
         if self.partial:

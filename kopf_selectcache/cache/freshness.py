@@ -1,20 +1,20 @@
 """Freshness: waits until the cache of a kind is as new as the event that called a handler.
 
-Kopf's watch and the watches of the cache are independent. A handler that lists the siblings of its object
-must not find the state of before the event that called it, since no later event may call it again. With `v`
-the resourceVersion of the body:
+Kopf's watch and the watches of the cache are independent connections. If a handler lists the siblings of its
+object, it must see the state of the event that called it, or a newer one: perhaps no later event calls it
+again. `v` is the resourceVersion of the handler's body. The handler waits until three conditions hold:
 
-1. A stream that selects the object, or holds its uid, delivers that event as well: the handler waits until
-   the stream has progressed to `v`.
-2. A stream that does not select the object may never have an event to wait for. It is as new as `v` if its
-   open watch has caught up with the server, and is compared with a list if that is not known (`_comparison`).
-3. The handler waits until unconfirmed leaves up to `v` are confirmed.
+1. Each stream that selects the object, or holds its uid, has reached `v`: it delivers the same event.
+2. Each other stream, which may never receive such an event, is as new as `v`. That is so if its open watch
+   has caught up with the server. If that is unknown, a list of metadata shows it (`informer._comparison`).
+3. Each leave up to `v` is confirmed.
 
-The handler waits for all streams at once. Each wait ends: a stream that has watched for 15 s without reaching
-`v` is relisted, and any consistent list that began after the wait ends it. A body that is newer than that
-list comes from before a restore of the server. A stream that cannot be read is not waited for, as its reads
-raise its error. While a stream does not follow the server, a handler that Kopf calls again raises Stale, and
-any other waits.
+It waits for all streams at once, and each wait ends:
+
+- A stream that has watched for 15 s without reaching `v` is relisted. A consistent list that began after the
+  wait ends it. If `v` is newer than that list, the body is from before a restore of the server.
+- A stream that cannot be read is not waited for: its reads raise its error.
+- While a stream does not follow the server, handlers that Kopf calls again raise Stale. All others wait.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ import msgspec
 from kopf_selectcache._errors import Stale
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.projection import ALL, at
 from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_older
-from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
@@ -59,7 +60,7 @@ class Event:
 
     def __init__(self, body: Mapping[str, Any], version: str) -> None:
         metadata = body["metadata"]
-        self.key: Key = (metadata.get("namespace") or "", metadata.get("name") or "")
+        self.key: ObjectKey = (metadata.get("namespace") or "", metadata.get("name") or "")
         self.uid: str = metadata.get("uid") or ""
         self.kind: str = body.get("kind") or ""
         self.version = version
@@ -77,9 +78,9 @@ class Event:
 
     def is_delivered_by(self, reflector: Reflector) -> bool:
         """Return True if the stream delivers this event, or may: it selects the object, or still holds it."""
-        if not reflector.branch.keys.have(self.key):
+        if not reflector.substore.keys.have(self.key):
             return False
-        held = reflector.branch.view.held(self.key)
+        held = reflector.substore.view.held(self.key)
         if held is not None and held.uid == self.uid:
             return True
         resource = reflector.resource
@@ -223,7 +224,7 @@ class _Wait:
             return True
         if is_number(event.version):
             return False
-        held = reflector.branch.view.held(event.key)
+        held = reflector.substore.view.held(event.key)
         return held is not None and (held.uid, held.version) == (event.uid, event.version)
 
     async def _for_stream(self, reflector: Reflector) -> None:
@@ -253,7 +254,7 @@ class _Wait:
                     watched_for += now - before
                 before = now
                 if watched_for >= LONGEST:
-                    reflector.relist("behind")
+                    reflector.relist(MetricReason.BEHIND)
                 if reached.done():
                     reached = awaited.wait(event.version)  # All futures were released.
         finally:
@@ -276,8 +277,8 @@ class _Wait:
         return True
 
     async def _for_confirmation(self) -> None:
-        """Wait until no leave up to the event is unconfirmed, for a bounded time: what is unconfirmed is read
-        as it was before.
+        """Wait until no leave up to the event is unconfirmed, for 15 s at most. After that,
+        the objects are read in their last known state.
         """
         awaited, deadline = self._informer.awaited, self.clock() + LONGEST
         while self._has_unconfirmed():
@@ -329,8 +330,8 @@ def _is_true(future: asyncio.Future[bool]) -> bool:
 
 
 def _text_of(value: object) -> str:
-    """Return the value of a field as servers write it: text, or what JSON has for a number or a boolean;
-    empty if there is none.
+    """Return the value of a field as servers write it: a text, or the JSON of a number or a boolean; empty if
+    there is none.
     """
     if isinstance(value, str):
         return value

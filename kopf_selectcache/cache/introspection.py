@@ -9,13 +9,14 @@ from dataclasses import replace
 from kopf_selectcache._errors import DeclarationError, ReadError
 from kopf_selectcache.core.errors import NO_VALUE, BadField
 from kopf_selectcache.core.protocol.query import written
-from kopf_selectcache.core.redact import shown
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Failing, Indexed
 from kopf_selectcache.core.store.projection import as_written
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.index_builder import Failed, Taken
 from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.planner import questions
 from kopf_selectcache.settings.retention import indexes as declared_indexes
 
@@ -26,6 +27,24 @@ from .request import Request
 from .snapshot import Snapshot, match_of
 
 _logger = logging.getLogger("kopf_selectcache")
+
+_CACHES_IN_REPR = 10
+_LONGEST_FILTER = 80
+"""The number of caches that `repr(cache)` lists, and the characters of each filter."""
+
+
+def describe(name: str, runtime: Runtime) -> str:
+    """Return `repr(cache)`: its caches, with their filters and states."""
+    try:
+        informers = list(runtime.informers.values())
+    except ReadError as error:  # The operator has not started yet, or has ended.
+        return f"<{name}: {clipped(error.what, _LONGEST_FILTER)}>"
+    caches = [
+        f"{informer}: {clipped(informer.filter, _LONGEST_FILTER)} ({informer.health})"
+        for informer in informers[:_CACHES_IN_REPR]
+    ]
+    more = [f"{len(informers) - _CACHES_IN_REPR:,} more"] if len(informers) > _CACHES_IN_REPR else []
+    return f"<{name} {'; '.join([*caches, *more]) or 'of no kinds'}>"
 
 
 def explain(request: Request, snapshot: Snapshot) -> Explanation:
@@ -40,7 +59,10 @@ def explain(request: Request, snapshot: Snapshot) -> Explanation:
         match = match_of(request, snapshot, compared)
     except BadField as problem:
         raise Unmatchable(request, problem.label) from None
-    chosen = snapshot.chosen(match.lookup, asking=False)
+    chosen, pairs = snapshot.laid_over(match.lookup, asking=False)
+    differing = {
+        record.key for pair in pairs for record in pair if record is not None and match.lookup.admits(record)
+    }
     records, _ = snapshot.store.records()
     return Explanation(
         verdict=compared.verdict,
@@ -56,6 +78,7 @@ def explain(request: Request, snapshot: Snapshot) -> Explanation:
         asks=tuple(written(path, query) for path, query in questions(snapshot.resource, compared.selector)),
         partial=str(snapshot.projection),
         lacks=lacks,
+        laid_over=len(differing),
     )
 
 

@@ -22,7 +22,7 @@ from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import Lookup
 from kopf_selectcache.core.store.projection import ALL, Keys, Path, Projection, as_written, at, keys_of
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, Verdict
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
@@ -224,7 +224,7 @@ class Match:
             tuple(each for each in self.served if each in rest.where),
         )
 
-    def unreadable(self, records: Iterable[Unreadable]) -> list[Unreadable]:
+    def unreadable(self, records: Iterable[UnreadableRecord]) -> list[UnreadableRecord]:
         """Return those of the unreadable records that may match: nothing is known of their fields, paths and
         indexed values.
         """

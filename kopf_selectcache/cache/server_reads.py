@@ -16,7 +16,7 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent
 from kopf_selectcache.core.store.projection import ALL, Projection
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.audit import Audit
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -24,8 +24,7 @@ from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.settings.planner import questions
 
 from ._checks import require_names_of, require_namespaces, require_place, require_stored
-from .errors import NotFound, failed, not_served, refused
-from .errors import Unreadable as UnreadableObject
+from .errors import NotFound, Unreadable, failed, not_served, refused
 from .matcher import Match, paths_of
 from .request import Request
 from .snapshot import form_objects
@@ -40,8 +39,8 @@ async def fetch_object(runtime: Runtime, request: Request) -> Any:
     require_stored(request, resource, projection)
     read = partial(Reader.of(resource, projection).record, kindless=False)
     record = await _ask(runtime, request, resource, JSON, read)
-    if isinstance(record, Unreadable):
-        raise UnreadableObject(request, [record])
+    if isinstance(record, UnreadableRecord):
+        raise Unreadable(request, [record])
     return record.decode() if request.form is None else request.form.make(record, None)
 
 
@@ -49,8 +48,8 @@ async def fetch_record(runtime: Runtime, request: Request, resource: Resource) -
     """Return one whole object from the server as a record."""
     read = partial(Reader.of(resource, ALL).record, kindless=False)
     record = await _ask(runtime, request, resource, JSON, read)
-    if isinstance(record, Unreadable):
-        raise UnreadableObject(request, [record])
+    if isinstance(record, UnreadableRecord):
+        raise Unreadable(request, [record])
     return record
 
 
@@ -94,8 +93,8 @@ async def fetch_objects(runtime: Runtime, request: Request) -> Sequence[Any]:
         raise refused(request, "list", resource, error.refusal) from None
     except (Unreachable, Garbled) as error:
         raise failed(request, error) from error
-    if unreadable := [record for record in records if isinstance(record, Unreadable)]:
-        raise UnreadableObject(request, unreadable)
+    if unreadable := [record for record in records if isinstance(record, UnreadableRecord)]:
+        raise Unreadable(request, unreadable)
     return form_objects(request, Match(where=paths_of(request.where)), records)
 
 

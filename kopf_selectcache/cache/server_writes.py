@@ -21,15 +21,14 @@ from kopf_selectcache.core.selection.kinds import find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_label
 from kopf_selectcache.core.store.projection import ALL, Projection
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.names import is_name
 
 from ._checks import require_stored
-from .errors import Unreadable as UnreadableObject
-from .errors import failed
+from .errors import Unreadable, failed
 from .formats.formats import form_of
 from .formats.given import Given
 from .own_writes import remember_answer, remember_deletion
@@ -219,7 +218,7 @@ async def _read_both(
     try:
         data = await runtime.fetches.get(resource.path(request.namespace, request.name), {})
         part = Reader.of(resource, projection).record(data, kindless=False)
-        return decoded(data), {} if isinstance(part, Unreadable) else part.decode()
+        return decoded(data), {} if isinstance(part, UnreadableRecord) else part.decode()
     except Refused as error:
         if error.refusal.code == 404:
             return None, {}
@@ -293,9 +292,21 @@ def _remember(
     runtime: Runtime, request: Request, resource: Resource, write: Write, data: bytes, subresource: str
 ) -> None:
     if write.verb is Verb.DELETE:
-        remember_deletion(runtime, resource, request.namespace or "", write.name, write.uid, data)
+        if uid := write.uid or _deleted_uid(data):
+            remember_deletion(runtime, resource, request.namespace, write.name, uid, data)
     elif subresource in _WHOLE_ANSWERS:
         remember_answer(runtime, resource, data)
+
+
+def _deleted_uid(data: bytes) -> str:
+    """Return the uid in the answer to a deletion, which is a Status or the object; empty if there is none."""
+    try:
+        answer = decoded(data) if data else {}
+        part = answer.get("details") if answer.get("kind") == "Status" else answer.get("metadata")
+        uid = part.get("uid") if isinstance(part, dict) else None
+    except (msgspec.DecodeError, UnicodeError, RecursionError, AttributeError):
+        uid = None
+    return uid if isinstance(uid, str) else ""
 
 
 def read_answer(
@@ -309,8 +320,8 @@ def read_answer(
         record = _unstored(data) if dry_run else Reader.of(resource, ALL).record(data, kindless=False)
     except Garbled as error:
         raise failed(request, error) from error
-    if isinstance(record, Unreadable):
-        raise UnreadableObject(request, [record])
+    if isinstance(record, UnreadableRecord):
+        raise Unreadable(request, [record])
     return in_form(request, record)
 
 

@@ -1,4 +1,6 @@
-"""Snapshots: one kind as one handler sees it. Opens one for a request, and answers the request from it."""
+"""Snapshots: the state of one kind that one read looks at, with the handler's own object over it. Opens a
+snapshot for a request, and answers the request from it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled
 from kopf_selectcache.core.errors import BadField, Untransformed
@@ -15,8 +17,9 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.index_spec import ODD
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection, at
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_older
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -30,6 +33,7 @@ from .errors import (
     NotFound,
     OutsideFilter,
     Unmatchable,
+    Unreadable,
     for_request,
     misdeclared,
     not_whole,
@@ -39,7 +43,6 @@ from .errors import (
     unsynced,
     untransformed,
 )
-from .errors import Unreadable as UnreadableObject
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import Compared, Comparisons, Field, Label, Match, Namespaces, key_for
@@ -48,20 +51,27 @@ from .request import RAISE, Request, require_names, selector_of, selectors, with
 
 _T = TypeVar("_T")
 
+Pair: TypeAlias = tuple[Record | None, Record | None]
+"""A stored object, and the one that a read shows instead."""
+
 _NAME = ("metadata", "name")
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One kind as one handler sees it. Each of its methods sees one generation."""
+    """The state of one kind for one read: the store, with the handler's own object over it if that is newer.
+    Each call of a method reads one generation.
+    """
 
     comparisons: Comparisons
     store: Readable
+    own_writes: OwnWrites
+    """The own writes that the streams have not reported yet."""
     body: Mapping[str, Any] | None = None
     """The body that the handler was called with, of any kind."""
     deleted: bool = False
-    """True if the handler was called with a deletion. The body then has the labels of before, which must not
-    be matched."""
+    """True if the handler was called with a deletion. The body then has the last labels of the object, which
+    no selector may match."""
 
     @property
     def resource(self) -> Resource:
@@ -73,59 +83,69 @@ class Snapshot:
         return self.comparisons.projection
 
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
-        """Return the object, if there is one, and the version as of which that is so."""
-        held, version = self.store.get(namespace, name)
-        own = self._own(version) if self._own_key() == (namespace, name) else None
-        if own is None:
-            return held, version
-        found = own.instead_of(held)
-        return found, own.version if found is own.record else version
+        """Return the object, or None if it is absent, and the version as of which that is true."""
+        key = namespace, name
+        if not self.own_writes.writes:
+            held, version = self.store.get(namespace, name)
+            return self._newest(key, held, version) if self._own_key() == key else (held, version)
+        with self.own_writes.lock:
+            held, version = self.store.get(namespace, name)
+            return self._newest(key, held, version)
 
     def chosen(self, lookup: Lookup, *, asking: bool = True) -> Chosen:
         """Return the candidates for a lookup, as of one generation."""
-        key = self._own_key()
-        chosen = self.store.chosen(lookup, key, asking=asking)
-        own = self._own(chosen.version) if key is not None else None
-        found = own.instead_of(chosen.beside) if own is not None else chosen.beside
-        if own is None or found is chosen.beside:
-            return chosen
-        others = [record for record in chosen.records if record is not chosen.beside]
-        unreadable = tuple(record for record in chosen.unreadable if record is not chosen.beside)
-        if isinstance(found, Unreadable):
-            return chosen._replace(records=others, unreadable=(*unreadable, found))
-        rest = chosen.rest
-        if found is not None and any(ODD in index.of(found) for index, _ in lookup.where):
-            rest = rest._replace(
-                where=lookup.where
-            )  # What is there, whoever asks has to see, as where nothing is indexed.
-        if (
-            found is not None
-            and lookup.admits(found)
-            and all(
-                index.of(found) == (value,)
-                for index, value in lookup.where
-                if (index, value) not in rest.where
-            )
-        ):
-            others.append(found)
-        return chosen._replace(records=others, rest=rest, unreadable=unreadable)
+        return self.laid_over(lookup, asking=asking)[0]
+
+    def laid_over(self, lookup: Lookup, *, asking: bool = True) -> tuple[Chosen, list[Pair]]:
+        """Return the candidates for a lookup, and each stored object for which they have another one."""
+        key, pairs = self._own_key(), list[Pair]()
+        if not self.own_writes.writes:
+            chosen = self.store.chosen(lookup, key, asking=asking)
+            if key is not None:
+                pairs = [(chosen.beside, self._newest(key, chosen.beside, chosen.version)[0])]
+        else:
+            with self.own_writes.lock:
+                chosen = self.store.chosen(lookup, key, asking=asking)
+                keys = {write.key for write in self.own_writes} | ({key} if key is not None else set())
+                for each in keys:
+                    held, _ = self.store.get(*each)
+                    pairs.append((held, self._newest(each, held, chosen.version)[0]))
+        pairs = [(held, shown) for held, shown in pairs if held is not shown]
+        return (_laid_over(chosen, lookup, pairs) if pairs else chosen), pairs
 
     def newest(self, held: Record) -> Record | None:
-        """Return an object of the stream, or the handler's own version of it if that is newer."""
-        own = self._own(held.version)
-        return own.instead_of(held) if own is not None and own.key == held.key else held
+        """Return an object of the stream, or a newer one of the handler or of the own writes."""
+        with self.own_writes.lock:
+            return self._newest(held.key, held, held.version)[0]
+
+    def _newest(self, key: tuple[str, str], held: Record | None, version: str) -> tuple[Record | None, str]:
+        """Return the object of a key, stored or newer, of the handler or of the own writes; and its version,
+        or the one as of which there is none.
+        """
+        write = self.own_writes.get(key)
+        own = self._own(version) if self._own_key() == key else None
+        found, since = held, version
+        if write is not None and own is not None and is_older(write.version, own.version):
+            found = own.instead_of(write.instead_of(held, version))
+            since = own.version
+        else:
+            if own is not None:
+                found, since = own.instead_of(held), own.version
+            if write is not None:
+                found, since = write.instead_of(found, version), write.version
+        if found is held:
+            return held, version
+        return found, found.version if found is not None else since or version
 
     def _own_key(self) -> tuple[str, str] | None:
-        """Return the namespace and name of the handler's own object, if it is of this kind and may be in this
-        cache.
-        """
+        """Return the namespace and name of the handler's own object, or None if it has none of this kind."""
         if self.body is None or not is_of(self.body, self.resource):
             return None
         metadata = self.body.get("metadata") or {}
         return metadata.get("namespace") or "", metadata.get("name") or ""
 
     def _own(self, version: str) -> Own | None:
-        """Return the own object, if it is of this kind, and newer than the stream's version."""
+        """Return the handler's own object if it is of this kind and newer than this version; else None."""
         if self.body is None:
             return None
         within = self.comparisons
@@ -140,12 +160,34 @@ class Snapshot:
         )
 
 
+def _laid_over(chosen: Chosen, lookup: Lookup, pairs: Collection[Pair]) -> Chosen:
+    """Return the candidates with some objects replaced by those that are shown instead."""
+    hidden = {id(held) for held, _ in pairs}
+    shown = [record for _, record in pairs if record is not None]
+    records = [record for record in chosen.records if id(record) not in hidden]
+    unreadable = [record for record in chosen.unreadable if id(record) not in hidden]
+    unreadable += [record for record in shown if isinstance(record, UnreadableRecord)]
+    rest = chosen.rest
+    if any(ODD in index.of(record) for record in shown if record.stored for index, _ in lookup.where):
+        # A path may lead into a list there: the reader compares it, as where there is no index.
+        rest = rest._replace(where=lookup.where)
+    done = [(index, value) for index, value in lookup.where if (index, value) not in rest.where]
+    records += [
+        record
+        for record in shown
+        if record.stored
+        and lookup.admits(record)
+        and all(index.of(record) == (value,) for index, value in done)
+    ]
+    return chosen._replace(records=records, rest=rest, unreadable=tuple(unreadable))
+
+
 # ---- Opening.
 
 
 def informer_of(runtime: Runtime, request: Request) -> Informer:
-    """Return the informer of the requested kind; raise NotDeclared if there is none, and NotSynced as long as
-    that is not known.
+    """Return the informer of the requested kind; raise NotDeclared if there is none, and NotSynced while the
+    cluster has not answered which kind the key names.
     """
     try:
         key = key_of(request.kind)
@@ -155,7 +197,7 @@ def informer_of(runtime: Runtime, request: Request) -> Informer:
             checked_key(key)
             raise
     except NotDeclared as error:
-        raise undeclared(error) from None
+        raise undeclared(error, request) from None
     except NotSynced as error:
         raise for_request(error, request) from None
     except DeclarationError as error:
@@ -165,8 +207,8 @@ def informer_of(runtime: Runtime, request: Request) -> Informer:
 def open_snapshot(
     informer: Informer, request: Request, own: Mapping[str, Any] | None, *, deleted: bool
 ) -> Snapshot:
-    """Return the kind as this handler sees it; raise NotSynced, StateError or Stale if the request needs a
-    part that cannot be read.
+    """Return a snapshot for this handler; raise NotSynced, StateError or Stale if the request needs streams
+    that cannot be read.
     """
     state = informer.state
     store: Readable | None = None if informer.parted else informer.ready
@@ -181,7 +223,7 @@ def open_snapshot(
     comparisons: Comparisons | None = state.derived.value
     if comparisons is None:
         comparisons = _derive(state)
-    return Snapshot(comparisons, store, own, deleted)
+    return Snapshot(comparisons, store, informer.own_writes, own, deleted)
 
 
 def _derive(state: InformerState) -> Comparisons:
@@ -206,7 +248,9 @@ def require_readable(informer: Informer, request: Request, *, after: float | Non
 
 
 def region_of(request: Request) -> Selector | None:
-    """Return all requested objects as a selector; None for all of the kind, or if no name is one."""
+    """Return the selector of the requested objects; None for all objects of the kind, and for a name that no
+    object can have.
+    """
     if request.name is None:
         return request.selector
     try:
@@ -326,10 +370,10 @@ class Access:
         *,
         lossless: bool = False,
     ) -> _T | None:
-        """Return the made object if it is held and nothing else has to be considered; else None.
+        """Return the object in its form if it is held and needs no checks; else None, for the complete read.
 
-        Most reads are of this kind. A held object is served whatever the filter says; only the handler's own
-        object may be another one. With `lossless`, each object must be stored as a whole.
+        Most reads are of this kind. A held object needs no comparison with the filter. The handler's own
+        object is excluded, because the body may be newer. With `lossless`, objects must be stored as a whole.
         """
         own = self._own_name
         if own is None:
@@ -343,6 +387,7 @@ class Access:
         informer = self.runtime.quick.get(kind)
         if (
             informer is None
+            or informer.own_writes.writes
             or (store := informer.ready) is None
             or (lossless and informer.projection.partial)
         ):
@@ -378,14 +423,14 @@ def get_record(request: Request, snapshot: Snapshot) -> Record:
 
 
 def get_object(request: Request, snapshot: Snapshot) -> Any:
-    """Return one object in its form; raise what `get_record` raises, and Unreadable."""
+    """Return one object in its form; raise the errors of `get_record`, and Unreadable."""
     if request.form is not None:
         require_stored(request, snapshot.resource, snapshot.projection)
     record = get_record(request, snapshot)
     if request.whole and snapshot.projection.partial:
         raise not_whole(request, snapshot.projection)
-    if isinstance(record, Unreadable):
-        raise UnreadableObject(request, [record])
+    if isinstance(record, UnreadableRecord):
+        raise Unreadable(request, [record])
     return record.decode() if request.form is None else request.form.make(record, None)
 
 
@@ -424,7 +469,7 @@ def _find_all(request: Request, snapshot: Snapshot) -> tuple[Match, list[Record]
         raise OutsideFilter(request, compared.coverage)
     match, records, unreadable = find(request, snapshot, compared)
     if unreadable:
-        raise UnreadableObject(request, unreadable)
+        raise Unreadable(request, unreadable)
     return match, records
 
 
@@ -448,7 +493,7 @@ def require_overlap(request: Request, compared: Compared) -> None:
 
 def find(
     request: Request, snapshot: Snapshot, compared: Compared
-) -> tuple[Match, list[Record], Sequence[Unreadable]]:
+) -> tuple[Match, list[Record], Sequence[UnreadableRecord]]:
     """Return the candidates, the predicate that they have still to meet, and the unreadable objects that may
     meet it.
     """
@@ -469,7 +514,7 @@ def match_of(request: Request, snapshot: Snapshot, compared: Compared) -> Match:
 
 def _look_up(
     match: Match, lookup: Lookup, snapshot: Snapshot
-) -> tuple[Match, list[Record], Sequence[Unreadable]]:
+) -> tuple[Match, list[Record], Sequence[UnreadableRecord]]:
     chosen = snapshot.chosen(lookup)
     unreadable = match.unreadable(chosen.unreadable) if chosen.unreadable else ()
     return (match if chosen.rest == lookup else match.left(chosen.rest)), chosen.records, unreadable

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
 
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.postings import in_words
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable
@@ -35,6 +36,9 @@ class Stats:
     """The number of objects that cannot be read: nothing of them is stored."""
     indexes: Mapping[str, int]
     """The containers of each index, by its name. An index that is being built is not included."""
+    own_writes: int = 0
+    """The number of own writes that the watch has not reported yet. Reads show them, and they are not counted
+    above."""
 
     def __str__(self) -> str:
         lines = [f"{self.objects:,} object{'' if self.objects == 1 else 's'}"]
@@ -46,6 +50,10 @@ class Stats:
             )
         if self.unreadable:
             lines.append(f"  {self.unreadable:,} of them cannot be read")
+        if self.own_writes:
+            lines.append(
+                f"  {self.own_writes:,} own writes beside them, which the watch has not reported yet"
+            )
         lines.append(
             f"  {self.records:,} bytes for what is known of each besides{self._apiece(self.records)}"
         )
@@ -63,7 +71,7 @@ class Stats:
         return f": {size / self.objects:,.0f} an object" if self.objects else ""
 
 
-def weighed(store: Readable) -> Stats:
+def weighed(store: Readable, own_writes: OwnWrites) -> Stats:
     """Return the stats of a store. Visits all records in the calling thread, without a lock."""
     records, _ = store.records()
     weights = store.weights()
@@ -77,6 +85,7 @@ def weighed(store: Readable) -> Stats:
         records=round(each * _besides(samples)) + weights.pop(""),
         unreadable=sum(not record.stored for record in records),
         indexes=weights,
+        own_writes=len(own_writes),
     )
 
 

@@ -164,8 +164,9 @@ def _changes_of(informer: Informer) -> Iterator[asyncio.Queue[Change | None]]:
         if change is None or change.after is not None:
             changes.put_nowait(change)
 
-    unsubscribe = informer.subscribe(queue)
+    unsubscribes = informer.subscribe(queue), informer.laying.subscribe(queue)
     try:
         yield changes
     finally:
-        unsubscribe()
+        for unsubscribe in unsubscribes:
+            unsubscribe()

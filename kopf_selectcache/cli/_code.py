@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 
 VERBS = {"fetch": "get", "fetch_list": "list", "gone": "get"}
 """The verb that each of these reads needs if the cache cannot answer."""
@@ -37,7 +37,7 @@ class Fetch(NamedTuple):
     """One call that asks the server."""
 
     verb: str
-    key: Key | None
+    key: KindKey | None
     """The kind; None if it is not a constant."""
     where: str
     call: str = ""
@@ -54,7 +54,7 @@ def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
     >>> text = "cache.live.ensure({'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': name}})"
     >>> [(fetch.verb, fetch.key) for fetch in fetches_in(ast.parse(text), 'web.py')]
     [('create', 'v1/Pod'), ('get', 'v1/Pod')]
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     objects = _objects_in(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -67,7 +67,7 @@ def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
             yield from _live(node, name, where, objects)
 
 
-def _live(node: ast.Call, name: str, where: str, objects: Mapping[str, Key | None]) -> Iterator[Fetch]:
+def _live(node: ast.Call, name: str, where: str, objects: Mapping[str, KindKey | None]) -> Iterator[Fetch]:
     if name in LIVE:
         given = _keyword(node, "subresource")
         part = _constant(given)
@@ -82,9 +82,9 @@ def _live(node: ast.Call, name: str, where: str, objects: Mapping[str, Key | Non
             yield Fetch(verb, key, where, name)
 
 
-def _objects_in(tree: ast.AST) -> Mapping[str, Key | None]:
+def _objects_in(tree: ast.AST) -> Mapping[str, KindKey | None]:
     """Return the kinds of the objects that are assigned to names: None for a name with several kinds."""
-    found: dict[str, Key | None] = {}
+    found: dict[str, KindKey | None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and (key := _kind_of(node.value)) is not None:
             for target in node.targets:
@@ -93,7 +93,7 @@ def _objects_in(tree: ast.AST) -> Mapping[str, Key | None]:
     return found
 
 
-def _kind_of(node: ast.expr | None) -> Key | None:
+def _kind_of(node: ast.expr | None) -> KindKey | None:
     """Return the kind of an object that is written out as a dict, as a key."""
     if not isinstance(node, ast.Dict):
         return None
@@ -125,7 +125,7 @@ def _is_cache(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "cache"
 
 
-def _constant(node: ast.expr | None) -> Key | None:
+def _constant(node: ast.expr | None) -> KindKey | None:
     try:
         value = ast.literal_eval(node) if node is not None else None
     except ValueError:
@@ -143,7 +143,7 @@ def posts_events(tree: ast.AST) -> bool:
 
     >>> [posts_events(ast.parse(text)) for text in ("kopf.info(body, reason='Made', message='It is there.')", "logger.info('It is there.')")]
     [True, False]
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     return any(
         isinstance(node, ast.Attribute)
         and node.attr in POSTING

@@ -138,7 +138,7 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
         if given["peering_name"]:
             settings.peering.name, settings.peering.mandatory = given["peering_name"], True
         indexers = _kopf.OperatorIndexers()
-        indexers.ensure(registry._indexing.get_all_handlers())  # In _kopf's contract test.  # noqa: SLF001
+        indexers.ensure(_kopf.index_handlers(registry))
         _kopf.vault_var.set(vault)
         _kopf.settings_var.set(settings)
         context: dict[str, Any] = {"settings": settings, "indices": indexers.indices, "memo": kopf.Memo()}
@@ -253,8 +253,7 @@ async def _run(registry: _kopf.OperatorRegistry, activity: _kopf.Activity, **giv
     cause = _kopf.ActivityCause(
         logger=logging.getLogger(f"kopf.activities.{activity.value}"), activity=activity, **given
     )
-    # In _kopf's contract test.
-    for handler in registry._activities.get_handlers(activity=activity):  # noqa: SLF001
+    for handler in _kopf.activity_handlers(registry, activity):
         if handler.id == f"selectcache.{activity.value}":
             continue  # The hook of this package would start the caches.
         _kopf.handler_var.set(handler)
@@ -306,7 +305,8 @@ async def _logged_in(vault: _kopf.Vault, task: asyncio.Task[Any]) -> None:
         if vault.is_empty():
             why = (
                 _missing_kubeconfig()
-                or "none of its login handlers has found credentials, such as a kubeconfig ($KUBECONFIG, ~/.kube/config)"  # noqa: E501
+                or "none of its login handlers has found credentials, such as a kubeconfig"
+                " ($KUBECONFIG, ~/.kube/config)"
             )
             raise Unloadable(f"the operator cannot log in: {why}")
     finally:

@@ -90,6 +90,8 @@ def _text(report: Report, width: int | None, *, wide: bool = False) -> str:
     if not wide and width is not None and (excess := max(map(len, lines)) - width) > 0:
         shown = min(WIDEST, max(len(section.filter) for section in report.sections))
         lines = _table(_rows(report, max(LEAST, shown - excess)))
+        if max(map(len, lines)) > width:
+            lines = _blocks(_rows(report, max(LEAST, width - len("  OBJECTS  "))))
     told: list[str] = []
     for line, section in zip(lines[1:], report.sections, strict=True):
         told.append(line)
@@ -101,7 +103,7 @@ def _text(report: Report, width: int | None, *, wide: bool = False) -> str:
         told += [f"  * {hint}." for hint in section.hints]
     told += [f"! {problem}." for problem in report.others]
     told += [f"* {each}" for each in report.unknown]
-    return "\n".join([lines[0], *told, "", _summary(report)])
+    return "\n".join([*filter(None, lines[:1]), *told, "", _summary(report)])
 
 
 def _rows(report: Report, widest: int | None) -> list[tuple[str, ...]]:
@@ -139,15 +141,34 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
+def _blocks(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return each row as lines of one cell each, for terminals that are too narrow for a table. There is no
+    head.
+    """
+    _, *names = rows[0]
+    width = max(map(len, names))
+    return [
+        "",
+        *(
+            "\n".join(
+                [kind, *(f"  {name.ljust(width)}  {cell}" for name, cell in zip(names, cells, strict=True))]
+            )
+            for kind, *cells in rows[1:]
+        ),
+    ]
+
+
 def _summary(report: Report) -> str:
     held = [section.held for section in report.sections if section.held is not None]
     caches, problems = len(report.sections), len(report.problems)
     total, memory = sum(held, Amount()), sum(section.memory or 0 for section in report.sections)
+    hints = report.unknown or any(section.hints for section in report.sections)
     return (
         f"{caches} {'cache' if caches == 1 else 'caches'} would hold {count(total)}"
         f" {'object' if total.objects == 1 else 'objects'}, about {sized(sum(each.bytes for each in held))}"
         f" of JSON, in {sized(memory)} of memory. "
         + (f"{problems} to be changed: marked with '!'." if problems else "Nothing is wrong.")
+        + (" Hints are marked with '*'." if hints else "")
     )
 
 

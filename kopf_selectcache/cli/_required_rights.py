@@ -12,10 +12,9 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.selection.kinds import Key, Kind, find, parse_key
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.plugin.narrowing import watching_handlers
 from kopf_selectcache.selectors.kind_keys import checked_key, text_of, unserved
 from kopf_selectcache.settings.planner import plan
 
@@ -32,7 +31,7 @@ class Needs:
 
     def __init__(self, operator: Loaded) -> None:
         self._operator = operator
-        self._found: dict[Key, Resource] = {}
+        self._found: dict[KindKey, Resource] = {}
         self._offline = ""  # The reason for which the cluster cannot be asked, if known.
         # As bytes: the first lines of a file may say how it is encoded.
         self._code = [(file.name, ast.parse(file.read_bytes())) for file in operator.sources]
@@ -95,7 +94,7 @@ class Needs:
         return rights
 
     async def _of_fetch(
-        self, key: Key, verb: str, where: str, *, is_live: bool = False, part: str = ""
+        self, key: KindKey, verb: str, where: str, *, is_live: bool = False, part: str = ""
     ) -> list[Right]:
         try:
             resource, watched = await self._resource(checked_key(key)), self._operator.watched
@@ -107,7 +106,7 @@ class Needs:
 
     async def _of_kopf(self) -> AsyncIterator[Right]:
         operator = self._operator
-        for handler in watching_handlers(operator.registry):
+        for handler in _kopf.watching_handlers(operator.registry):
             key = _key_of(handler.selector)
             if key is None:
                 self._unknown(f"{handler} is of kinds that only the cluster knows, and they are not in here.")
@@ -162,7 +161,7 @@ class Needs:
 
     # ---- Kinds.
 
-    async def _resource(self, key: Key) -> Resource:
+    async def _resource(self, key: KindKey) -> Resource:
         if key not in self._found:
             kind, version = find(key), parse_key(key)[1]
             self._found[key] = (
@@ -170,7 +169,7 @@ class Needs:
             )
         return self._found[key]
 
-    async def _custom(self, key: Key) -> Resource:
+    async def _custom(self, key: KindKey) -> Resource:
         """Resolve a custom kind in the cluster; without an answer, derive the resource from the key."""
         why = self._offline
         if not why:
@@ -192,7 +191,7 @@ class Needs:
             self.unknown.append(text)
 
 
-def _key_of(selector: _kopf.Selector | None) -> Key | None:
+def _key_of(selector: _kopf.Selector | None) -> KindKey | None:
     """Return the key of a handler's kind; None if its selector is for several kinds."""
     name = selector and (
         selector.plural or selector.kind or selector.singular or selector.shortcut or selector.any_name

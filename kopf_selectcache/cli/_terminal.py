@@ -23,10 +23,13 @@ _MARKS = (
 """The beginning of a marked line, and its colour as an SGR code of ECMA-48."""
 
 
-def width_of(file: TextIO) -> int | None:
-    """Return the number of columns of a terminal, or None for a pipe or a file."""
+def width_of(file: TextIO, environment: Mapping[str, str] = os.environ) -> int | None:
+    """Return the number of columns of a terminal, or None for a pipe or a file. COLUMNS comes first."""
     if not file.isatty():
         return None
+    columns = environment.get("COLUMNS", "")
+    if columns.isascii() and columns.isdecimal() and int(columns[:6]) > 0:
+        return int(columns[:6])
     try:
         return os.get_terminal_size(file.fileno()).columns or USUAL_WIDTH
     except OSError:
@@ -35,7 +38,7 @@ def width_of(file: TextIO) -> int | None:
 
 def write(file: TextIO, text: str, *, environment: Mapping[str, str] = os.environ) -> None:
     """Write lines. On a terminal they are wrapped, and coloured unless NO_COLOR is set or TERM is `dumb`."""
-    if (width := width_of(file)) is not None:
+    if (width := width_of(file, environment)) is not None:
         coloured = not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
         lines = ["\n".join(_wrapped(line, max(width, NARROWEST))) for line in text.splitlines()]
         text = "".join(f"{_painted(line) if coloured else line}\n" for line in lines)

@@ -14,7 +14,7 @@ from typing import TextIO
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled, Untransformed
-from kopf_selectcache.core.selection.kinds import Key, find
+from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.memory import expected
@@ -117,7 +117,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
 class Check:
     """Checks the declaration of one kind."""
 
-    def __init__(self, operator: Loaded, key: Key, *, progress: Progress, reviewer: Reviewer) -> None:
+    def __init__(self, operator: Loaded, key: KindKey, *, progress: Progress, reviewer: Reviewer) -> None:
         self._operator = operator
         self._key = key
         self._declared = assigned(key)

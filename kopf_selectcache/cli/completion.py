@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
-
-from . import check, rbac, serve
+from collections.abc import Iterable, Sequence
 
 NAME = "completion"
 HELP = "Print a script that completes commands and options: source <(selectcache completion bash)."
@@ -16,8 +14,7 @@ _SCRIPT = """\
 _selectcache() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" words=""
     case "$COMP_CWORD ${{COMP_WORDS[1]}} ${{COMP_WORDS[COMP_CWORD-1]}} $current" in
-    "1 "*) words="{commands} --help --version" ;;
-{cases}
+    {cases}
     esac
     COMPREPLY=($(compgen -W "$words" -- "$current"))
 }}
@@ -36,26 +33,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the script; return the exit code."""
     script = _OF_ZSH if arguments.shell == "zsh" else ""
-    sys.stdout.write(script + _script())
+    sys.stdout.write(script + _script(arguments.parser))
     return 0
 
 
-def _script() -> str:
-    cases = [_case(f'"2 {NAME} "*', SHELLS)]
-    for command in (check, rbac, serve):
-        parser = argparse.ArgumentParser()
-        command.add_arguments(parser)
-        actions = parser._actions  # argparse has no public list of them.  # noqa: SLF001
-        cases += [
-            _case(f'*" {command.NAME} {option} "*', action.choices)
-            for action in actions
-            for option in action.option_strings
-            if action.choices
-        ]
-        options = [option for action in actions for option in action.option_strings]
-        cases.append(_case(f'*" {command.NAME} "*" -"*', options))
-    commands = f"{check.NAME} {rbac.NAME} {serve.NAME} {NAME}"
-    return _SCRIPT.format(commands=commands, cases="\n".join(cases))
+def _script(parser: argparse.ArgumentParser) -> str:
+    """Return the script for a parser with commands."""
+    commands = next(action.choices for action in _actions(parser) if isinstance(action.choices, dict))
+    cases = [_case('"1 "*', [*commands, *_options(parser)])]
+    for name, command in commands.items():
+        for action in _actions(command):
+            if action.choices:
+                before = [f'*" {name} {option} "*' for option in action.option_strings] or [f'"2 {name} "*']
+                cases += [_case(pattern, action.choices) for pattern in before]
+        cases.append(_case(f'*" {name} "*" -"*', _options(command)))
+    return _SCRIPT.format(cases="\n".join(cases))
+
+
+def _actions(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
+    return parser._actions  # argparse has no public list of them.  # noqa: SLF001
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    return [option for action in _actions(parser) for option in action.option_strings]
 
 
 def _case(pattern: str, words: Iterable[str]) -> str:

@@ -70,7 +70,7 @@ def _port(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to end; return the exit code."""
     try:
-        import trustme  # noqa: F401, PLC0415
+        import trustme  # It is optional, and used by `testing`.  # noqa: F401, PLC0415
     except ImportError:
         return _failed("this needs trustme: pip install '.[testing]' in a clone of kopf_selectcache")
     kubeconfig: Path = arguments.kubeconfig
@@ -155,7 +155,7 @@ async def _read(
     clock: Callable[[], float],
 ) -> list[dict[str, Any]]:
     """Read all manifests, in the order in which they can be created."""
-    from kopf_selectcache.testing import manifests  # noqa: PLC0415
+    from kopf_selectcache.testing import manifests  # It needs the extra `testing`.  # noqa: PLC0415
 
     files = [file for path in paths for file in manifests.files_in(path)]
     objects = []
@@ -178,7 +178,7 @@ def _greeting(url: str, kubeconfig: Path, count: int) -> str:
     return (
         f"An API server with {count:,} loaded object{'' if count == 1 else 's'} listens on {url}\n"
         f"  kubectl --kubeconfig {file} get namespaces\n"
-        f"  KUBECONFIG={file} kopf run -A operator.py\n"
+        f"  KUBECONFIG={file} kopf run -A app.py\n"
         "Ctrl-C ends it.\n"
     )
 
@@ -194,7 +194,7 @@ def _print(asked: Asked, output: TextIO) -> None:
 
 
 def _remove(kubeconfig: Path, written: bytes) -> None:
-    """Remove what was written, unless it is that of another server since."""
+    """Remove the kubeconfig, unless another server has written it since."""
     try:
         if kubeconfig.read_bytes() == written:
             kubeconfig.unlink()
@@ -204,7 +204,7 @@ def _remove(kubeconfig: Path, written: bytes) -> None:
 
 def _is_ours(kubeconfig: Path) -> bool:
     """Return True if the file was written by an earlier server, which can be replaced."""
-    from kopf_selectcache.testing.cluster import NAME as CONTEXT  # noqa: PLC0415
+    from kopf_selectcache.testing.cluster import NAME as CONTEXT  # As above.  # noqa: PLC0415
 
     try:
         config = json.loads(kubeconfig.read_bytes())

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.selection.kinds import BUILT_IN, Key, Kind, find, parse_key
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 
 from .transport import UNAUTHORIZED, Refused
@@ -32,7 +32,7 @@ class NotServed(Exception):
     """The server has no resource of this name; it may get one later."""
 
 
-async def resolve(server: Server, key: Key) -> Resource:
+async def resolve(server: Server, key: KindKey) -> Resource:
     """Ask the server for the resource of a key. Raise NotServed, Refused, Unreachable or Garbled."""
     group, version, name = parse_key(key)
     known = find(key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 
 from .discovery import NotServed, resolve
@@ -26,11 +26,11 @@ class Kinds:
     def __init__(self, fetches: Fetcher, *, clock: Callable[[], float] = monotonic) -> None:
         self._fetches = fetches
         self._clock = clock
-        self._found: dict[Key, Resource] = {}
-        self._missed: dict[Key, tuple[float, str]] = {}
-        self._asked: dict[Key, Shared[Resource]] = {}
+        self._found: dict[KindKey, Resource] = {}
+        self._missed: dict[KindKey, tuple[float, str]] = {}
+        self._asked: dict[KindKey, Shared[Resource]] = {}
 
-    async def resolve(self, key: Key) -> Resource:
+    async def resolve(self, key: KindKey) -> Resource:
         """Return the resource of a key. Raise NotServed, Refused, Unreachable or Garbled."""
         if (found := self._found.get(key)) is not None:
             return found
@@ -48,7 +48,7 @@ class Kinds:
             if asked.given_up and self._asked.get(key) is asked:
                 del self._asked[key]
 
-    async def _ask(self, key: Key) -> Resource:
+    async def _ask(self, key: KindKey) -> Resource:
         try:
             self._found[key] = found = await resolve(self._fetches, key)
         except NotServed as error:

@@ -284,7 +284,7 @@ def _kind(path: str) -> str:
 
     >>> _kind('/api/v1/namespaces/shop/pods/web-1'), _kind('/apis/apps/v1/deployments'), _kind('/api/v1/namespaces/shop'), _kind('/api')
     ('/api/v1/pods', '/apis/apps/v1/deployments', '/api/v1/namespaces', '/api')
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     parts = path.split("/")
     group = 4 if parts[1:2] == ["apis"] else 3
     begin = group + 2 if parts[group : group + 1] == ["namespaces"] and len(parts) > group + 2 else group
@@ -523,7 +523,7 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
     1.5
     >>> seconds_to_wait({'Retry-After': 'Wed, 21 Oct 2026 07:28:30 GMT', 'Date': 'Wed, 21 Oct 2026 07:28:00 GMT'})
     30.0
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     value = headers.get("Retry-After", "").strip()
     if value.isascii() and value.replace(".", "", 1).isdecimal():
         seconds = float(value)

@@ -148,7 +148,7 @@ def identity(found: Outline) -> bytes:
     >>> obj = b'{"metadata": {"uid": "u", "name": "a", "annotations": {"b": "\\\\q"}}, "kind": "Pod", "spec": [[1e999]]}'
     >>> identity(outline(obj, "metadata"))
     b'{"kind":"Pod","metadata":{"name":"a","uid":"u"}}'
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     metadata = found.members.get("metadata", b"null")
     if metadata[:1] == b"{":
         below = found.below or outline(metadata)

@@ -22,7 +22,7 @@ from kopf_selectcache.core.protocol.query import not_older_than
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_older
-from kopf_selectcache.core.store.substore import Branch, Key
+from kopf_selectcache.core.store.substore import ObjectKey, Substore
 from kopf_selectcache.settings.planner import Stream
 
 from .environment import Environment
@@ -31,7 +31,7 @@ from .environment import Environment
 class _Difference(NamedTuple):
     """An object of the list that the watch lacks, or one that the watch has and the list lacks."""
 
-    key: Key
+    key: ObjectKey
     uid: str
     version: str
 
@@ -42,7 +42,7 @@ class Comparison:
     def __init__(
         self,
         stream: Stream,
-        branch: Branch,
+        substore: Substore,
         resource: Resource,
         *,
         environment: Environment,
@@ -53,7 +53,7 @@ class Comparison:
         self.openings = 0
         """The number of watches that were opened."""
         self._stream = stream
-        self._branch = branch
+        self._substore = substore
         self._resource = resource
         self._environment = environment
         # Shared by the streams of an informer: there may be a hundred.
@@ -100,7 +100,7 @@ class Comparison:
         self.has_caught_up = self.has_caught_up or not self._waiting
 
     def look(self) -> None:
-        """Note a change of the branch."""
+        """Note a change of the substore."""
         if self._missing or self._surplus:
             self._strike_off()
 
@@ -194,7 +194,7 @@ class Comparison:
         """Compare the open watch with one list, and wait until it lacks nothing; raise Refused, Unreachable
         or Garbled.
         """
-        view, listed, missing = self._branch.view, set[Key](), list[_Difference]()
+        view, listed, missing = self._substore.view, set[ObjectKey](), list[_Difference]()
         newest = reduce(lambda one, other: other if is_newer(other, one) else one, self._waiting.values())
         self._is_listing = True
         try:
@@ -251,7 +251,7 @@ class Comparison:
         """Remove differences that the watch has delivered meanwhile. Each call checks one difference more
         than it removes, so the cost per event is constant on average.
         """
-        view, version = self._branch.view, self._branch.version
+        view, version = self._substore.view, self._substore.version
         is_past = not is_newer(self._as_of, version)
         while self._missing and (
             is_past

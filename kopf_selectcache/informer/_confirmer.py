@@ -21,9 +21,10 @@ from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import exactly, not_older_than
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.text import FieldSelector
@@ -66,9 +67,11 @@ class Confirmer:
         resource: Resource,
         *,
         environment: Environment,
+        own_writes: OwnWrites,
         notify: Callable[[Sequence[Change]], None],
     ) -> None:
         self._union = union
+        self._own_writes = own_writes
         self._streams = tuple(streams)
         self._resource = resource
         self._environment = environment
@@ -80,7 +83,7 @@ class Confirmer:
         """The earliest time of the next joined lists."""
 
     def look(self) -> None:
-        """Wake `run` if there are unconfirmed leaves. Call it after each change of a branch."""
+        """Wake `run` if there are unconfirmed leaves. Call it after each change of a substore."""
         if self._union.doubts:
             self._doubtful.set()
 
@@ -157,9 +160,13 @@ class Confirmer:
             found = next((record for record in records if record.name == doubt.name), found)
         inside = [stream for stream in self._streams if found is not None and stream.may_hold(found)]
         uid = found.uid if found is not None else ""
-        self._notify(
-            self._union.confirmed(doubt, version=paging.version, uid=uid, outside=uid != "" and not inside)
-        )
+        with self._own_writes.lock:
+            changes = self._union.confirmed(
+                doubt, version=paging.version, uid=uid, outside=uid != "" and not inside
+            )
+            if not inside:
+                self._own_writes.confirm(doubt.key, paging.version)
+        self._notify(changes)
         return any(stream.selector.terms for stream in inside)
 
     async def _confirm_together(self, lists: JoinedLists) -> None:
@@ -168,8 +175,8 @@ class Confirmer:
         Raise Refused, Unreachable or Garbled; then no leave is settled.
         """
         began = self._environment.clock()
-        keys, uids = {doubt.key for doubt in lists.doubts}, dict[Key, str]()
-        for stream in map(self._streams.__getitem__, lists.branches):
+        keys, uids = {doubt.key for doubt in lists.doubts}, dict[ObjectKey, str]()
+        for stream in map(self._streams.__getitem__, lists.substores):
             paging = Paging(
                 stream.query(),
                 page_limit=self._environment.settings.page_limit,
@@ -188,7 +195,11 @@ class Confirmer:
                 uids |= {record.key: record.uid for record in stream.within(records) if record.key in keys}
         self._failed_lists = 0
         self._next_lists = self._environment.clock() + REST * (self._environment.clock() - began)
-        self._notify(self._union.confirmed_by_lists(lists, uids))
+        with self._own_writes.lock:
+            changes = self._union.confirmed_by_lists(lists, uids)
+            for key in keys - uids.keys():
+                self._own_writes.confirm(key, lists.version)
+        self._notify(changes)
 
 
 def _wants_lists(due: dict[Doubt, _Asked]) -> bool:

@@ -11,7 +11,7 @@ from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.kinds import Key, Kind
+from kopf_selectcache.core.selection.kinds import Kind, KindKey
 from kopf_selectcache.selectors.kind_keys import assigned, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.quantity import bytes_in, written
@@ -19,7 +19,7 @@ from kopf_selectcache.settings.quantity import bytes_in, written
 from .memory import AGAIN, LetGo, lessened
 from .phrase import NOTHING, Phrase
 
-CHECK = "selectcache check operator.py"
+CHECK = "selectcache check app.py"
 """The command that checks all declarations with the operator's own login."""
 
 _FETCH = "; meanwhile, await cache.fetch(...) and cache.fetch_list(...) ask the server directly"
@@ -76,7 +76,7 @@ SOON = Phrase("It is asked again: a server that has just started says so to ever
 """The remedy for a refusal that may be transient."""
 
 
-def describe(failure: Failure | None, subject: Subject, key: Key, verb: str) -> Described:
+def describe(failure: Failure | None, subject: Subject, key: KindKey, verb: str) -> Described:
     """Return a failure in words. `verb` is that of the request; `get` is for discovery."""
 
     def of_subject(template: str, **parts: object) -> Phrase:
@@ -174,7 +174,7 @@ def describe(failure: Failure | None, subject: Subject, key: Key, verb: str) -> 
             return Described(of_subject("the server has fallen silent"), _ASKED_AGAIN)
 
 
-def asking(described: Described, subject: Subject, key: Key) -> Phrase:
+def asking(described: Described, subject: Subject, key: KindKey) -> Phrase:
     """Return the remedy for a failure that lasts, with the reads that ask the server meanwhile."""
     return Phrase(
         f"%(remedy)s{described.fetch} (%(told)s; to see what the server answers: {CHECK})",
@@ -183,11 +183,11 @@ def asking(described: Described, subject: Subject, key: Key) -> Phrase:
     )
 
 
-def _declaration(subject: Subject, key: Key) -> Phrase:
+def _declaration(subject: Subject, key: KindKey) -> Phrase:
     return Phrase("for %(declared)s, %(filter)s", declared=assigned(key), filter=clipped(subject.filter, 200))
 
 
-def _forbidden(refusal: Refusal, subject: Subject, key: Key, verb: str) -> Described:
+def _forbidden(refusal: Refusal, subject: Subject, key: KindKey, verb: str) -> Described:
     if verb == "get":
         return Described(
             Phrase("%(resource)s: the operator may not ask what the cluster serves", resource=subject),
@@ -213,8 +213,8 @@ def _forbidden(refusal: Refusal, subject: Subject, key: Key, verb: str) -> Descr
             where=where,
         ),
         Phrase(
-            "Grant it the verbs list and watch%(role)s: %(rule)s%(narrower)s (%(told)s; all that it lacks is"
-            f" told by {CHECK})",
+            "Grant it the verbs list and watch%(role)s: %(rule)s%(narrower)s (%(told)s; to see all missing"
+            f" rights: {CHECK})",
             role=where or anywhere,
             rule=rule,
             narrower="; or, for one namespace alone, run it with -n" if anywhere else "",
@@ -224,7 +224,7 @@ def _forbidden(refusal: Refusal, subject: Subject, key: Key, verb: str) -> Descr
     )
 
 
-def _let_go(let_go: LetGo, subject: Subject, key: Key) -> Described:
+def _let_go(let_go: LetGo, subject: Subject, key: KindKey) -> Described:
     excess, declared = let_go.excess, assigned(key)
     overall = bool(excess.largest)
     line = "settings.selectcache.max_bytes = " if overall else "max_bytes="

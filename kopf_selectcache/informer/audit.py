@@ -1,7 +1,7 @@
 """Audits: compare the stored objects with a list of metadata, to find events that the server has lost.
 
-The list is as of exactly the version of the branch, so both must be equal, without waiting for events. It has
-names, uids and versions only. Streams with differences are relisted.
+The list is as of exactly the version of the substore, so both must be equal, without waiting for events. It
+has names, uids and versions only. Streams with differences are relisted.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.record import Unreadable
-from kopf_selectcache.core.store.substore import Branch, Key
+from kopf_selectcache.core.store.record import UnreadableRecord
+from kopf_selectcache.core.store.substore import ObjectKey, Substore
 from kopf_selectcache.settings.planner import Stream
 
 from .environment import Environment
@@ -37,11 +38,11 @@ class Audit:
 
     objects: int = 0
     """The number of objects that the server has."""
-    missing: tuple[Key, ...] = ()
+    missing: tuple[ObjectKey, ...] = ()
     """Objects that the server has and the cache does not, by namespace and name."""
-    extra: tuple[Key, ...] = ()
+    extra: tuple[ObjectKey, ...] = ()
     """Objects that the cache has and the server does not."""
-    outdated: tuple[Key, ...] = ()
+    outdated: tuple[ObjectKey, ...] = ()
     """Objects that have another uid or version on the server, and objects that came as invalid JSON or UTF-8:
     they may have been damaged on the way."""
 
@@ -74,11 +75,13 @@ class Audit:
         return ", ".join(found) or f"all {self.objects} are as the server has them"
 
 
-async def audited(stream: Stream, branch: Branch, resource: Resource, *, environment: Environment) -> Audit:
+async def audited(
+    stream: Stream, substore: Substore, resource: Resource, *, environment: Environment
+) -> Audit:
     """Compare the objects of one stream with the server; raise Refused, Unreachable or Garbled."""
-    all_held, version = branch.view.records()
+    all_held, version = substore.view.records()
     held = {record.key: record for record in all_held}
-    objects, missing, outdated = 0, list[Key](), list[Key]()
+    objects, missing, outdated = 0, list[ObjectKey](), list[ObjectKey]()
     paging = Paging(
         stream.query(),
         page_limit=environment.settings.page_limit,
@@ -100,7 +103,7 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, environ
             if mine is None:
                 missing.append(record.key)
             elif (mine.uid, mine.version) != (record.uid, record.version) or (
-                isinstance(mine, Unreadable) and mine.is_suspect
+                isinstance(mine, UnreadableRecord) and mine.is_suspect
             ):
                 outdated.append(record.key)
     return Audit(objects, tuple(missing), tuple(held), tuple(outdated))
@@ -157,13 +160,15 @@ class Auditor:
             if state.resource is None or not each.version:
                 continue
             try:
-                found = await audited(each.stream, each.branch, state.resource, environment=self._environment)
+                found = await audited(
+                    each.stream, each.substore, state.resource, environment=self._environment
+                )
             except (Refused, Unreachable, Garbled) as error:
                 failed = error
-                self._counts.failures["audit"] += 1
+                self._counts.failures[MetricReason.AUDIT] += 1
                 if isinstance(error, Refused) and is_beyond_server(error.refusal):
                     # Only a consistent list shows if the server lags or was restored.
-                    each.relist("audit")
+                    each.relist(MetricReason.AUDIT)
                 continue
             self._counts.audits += 1
             if not found:
@@ -175,7 +180,7 @@ class Auditor:
                     {"resource": context["resource"], "filter": str(each.filter), "drift": str(found)},
                     extra=context,
                 )
-                each.relist("audit")
+                each.relist(MetricReason.AUDIT)
             whole += found
         if failed is not None:
             raise failed
@@ -186,6 +191,6 @@ LONGEST_NAME = 63 + 1 + 253
 """Maximum length of a namespace, a slash and a name."""
 
 
-def _named(keys: tuple[Key, ...]) -> str:
+def _named(keys: tuple[ObjectKey, ...]) -> str:
     names = [printable("/".join(filter(None, key)), LONGEST_NAME) for key in keys[:3]]
     return ", ".join([*names, *(["..."] if len(keys) > len(names) else [])])

@@ -6,6 +6,7 @@ from kopf_selectcache._errors import NO_CAUSE, Cause
 from kopf_selectcache.core.errors import TooLarge, Untransformed
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.reasons import MetricReason, ReasonLabel, reason_of_code
 from kopf_selectcache.core.selection.sent import Unselected
 
 _PASSING = (408, 410, 429)
@@ -40,16 +41,18 @@ def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
     return NO_CAUSE if lasting else NO_ANSWER
 
 
-def reason(failure: Refusal | Lost | Silent) -> str:
-    """Return a word for a failure. It becomes a label of metrics, so there are few of them."""
+def reason_of(failure: Refusal | Lost | Silent) -> ReasonLabel:
+    """Return the reason of a failure, for metrics."""
     match failure:
         case Refusal(code):
-            return str(code) if 100 <= code < 600 else "refused"
+            return reason_of_code(code)
         case Lost(transform=True):
-            return "transform"
+            return MetricReason.TRANSFORM
         case Lost(garbled=True):
-            return "garbled"
+            return MetricReason.GARBLED
         case Lost(outside=True):
-            return "outside"
+            return MetricReason.OUTSIDE
+        case Lost():
+            return MetricReason.LOST
         case _:
-            return type(failure).__name__.lower()
+            return MetricReason.SILENT

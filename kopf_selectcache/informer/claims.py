@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 
 from kopf_selectcache._errors import ConflictingSelectors
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.selectors.kind_keys import assigned, text_of
 
@@ -16,10 +16,10 @@ class Claims:
     """The declared keys of one operator by the resource that each was resolved to."""
 
     def __init__(self) -> None:
-        self._keys: dict[tuple[str, str, str], Key] = {}  # By group, plural and version.
-        self._warned: set[frozenset[Key]] = set()
+        self._keys: dict[tuple[str, str, str], KindKey] = {}  # By group, plural and version.
+        self._warned: set[frozenset[KindKey]] = set()
 
-    def claim(self, key: Key, resource: Resource, *, logger: logging.Logger) -> None:
+    def claim(self, key: KindKey, resource: Resource, *, logger: logging.Logger) -> None:
         """Note the resource of a key; warn if another key has another version of the same resource.
 
         Raise ConflictingSelectors if another key has the same version: one of the filters would never be

@@ -24,7 +24,7 @@ from kopf_selectcache._errors import (
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 
 from ._messages import SOON, Described, Failure, Subject, asking, describe
 from .causes import cause_of
@@ -142,7 +142,7 @@ class Condition:
         self,
         subject: Subject,
         *,
-        key: Key,
+        key: KindKey,
         sync_timeout: float,
         clock: Callable[[], float],
         report: Callable[[Condition, Phrase | None], None],
@@ -178,7 +178,7 @@ class Condition:
         return status.health
 
     def lasted(self) -> float:
-        """Return the seconds since its present health began."""
+        """Return for how many seconds the stream has had its present health."""
         status = self._status
         stale = self._health_of(status) is Health.STALE and status.stale_at is not None
         return self._clock() - (status.stale_at if stale and status.stale_at is not None else status.began)

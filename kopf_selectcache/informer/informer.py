@@ -15,14 +15,14 @@ from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.selection.kinds import Key, Kind, find
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.compression import packing_of
 from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.store import Cause, Change, Store
-from kopf_selectcache.core.store.substore import Branch
-from kopf_selectcache.core.store.substore import Key as ObjectKey
+from kopf_selectcache.core.store.store import Change, ChangeCause, Store
+from kopf_selectcache.core.store.substore import ObjectKey, Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.declaration import Cached
@@ -33,12 +33,13 @@ from ._confirmer import Confirmer
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
 from .audit import Audit, Auditor
-from .causes import reason
+from .causes import reason_of
 from .claims import Claims
 from .dictionary_training import apart, give_back
 from .environment import Environment
 from .health import Condition, Health
 from .index_builder import IndexBuilder
+from .laying import Laying
 from .list_version import SharedVersion, shared_versions
 from .log import StateLog, context_of
 from .memory import AGAIN, Budget, LetGo, indexed_bytes
@@ -58,7 +59,7 @@ class Informer:
 
     def __init__(
         self,
-        key: Key,
+        key: KindKey,
         declared: Cached,
         *,
         environment: Environment,
@@ -91,6 +92,9 @@ class Informer:
         """The number of handlers that wait until the cache is as new as their body."""
         self.next_wait_log = 0.0
         """The earliest time of the next log line about them."""
+        self.own_writes = OwnWrites()
+        """The own writes that its streams have not reported yet. Reads show them."""
+        self.laying = Laying(self.own_writes, self, environment=environment, context=lambda: context_of(self))
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._comparing = asyncio.Semaphore(PAGES_AT_ONCE)
         self._news = StateLog(self, clock=environment.clock, logger=environment.logger)
@@ -244,7 +248,9 @@ class Informer:
         )
 
     def lasted(self) -> float:
-        """Return the seconds since the first of its streams entered the present health of the informer."""
+        """Return for how many seconds the informer has had its present health: the longest time of its
+        streams with that health.
+        """
         return max(
             (each.lasted() for each in self.state.conditions if each.health is self.health), default=0.0
         )
@@ -303,7 +309,7 @@ class Informer:
                 await environment.sleep(delay(6, environment.chance()))
 
     def mark_resolving(self) -> None:
-        """Note that the cluster is asked what the key means."""
+        """Note that the cluster is asked which kind the key names."""
         self.state = replace(self.state, is_resolving=True)
 
     def mark_resolved(self) -> None:
@@ -328,7 +334,7 @@ class Informer:
             asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}")
             for each in state.reflectors
         ]
-        beside = {"its indexes": self.indexing.run} | (
+        beside = {"its indexes": self.indexing.run, "own writes": self.laying.run} | (
             {"unconfirmed leaves": self._confirming.run} if self.parted else {}
         )
         if self._environment.settings.audit_interval:
@@ -364,7 +370,7 @@ class Informer:
             values=indexed_bytes(records) if self.indexes else 0,
         )
         state.resolving.fail(let_go)
-        self.begin(state.plan, cause=Cause.EVICTED)
+        self.begin(state.plan, cause=ChangeCause.EVICTED)
         for each in self.state.reflectors:
             each.condition.fail(let_go)
 
@@ -394,7 +400,7 @@ class Informer:
         """
         return await self._auditor.audit()
 
-    def begin(self, planned: Plan, *, cause: Cause = Cause.REPLACED) -> None:
+    def begin(self, planned: Plan, *, cause: ChangeCause = ChangeCause.REPLACED) -> None:
         """Replace the store by an empty one with the planned streams. Subscribers stay, and receive the
         departure of each stored object.
         """
@@ -414,22 +420,29 @@ class Informer:
         )
         reflectors = tuple(
             self._reflector(*parts, union, resource)
-            for parts in zip(planned.streams, union.branches, shared_versions(union), strict=True)
+            for parts in zip(planned.streams, union.substores, shared_versions(union), strict=True)
         )
         self._news.begin(state.resolving, [each.condition for each in reflectors])
         self._confirming = Confirmer(
-            union, planned.streams, resource, environment=environment, notify=self.apply_changes
+            union,
+            planned.streams,
+            resource,
+            environment=environment,
+            own_writes=self.own_writes,
+            notify=self.apply_changes,
         )
         self.indexing.begin(union, reflectors)
         self._begun = resource, planned
-        self.state = replace(
-            state,
-            filter=planned.filter,
-            plan=planned,
-            union=union,
-            reflectors=reflectors,
-            derived=Derived(),
-        )
+        with self.own_writes.lock:
+            self.own_writes.follow(union.substores)
+            self.state = replace(
+                state,
+                filter=planned.filter,
+                plan=planned,
+                union=union,
+                reflectors=reflectors,
+                derived=Derived(),
+            )
         # From here on no read uses the previous streams.
         for reflector in state.reflectors:
             reflector.forget()
@@ -440,7 +453,7 @@ class Informer:
     def _reflector(
         self,
         stream: Stream,
-        branch: Branch,
+        substore: Substore,
         shared_version: SharedVersion | None,
         union: Union,
         resource: Resource,
@@ -449,7 +462,8 @@ class Informer:
             stream,
             resource,
             union,
-            branch,
+            substore,
+            own_writes=self.own_writes,
             new_condition=self._new_stream_condition,
             clock=self._environment.clock,
             counts=self.counts,
@@ -476,8 +490,8 @@ class Informer:
             self._notify(change)
         self._moved.set()
         union = self.state.union
-        for branch, why in union.take_outdated().items():
-            self.state.reflectors[union.branches.index(branch)].relist(why)
+        for substore, reason in union.take_outdated().items():
+            self.state.reflectors[union.substores.index(substore)].relist(reason)
         self._confirming.look()
         self._news.look()
         if self.awaited:
@@ -500,13 +514,13 @@ class Informer:
                 condition.fail(error)
             except (Refused, Unreachable, Garbled) as error:
                 failure = failure_of(error)
-                self.counts.failures[reason(failure)] += 1
+                self.counts.failures[reason_of(failure)] += 1
                 condition.fail(failure, verb="get")
             await environment.sleep(delay(failures, environment.chance(), slow=condition.error() is not None))
             failures += 1
 
     async def resolve(self) -> Plan:
-        """Ask the cluster what the key means; return the plan of the streams."""
+        """Ask the cluster which kind the key names; return the plan of the streams."""
         resource = await resolve(self._environment.transport, self._key)
         self._claims.claim(self._key, resource, logger=self._environment.logger)
         self.state = replace(self.state, resource=resource)

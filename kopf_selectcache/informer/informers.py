@@ -12,7 +12,7 @@ from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.client.writer import Writer
-from kopf_selectcache.core.selection.kinds import Key, find, parse_key
+from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.selectors.kind_keys import not_declared, text_of
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -32,9 +32,9 @@ class Found:
     """Memoised lookups of informers by name. Reads use it in any thread."""
 
     def __init__(self) -> None:
-        self._by: tuple[list[Resource | Health], dict[Key, Informer]] = [], {}
+        self._by: tuple[list[Resource | Health], dict[KindKey, Informer]] = [], {}
 
-    def by(self, known: list[Resource | Health]) -> dict[Key, Informer]:
+    def by(self, known: list[Resource | Health]) -> dict[KindKey, Informer]:
         """Return the lookups that are valid for this knowledge: the resource of each informer, or its health
         while that is not resolved.
         """
@@ -62,7 +62,7 @@ class Runtime:
         self.transport = transport
         self.loop = asyncio.get_running_loop()
         self.ending = Ending()
-        self.quick: dict[Key, Informer] = {}
+        self.quick: dict[KindKey, Informer] = {}
         """The informers found by key, until the cluster resolves another key. Reads look here first."""
         self.memo = Memo()
         """Memoised requests of reads, by their usual arguments."""
@@ -71,7 +71,7 @@ class Runtime:
             Environment(settings, transport, logger, chance, clock, sleep),
             Budget(settings.max_bytes),
         )
-        self.informers: Mapping[Key, Informer] = {
+        self.informers: Mapping[KindKey, Informer] = {
             key: Informer(
                 key,
                 settings.selectors.cached(key),
@@ -92,7 +92,7 @@ class Runtime:
         self._found = Found()
         self.pulse = LoopMonitor(self.after_gap, logger=logger)
 
-    def informer(self, key: Key) -> Informer:
+    def informer(self, key: KindKey) -> Informer:
         """Return the informer of this kind, by any of its names.
 
         The declared key comes first. The name of a built-in kind means that kind and no custom resource, as
@@ -114,7 +114,7 @@ class Runtime:
     def _forget_names(self) -> None:
         self.quick = {}
 
-    def _named(self, key: Key) -> Informer:
+    def _named(self, key: KindKey) -> Informer:
         asked = parse_key(key)
         if same := next(
             (informer for declared, informer in self.informers.items() if parse_key(declared) == asked), None
@@ -144,7 +144,7 @@ class Runtime:
             raise not_declared(key, self.informers)
         return self.informers[found[0]]
 
-    async def resolve(self, key: Key) -> Resource:
+    async def resolve(self, key: KindKey) -> Resource:
         """Return the resource of a key in this cluster; ask for each key only once."""
         return await self.kinds.resolve(key)
 
@@ -172,7 +172,7 @@ class Runtime:
                 group.create_task(informer.run(), name=f"selectcache: {informer.key}")
 
 
-def _means(key: Key, declared: Key, informer: Informer) -> bool | None:
+def _means(key: KindKey, declared: KindKey, informer: Informer) -> bool | None:
     """Return True if the key names the kind of the informer; None while the cluster must resolve that."""
     known, (group, version, name) = find(key), parse_key(key)
     _, in_version, _ = parse_key(declared)

@@ -70,9 +70,9 @@ def _refuses_version(refusal: Refusal) -> bool:
 
 
 def shared_versions(union: Union) -> tuple[SharedVersion | None, ...]:
-    """Return for each branch the version that it shares with branches that could hold the same objects; None
-    if there are no others.
+    """Return for each substore the version that it shares with substores that could hold the same objects;
+    None if there are no others.
     """
-    near = [frozenset(union.near([branch])) for branch in union.branches]
+    near = [frozenset(union.near([substore])) for substore in union.substores]
     groups = {group: SharedVersion() if len(group) > 1 else None for group in near}
     return tuple(groups[group] for group in near)

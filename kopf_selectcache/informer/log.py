@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Protocol
 
 from kopf_selectcache.core.redact import clipped, printable
-from kopf_selectcache.core.store.record import Unreadable
+from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.quantity import written
@@ -74,7 +74,7 @@ class StateLog:
         self._lists_and_watches = 1
         self._is_whole = False
         self._since = clock()
-        self._unreadable: Mapping[tuple[str, str], Unreadable] = {}  # Those that the log has named.
+        self._unreadable: Mapping[tuple[str, str], UnreadableRecord] = {}  # Those that the log has named.
         self._next_line = float("-inf")  # The earliest time of the next line about unreadable objects.
 
     def begin(self, resolving: Condition, streams: Collection[Condition]) -> None:
@@ -137,7 +137,7 @@ class StateLog:
                 extra=context_of_stream(condition),
             )
 
-    def _name_unreadable(self, unreadable: Mapping[tuple[str, str], Unreadable]) -> None:
+    def _name_unreadable(self, unreadable: Mapping[tuple[str, str], UnreadableRecord]) -> None:
         before, self._unreadable = self._unreadable, unreadable
         unnamed = [
             record
@@ -182,7 +182,7 @@ class StateLog:
         return True
 
 
-def in_words(unreadable: Collection[Unreadable]) -> str:
+def in_words(unreadable: Collection[UnreadableRecord]) -> str:
     """Return the names of up to `NAMED` unreadable objects, each with the reason and its version."""
     named = [
         f"{printable('/'.join(filter(None, record.key)), LONGEST_NAME)} ({record.why}, version"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.store.accounting import OVERHEAD, Tally
 from kopf_selectcache.core.store.record import Record, compact_json
 from kopf_selectcache.selectors.kind_keys import text_of
@@ -48,7 +48,7 @@ class Budget:
         self._most = None if limit is None else bytes_in(limit)
         self._shares: list[Share] = []
 
-    def share(self, key: Key, limit: Size | None) -> Share:
+    def share(self, key: KindKey, limit: Size | None) -> Share:
         """Return the share of one informer, with its own limit in bytes."""
         share = Share(self, text_of(key), limit)
         self._shares.append(share)

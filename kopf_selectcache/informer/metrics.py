@@ -37,10 +37,9 @@ class Counts:
     drift: int = 0
     """Objects that audits found to differ from the server."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Failed requests and broken streams by reason (`causes.reason`): a code, `lost`, `garbled`, `outside`,
-    `silent`, or `transform` for a failing function of the operator. `audit` counts failed audits."""
+    """Failed requests and broken streams by `ReasonLabel`. `audit` counts failed audits."""
     relists: Counter[str] = field(default_factory=Counter)
-    """Complete lists after the first, by reason."""
+    """Complete lists after the first, by `ReasonLabel`."""
     _reads: dict[tuple[int, str, str], int] = field(default_factory=dict, repr=False, compare=False)
     """Reads by thread, verb and outcome. Threads share no counter, because an increment is not atomic."""
 

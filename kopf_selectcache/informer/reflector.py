@@ -39,13 +39,14 @@ from kopf_selectcache.core.protocol.machine import (
 from kopf_selectcache.core.protocol.messages import Event, Page, Piece, Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.protocol.query import listing, watching
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Branch
+from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream
 
@@ -109,7 +110,7 @@ class Reflector:
         self._checked = CheckedReader(reader, resource, environment=environment)
         self._storing = DictionaryTraining(
             packing,
-            kept=writer.branch.view.writing,
+            kept=writer.substore.view.writing,
             all_kept=all_kept,
             tally=share.tally if share is not None else None,
         )
@@ -128,7 +129,7 @@ class Reflector:
         self.writer.is_ordered = False
         self._comparing = comparing  # Held while the stream is compared with a list.
         self.comparison = Comparison(
-            stream, writer.branch, resource, environment=environment, turns=comparing
+            stream, writer.substore, resource, environment=environment, turns=comparing
         )
         """Compares the open watch with the server, for reads that must know if it has caught up."""
         self.foreign: set[tuple[str, str]] = set()
@@ -147,8 +148,8 @@ class Reflector:
         return self._checked.reader
 
     @property
-    def branch(self) -> Branch:
-        return self.writer.branch
+    def substore(self) -> Substore:
+        return self.writer.substore
 
     @property
     def condition(self) -> Condition:
@@ -156,7 +157,7 @@ class Reflector:
 
     @property
     def version(self) -> str:
-        return self.writer.branch.version
+        return self.writer.substore.version
 
     @property
     def awaited(self) -> AwaitedVersions:
@@ -183,8 +184,8 @@ class Reflector:
         self.writer.forget()
         self.comparison.end()
         self.comparison = Comparison(
-            self.stream, self.branch, self.resource, environment=self._environment, turns=self._comparing
-        )  # The previous comparison refers to the dropped branch.
+            self.stream, self.substore, self.resource, environment=self._environment, turns=self._comparing
+        )  # The previous comparison refers to the dropped substore.
         self._storing = DictionaryTraining(None, kept=list, all_kept=list, tally=None)
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
@@ -259,14 +260,15 @@ class Reflector:
             )
         )
 
-    def relist(self, why: str) -> None:
+    def relist(self, reason: MetricReason) -> None:
         """List all objects again; reads use the stored ones meanwhile. A list that is under way goes on, also
         if it waits for its next page.
         """
         if isinstance(self.writer.state, Watching) or (
             isinstance(self.writer.state, Waiting) and self.writer.state.paused is None
         ):
-            self.writer.reason, self.writer.is_ordered = why, True
+            self.writer.is_ordered = True
+            self.writer.note_reason(reason)
         self.resume()
 
     def resume(self) -> None:
@@ -301,7 +303,7 @@ class Reflector:
                     command = writer.take(input_)
                     self.comparison.look()
                     if writer.is_confirmed:
-                        self.comparison.confirm(writer.branch.version)
+                        self.comparison.confirm(writer.substore.version)
                     if writer.has_committed:  # The memory of the pages is free now.
                         await apart(give_back)
                     if self._share is not None and self._share.is_beyond():

@@ -78,17 +78,17 @@ class InformerState:
 
     def _needed(self) -> Callable[[Selector], Needed]:
         # A cached method would hold this state, and so all objects, until the next garbage collection.
-        union, branches = self.union, {each: each.branch for each in self.reflectors}
+        union, substores = self.union, {each: each.substore for each in self.reflectors}
         kind = self.resource.domains if self.resource is not None else None
 
         def needed(request: Selector) -> Needed:
-            found = tuple(each for each in branches if not each.filter.disjoint(request, kind=kind))
-            found = found or tuple(branches)
-            holding = [branches[each] for each in found]
+            found = tuple(each for each in substores if not each.filter.disjoint(request, kind=kind))
+            found = found or tuple(substores)
+            holding = [substores[each] for each in found]
             near = union.near(holding)
             return Needed(
                 found,
-                tuple(each for each, branch in branches.items() if branch in near),
+                tuple(each for each, substore in substores.items() if substore in near),
                 union.needed(holding),
             )
 

@@ -16,6 +16,7 @@ from kopf_selectcache.core.protocol.machine import (
     Abandon,
     Begin,
     Commit,
+    Effect,
     Filling,
     Idle,
     Input,
@@ -28,17 +29,20 @@ from kopf_selectcache.core.protocol.machine import (
     Silent,
     State,
     Wait,
+    Waiting,
     Watch,
     Watching,
     step,
 )
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Refusal
 from kopf_selectcache.core.protocol.query import asks_for_newest
+from kopf_selectcache.core.reasons import MetricReason, ReasonLabel
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.core.store.substore import Branch
+from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.planner import Stream
@@ -46,7 +50,7 @@ from kopf_selectcache.settings.planner import Stream
 from ._awaited_versions import AwaitedVersions
 from ._checked_reader import Uncertain
 from ._messages import Subject
-from .causes import reason
+from .causes import reason_of
 from .health import Condition
 from .log import context_of_stream
 from .metrics import Counts
@@ -62,8 +66,9 @@ class StreamWriter:
         stream: Stream,
         resource: Resource,
         union: Union,
-        branch: Branch,
+        substore: Substore,
         *,
+        own_writes: OwnWrites,
         new_condition: Callable[[Subject], Condition],
         clock: Callable[[], float],
         counts: Counts,
@@ -71,7 +76,7 @@ class StreamWriter:
         notify: Callable[[Sequence[Change]], None],
     ) -> None:
         self.union = union
-        self.branch = branch
+        self.substore = substore
         self.resource = resource
         self.filter: Branches = stream.selector
         self.condition = new_condition(self)
@@ -101,10 +106,13 @@ class StreamWriter:
         """True if the last input is a bookmark of the version of the substore."""
         self.verb = "list"
         """The verb of the request under way."""
-        self.reason = "first"
-        """The reason of the next list, a label of metrics."""
+        self.reason: ReasonLabel | None = None
+        """The reason for which a list is due; None if none is due, or after an error of this package. A
+        failure of that list does not change it."""
         self.is_ordered = False
         """True if a list was ordered: a failure meanwhile is not its reason."""
+        self._own_writes = own_writes
+        self._laid = 0  # The number of own writes that were laid when the list began.
         self._clock = clock
         self._counts = counts
         self._logger = logger
@@ -119,11 +127,11 @@ class StreamWriter:
 
     @property
     def version(self) -> str:
-        return self.branch.version
+        return self.substore.version
 
     def held(self) -> int:
         """Return the number of stored objects."""
-        return len(self.branch.view.records()[0])
+        return len(self.substore.view.records()[0])
 
     def take(self, input_: Input) -> Command | None:
         """Apply an input of the protocol; return the command that the next inputs come from, or None if the
@@ -142,33 +150,14 @@ class StreamWriter:
             self.has_moved = not (isinstance(after, Filling) and isinstance(before, Filling)) or isinstance(
                 input_, Event
             )
-        command: Command | None = None
-        changes: list[Change] = []
-        union, branch = self.union, self.branch
-        for effect in stepped.effects:
-            match effect:  # The most frequent ones come first.
-                case Put(record):
-                    changes += union.put(branch, record)
-                case Progress(version):
-                    self.heard = self._clock()
-                    changes += union.progress(branch, version)
-                case List() | Watch() | Wait():
-                    command = effect
-                case Leave(record):
-                    was_held = branch.view.held(record.key) is not None
-                    changes += union.leave(branch, record)
-                    self.has_moved |= was_held and branch.view.held(record.key) is None
-                case Begin():
-                    union.begin(branch)
-                    self.lists += 1
-                    self.is_consistent = not self.shares_list and any(map(asks_for_newest, stepped.effects))
-                case Abandon():
-                    union.abandon(branch)
-                case Commit(version, restored):
-                    changes += self._commit(version, restored=restored)
-                case _:  # Report.
-                    self.report(effect.failure)
-        if isinstance(input_, Bookmark) and isinstance(after, Watching) and input_.version == branch.version:
+        with self._own_writes.lock:  # Readers see the effects of one input and its own writes together.
+            command, changes = self._apply(stepped.effects)
+        substore = self.substore
+        if (
+            isinstance(input_, Bookmark)
+            and isinstance(after, Watching)
+            and input_.version == substore.version
+        ):
             self.heard = self._clock()
             # An initial state may come from a server that lags.
             self.is_confirmed = self.is_consistent or not input_.complete
@@ -178,17 +167,63 @@ class StreamWriter:
             if self.has_committed:
                 self.awaited.wake()
             else:
-                self.awaited.reach(branch.version)
+                self.awaited.reach(substore.version)
         return command
 
+    def _apply(self, effects: Sequence[Effect]) -> tuple[Command | None, list[Change]]:
+        """Apply the effects to the substore; return the command among them, and the changes."""
+        command: Command | None = None
+        changes: list[Change] = []
+        union, substore, own_writes = self.union, self.substore, self._own_writes
+        for effect in effects:
+            match effect:  # The most frequent ones come first.
+                case Put(record):
+                    changes += union.put(substore, record)
+                    if own_writes.writes:
+                        own_writes.put(record)
+                case Progress(version):
+                    self.heard = self._clock()
+                    changes += union.progress(substore, version)
+                    if own_writes.writes:
+                        own_writes.progress(substore, version)
+                case List() | Watch() | Wait():
+                    command = effect
+                case Leave(record):
+                    was_held = substore.view.held(record.key) is not None
+                    changes += union.leave(substore, record)
+                    self.has_moved |= was_held and substore.view.held(record.key) is None
+                    if own_writes.writes:
+                        own_writes.leave(record)
+                case Begin():
+                    union.begin(substore)
+                    self.lists += 1
+                    self._laid = own_writes.laid
+                    self.is_consistent = not self.shares_list and any(map(asks_for_newest, effects))
+                case Abandon():
+                    union.abandon(substore)
+                case Commit(version, restored):
+                    changes += self._commit(version, restored=restored)
+                case _:  # Report.
+                    self.report(effect.failure)
+        if own_writes.writes:
+            own_writes.settle(union.shown)
+        return command, changes
+
     def _commit(self, version: str, *, restored: bool) -> list[Change]:
-        if self.branch.version:
-            self._counts.relists[self.reason] += 1
+        if self.substore.version:
+            self._counts.relists[self.reason or MetricReason.RESTART] += 1
+        self.reason = None
         self.commits += 1
         self.newest_list = self.lists if self.is_consistent else self.newest_list
         self.heard = self._clock()
         self.has_committed = True
-        changes = self.union.commit(self.branch, version, restored=restored)
+        changes = self.union.commit(self.substore, version, restored=restored)
+        if restored:
+            self._own_writes.clear()
+        elif self._own_writes.writes:
+            self._own_writes.progress(self.substore, version)
+            if self.is_consistent:
+                self._own_writes.list(self.substore, self._laid)
         if restored:
             self._logger.warning(
                 "The server of %(resource)s went back to an older state; its cache started anew.",
@@ -203,22 +238,28 @@ class StreamWriter:
             self.condition.well()
             return
         if not isinstance(failure, Lost) or not failure.paced:
-            why = reason(failure)
-            if not self.is_ordered:
-                self.reason = why
-            self._counts.failures[why] += 1
+            reason = reason_of(failure)
+            if not isinstance(self.state, Watching) and not (
+                isinstance(self.state, Waiting) and self.state.resume
+            ):
+                self.note_reason(reason)
+            self._counts.failures[reason] += 1
         self.condition.fail(failure, verb=self.verb)
+
+    def note_reason(self, reason: ReasonLabel) -> None:
+        """Note the reason of the list that is due, unless it was due before."""
+        self.reason = self.reason or reason
 
     def age(self) -> float | None:
         """Return the seconds since the server last confirmed the substore; None before the first complete
         list.
         """
-        return None if self.heard is None or not self.branch.version else self._clock() - self.heard
+        return None if self.heard is None or not self.substore.version else self._clock() - self.heard
 
     def forget(self) -> None:
         """Drop the stored objects, and wake all who wait. Only the garbage collector may find this writer."""
-        self.union = Union([self.branch.keys])
-        (self.branch,) = self.union.branches
+        self.union = Union([self.substore.keys])
+        (self.substore,) = self.union.substores
         self.awaited.wake()
 
 

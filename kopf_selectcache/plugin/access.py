@@ -25,7 +25,7 @@ from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.redact import shown
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.informer.informer import Informer
@@ -197,7 +197,7 @@ class _LateRuntime:
                 expect_operator(self._settings).result(timeout)
 
     @property
-    def quick(self) -> Mapping[Key, Informer]:
+    def quick(self) -> Mapping[KindKey, Informer]:
         return self._runtime.quick if self._runtime is not None else {}
 
     @property
@@ -219,7 +219,7 @@ class _LateRuntime:
         )
 
     @property
-    def informers(self) -> Mapping[Key, Informer]:
+    def informers(self) -> Mapping[KindKey, Informer]:
         return self._now().informers
 
     @property
@@ -234,10 +234,10 @@ class _LateRuntime:
     def retries(self) -> Retries:
         return self._now().retries
 
-    def informer(self, key: Key) -> Informer:
+    def informer(self, key: KindKey) -> Informer:
         return self._now().informer(key)
 
-    async def resolve(self, key: Key) -> Resource:
+    async def resolve(self, key: KindKey) -> Resource:
         return await self._now().resolve(key)
 
 

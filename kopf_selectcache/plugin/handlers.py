@@ -26,7 +26,7 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, 
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.settings.options import SelectCacheSettings
 
-from .narrowing import narrowed, watching_handlers
+from .narrowing import narrowed
 from .operator import SHARED_SETTINGS, Kinds, Operator, launch, operator_of
 
 _R = TypeVar("_R")
@@ -103,10 +103,10 @@ def _decorated(fn: Any, *, waiting: _Waiting) -> Any:
         raise DeclarationError(f"{_id_of(fn)} is decorated with with_cache twice", remedy="Decorate it once")
     registry = kopf.get_default_registry()
     registered = (
-        *registry._activities.get_all_handlers(),  # noqa: SLF001
-        *watching_handlers(registry),
-        *registry._webhooks.get_all_handlers(),  # noqa: SLF001
-    )  # In _kopf's contract test.
+        *_kopf.activity_handlers(registry),
+        *_kopf.watching_handlers(registry),
+        *_kopf.admission_handlers(registry),
+    )
     if any(handler.fn is fn for handler in registered):
         raise _above_kopf(_id_of(fn))
     # One wrapper for one function: Kopf calls a function that is registered twice only once for each event.
@@ -373,7 +373,9 @@ def _refuse_missing_cache(
     handler: str,
     fn: _Function,
     indices: Collection[str],
-    remedy: str = "Put @selectcache.with_cache above the function, below the decorators of Kopf; its argument is cache",  # noqa: E501
+    remedy: str = (
+        "Put @selectcache.with_cache above the function, below the decorators of Kopf; its argument is cache"
+    ),
 ) -> None:
     """Raise DeclarationError for a handler, or its callback, that takes `cache` without `with_cache`: Kopf
     could not call it.
@@ -401,8 +403,7 @@ def _refuse_missing_cache(
 
 def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettings) -> None:
     """Refuse handlers that would fail later, for each object."""
-    # In _kopf's contract test.
-    for handler in (*watching_handlers(registry), *registry._webhooks.get_all_handlers()):  # noqa: SLF001
+    for handler in (*_kopf.watching_handlers(registry), *_kopf.admission_handlers(registry)):
         # `with_cache` cannot see handlers of a registry that is not the default one.
         if any(made_of == id(handler.fn) for made_of, _ in getattr(handler.fn, _WRAPPERS, ())):
             raise _above_kopf(str(handler))
@@ -434,18 +435,13 @@ def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettin
                     " True as a whole"
                 ),
             )
-    # In _kopf's contract test.
-    indices = {str(handler.id) for handler in registry._indexing.get_all_handlers()}  # noqa: SLF001
+    indices = {str(handler.id) for handler in _kopf.index_handlers(registry)}
     later = [
         each
-        for each in registry._activities.get_all_handlers()  # noqa: SLF001
+        for each in _kopf.activity_handlers(registry)
         if each.activity in (_kopf.Activity.PROBE, _kopf.Activity.CLEANUP)
-    ]  # In _kopf's contract test.
-    for taking in (
-        *watching_handlers(registry),
-        *registry._webhooks.get_all_handlers(),  # noqa: SLF001
-        *later,
-    ):  # In _kopf's contract test.
+    ]
+    for taking in (*_kopf.watching_handlers(registry), *_kopf.admission_handlers(registry), *later):
         _refuse_missing_cache(str(taking), taking.fn, indices)
         when = getattr(taking, "when", None)
         for asked in filter(callable, (when, *_combined(when))):

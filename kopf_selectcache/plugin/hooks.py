@@ -144,7 +144,7 @@ def _registry_of(activities: _kopf.ActivityRegistry) -> _kopf.OperatorRegistry |
     if owner is not None:
         return owner()  # type: ignore[no-any-return]  # A weak reference, put there by `install`.
     default = kopf.get_default_registry()  # It may be older than the import of this package.
-    return default if default._activities is activities else None  # In _kopf's contract test.  # noqa: SLF001
+    return default if _kopf.has_activities(default, activities) else None
 
 
 class _Declarations:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.kinds import Key, find, parse_key
+from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
@@ -29,17 +29,6 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import query_of
 
 _logger = logging.getLogger("kopf_selectcache")
-
-
-def watching_handlers(registry: _kopf.OperatorRegistry) -> Iterator[_kopf.ResourceHandler]:
-    """Yield all handlers for which Kopf watches objects. Admission handlers are not among them."""
-    for handlers in (
-        registry._indexing,  # noqa: SLF001
-        registry._watching,  # noqa: SLF001
-        registry._spawning,  # noqa: SLF001
-        registry._changing,  # noqa: SLF001
-    ):  # In _kopf's contract test.
-        yield from handlers.get_all_handlers()
 
 
 def narrowed(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> bool:
@@ -109,7 +98,7 @@ async def advise(
 ) -> None:
     """Log the kinds that Kopf watches in full beside their caches, each once it is resolved."""
 
-    async def advise_on(key: Key, informer: Informer) -> None:
+    async def advise_on(key: KindKey, informer: Informer) -> None:
         await informer.settled()
         if (
             informer.resource is None or registry is None or informer.health is Health.REJECTED
@@ -153,7 +142,7 @@ def _means(selector: _kopf.Selector | None, resource: _kopf.Resource) -> bool:
     return selector is not None and (selector.category is not None or selector.check(resource))
 
 
-def _may_mean(selector: _kopf.Selector | None, key: Key, resources: Collection[_kopf.Resource]) -> bool:
+def _may_mean(selector: _kopf.Selector | None, key: KindKey, resources: Collection[_kopf.Resource]) -> bool:
     """Return True if handlers with this selector may get objects of the kind of the key, which is one of
     these resources if that is known.
 
@@ -218,7 +207,9 @@ def _is_kopfs_own(resource: _kopf.Resource) -> bool:
 
 def _would_narrow(registry: _kopf.OperatorRegistry, resource: _kopf.Resource) -> bool:
     """Return True if Kopf watches the resource for handlers, and none of them loses track by narrowing."""
-    handlers = [handler for handler in watching_handlers(registry) if _means(handler.selector, resource)]
+    handlers = [
+        handler for handler in _kopf.watching_handlers(registry) if _means(handler.selector, resource)
+    ]
     return bool(handlers) and not _is_kopfs_own(resource) and not any(map(_loses_track, handlers))
 
 
@@ -254,7 +245,7 @@ def narrow(
         elif group is not None and version is not None:
             resources = [_resource(group, version, name, None, ())]
         if registry is not None and not any(
-            _may_mean(handler.selector, key, resources) for handler in watching_handlers(registry)
+            _may_mean(handler.selector, key, resources) for handler in _kopf.watching_handlers(registry)
         ):
             continue  # Kopf does not watch it for any handler.
         if not _is_one_watch(filter_):
@@ -322,7 +313,7 @@ def _harm(
     harmed = {
         str(handler.id)
         for resource in resources
-        for handler in watching_handlers(registry)
+        for handler in _kopf.watching_handlers(registry)
         if _loses_track(handler)
         and handler.selector is not None
         and (handler.selector.group in groups or _means(handler.selector, resource))

@@ -24,7 +24,7 @@ from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, R
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.freshness import wait_until_fresh
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.core.selection.kinds import Key, find
+from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.informer.ending import ended
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -37,7 +37,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .narrowing import advise
 
-Kinds: TypeAlias = tuple[Key, ...] | None
+Kinds: TypeAlias = tuple[KindKey, ...] | None
 """The kinds that are waited for; None for all that are declared."""
 
 _SLOT = "_selectcache_operator"  # The attribute of settings with their operator.
@@ -238,7 +238,7 @@ class Operator:
                 handled, cause.body, patient=not _is_retried(cause), ending=self.runtime.ending
             )
 
-    async def _informer(self, kind: Key) -> Informer:
+    async def _informer(self, kind: KindKey) -> Informer:
         try:
             return self.runtime.informer(kind)
         except (NotDeclared, NotSynced):

@@ -42,8 +42,8 @@ class Model(NamedTuple):
 
 
 class Unconnected:
-    """The `api` of a pykube object that was read from a cache: there is none, and whoever needs one is told
-    how to set it.
+    """The `api` of a pykube object that was read from a cache. It has no client; each use raises an error
+    that names the remedy.
     """
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -70,7 +70,7 @@ def is_of_client(given: object) -> bool:
 
 
 def key_of_class(given: type) -> str:
-    """Return the kind that a class stands for, as a key; raise UnknownKind if it stands for none."""
+    """Return the kind of a class, as a key; raise UnknownKind if it has none."""
     if is_pykube(given):
         version, endpoint = getattr(given, "version", None), getattr(given, "endpoint", None)
         if isinstance(version, str) and isinstance(endpoint, str):

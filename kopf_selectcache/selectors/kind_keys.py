@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from kopf_selectcache._errors import NotDeclared, UnknownKind
 from kopf_selectcache.core.redact import clipped, shown_with_type
-from kopf_selectcache.core.selection.kinds import BUILT_IN, Key, Kind, find, is_version, parse_key
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, find, is_version, parse_key
 
 from .client_classes import key_of_class
 from .suggestions import near
@@ -27,7 +27,7 @@ class Served(Protocol):
     def plural(self) -> str: ...
 
 
-AnyName: TypeAlias = Key | Served
+AnyName: TypeAlias = KindKey | Served
 """A name of a kind that is no class."""
 
 AnyKey: TypeAlias = AnyName | type[Any]
@@ -46,13 +46,13 @@ MOST_NAMED = 10
 """The most declared kinds that an error names."""
 
 
-def text_of(key: Key) -> str:
+def text_of(key: KindKey) -> str:
     """Return a key as messages have it."""
     return key if isinstance(key, str) else "/".join(key)
 
 
-def key_of(given: object) -> Key:
-    """Return what names a kind as a key: of a `kopf.Resource`, its group, version and plural. Raise
+def key_of(given: object) -> KindKey:
+    """Return the name of a kind as a key: of a `kopf.Resource`, its group, version and plural. Raise
     UnknownKind if none can be.
     """
     if isinstance(given, str):
@@ -72,12 +72,12 @@ def key_of(given: object) -> Key:
     return given
 
 
-def assigned(key: Key) -> str:
-    """Return what the filter of a kind is assigned to in a startup handler."""
+def assigned(key: KindKey) -> str:
+    """Return the target of the assignment that declares a kind in a startup handler."""
     return f"settings.selectcache.selectors[{key!r}]"
 
 
-def unserved(key: Key, line: str | None) -> str:
+def unserved(key: KindKey, line: str | None) -> str:
     """Return the remedy for a key that the cluster serves nothing for; `line` is where it is declared."""
     meant = likely(key) if find(key) is None else None
     return (
@@ -87,11 +87,11 @@ def unserved(key: Key, line: str | None) -> str:
 
 
 def as_given(kind: AnyKey) -> str:
-    """Return what names a kind as Python, the way that it was given."""
+    """Return the name of a kind as Python code, as it was given."""
     return kind.__name__ if isinstance(kind, type) else repr(key_of(kind))
 
 
-def checked_key(given: object) -> Key:
+def checked_key(given: object) -> KindKey:
     """Return the key if it can name a kind; raise UnknownKind otherwise.
 
     A group of Kubernetes has the kinds that are known here, and perhaps newer ones; of another group, only
@@ -122,6 +122,8 @@ def checked_key(given: object) -> Key:
         known = next((kind for kind in within.values() if name in kind.names), None) or find(name)
         if known is None and (meant := near(name, within)) is not None:
             known = within[meant]
+        if known is None and group == "" and (meant := likely(key)) is not None:
+            known = find(meant)
         if known is not None or group == "":
             raise UnknownKind(
                 f"the key {text!r} is no kind of Kubernetes",
@@ -130,7 +132,7 @@ def checked_key(given: object) -> Key:
     return key
 
 
-def likely(key: Key, likeness: float = 0.7) -> str | None:
+def likely(key: KindKey, likeness: float = 0.7) -> str | None:
     """Return the plural of the kind of Kubernetes whose name is most like that of the key."""
     return near(parse_key(key)[2], [kind.plural for kind in BUILT_IN], likeness=likeness)
 
@@ -150,9 +152,9 @@ def _full(kind: Kind) -> str:
     return "/".join(filter(None, (kind.group, kind.versions[0], kind.plural)))
 
 
-def not_declared(key: Key, declared: Iterable[Key]) -> NotDeclared:
+def not_declared(key: KindKey, declared: Iterable[KindKey]) -> NotDeclared:
     """Return the error of a kind without a cache, with the declared kinds."""
-    names: dict[str, Key] = {}
+    names: dict[str, KindKey] = {}
     for other in (listed := list(declared)):
         kind = find(other)
         names |= dict.fromkeys(kind.names if kind is not None else [parse_key(other)[2]], other)

@@ -169,7 +169,7 @@ class Selector(Branches):
     >>> Selector('app=web', namespaces=['shop', 'blog'])
     Selector(label='app=web', namespaces=['blog', 'shop'])
 
-    As a filter it says whether a read can be answered from what it holds:
+    As a filter it determines whether a read can be answered from the cache:
 
     >>> web = Selector(label='app=web')
     >>> web.covers(Selector(label='app=web,tier=gold')).answer
@@ -459,14 +459,14 @@ def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None
 
 
 def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | None) -> Selector:
-    """Write the box of both selectors as a selector, in their own words wherever one of the two says it
-    all.
+    """Return the intersection of both selectors, with the text of one of them in each dimension where one
+    is enough.
     """
     asked, held = request.box(kind), branch.box(kind)
 
     def needed(at: Dimension) -> tuple[bool, bool]:
-        """Return True if the words of the request, and those of the branch, are needed to say what both allow
-        there.
+        """Return True for the request, and for the branch, if its text is needed for the intersection in this
+        dimension.
         """
         if at not in held or at not in asked:
             return at in asked, at in held

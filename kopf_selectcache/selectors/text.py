@@ -140,7 +140,7 @@ class FieldSelector:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, str | bool | int]) -> FieldSelector:
-        """Require each field of a dict to have the value; whatever is in a value stays in it."""
+        """Require each field of a dict to have the value; no character of a value is special."""
         return cls(
             _from_dict("field", fields, "{'spec.nodeName': 'node01'}", lambda: fields_from_dict(fields))
         )

@@ -1,4 +1,4 @@
-"""The declared filter of each kind, and how its objects are kept. Checked where it is assigned.
+"""The declared filter of each kind, and how its objects are stored. Checked when it is assigned.
 
 Knows no Kopf and no cluster. Errors are declaration errors, so that a mistake in a startup handler ends `kopf
 run` at once, with one thing to change.
@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias, get_args
 
 from kopf_selectcache._errors import BadSelector, ConflictingSelectors, DeclarationError
 from kopf_selectcache.core.redact import clipped, shown, shown_with_type
-from kopf_selectcache.core.selection.kinds import Key, Kind, find, parse_key
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
@@ -38,7 +38,7 @@ _FILTERS = (
 
 @dataclass(frozen=True, slots=True, init=False)
 class Cached:
-    """A filter, and how what it selects is kept, where the usual way will not do.
+    """A filter with options: the stored part of each object, the storage, the indexes, the budget of memory.
 
     >>> cached = Cached(Selector(names=['ca', 'tls'], namespaces=['infra']), share_watches=True)
     >>> cached.filter
@@ -51,14 +51,14 @@ class Cached:
     of `transform=`.
 
     The paths are lists of text with dots, `'spec.nodeName'`, or of tuples, where a key has a dot itself. They
-    lead through lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. What is not
-    kept cannot be read; objects are selected as if all of it were there. A transform is given an object of
-    its own and returns it, changed but for its identity. """
+    lead through lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. Other
+    parts cannot be read, but objects are selected as if they were stored. A transform receives a copy of the
+    object and returns it; it must not change its identity. """
     share_watches: bool
     """True if the names of a Selector share one watch of their namespace, rather than have one each.
 
-    That takes the right to list and watch all objects there, and brings all of them over the wire; only those
-    that are named are kept. With a watch for each name, a Role with `resourceNames` is enough. """
+    That takes the right to list and watch all objects there. The server sends all of them, and only the named
+    ones are stored. With a watch for each name, a Role with `resourceNames` is enough. """
 
     storage: Storage | None
     """The storage of objects, `"packed"`, `"raw"` or `"auto"`, if it differs from `storage` of
@@ -89,8 +89,8 @@ class Cached:
     )
     def __init__(
         self,
-        filter: Filter,  # noqa: A002
-        *,  # Users write it by position.
+        filter: Filter,  # The builtin is not used here.  # noqa: A002
+        *,
         keep: Collection[Path] | None = None,
         drop: Collection[Path] = (),
         transform: Transform | None = None,
@@ -140,7 +140,7 @@ Declared: TypeAlias = Filter | Cached
 """A value that is assigned to a kind."""
 
 
-class Selectors(MutableMapping[Key, Selector | AnyOf]):
+class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
     """The filter of each kind that is cached.
 
     >>> select = Selectors()
@@ -153,7 +153,7 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
     __slots__ = ("_declared", "_uses")
 
     def __init__(self) -> None:
-        self._declared: dict[Key, Cached] = {}
+        self._declared: dict[KindKey, Cached] = {}
         self._uses = 0
 
     def __getitem__(self, key: AnyKey) -> Selector | AnyOf:
@@ -188,7 +188,7 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
             raise _too_late(key)
         del self._declared[key]
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[KindKey]:
         return iter(self._declared)
 
     def __len__(self) -> int:
@@ -231,7 +231,7 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
         finally:
             self._uses -= 1
 
-    def _declared_as(self, key: Key) -> Key:
+    def _declared_as(self, key: KindKey) -> KindKey:
         """Return the key under which the kind is declared, by whichever of its names; itself if it is not."""
         if key in self._declared or (kind := find(key)) is None:
             return key
@@ -265,7 +265,7 @@ _DNS = frozenset(
 
 
 @contextmanager
-def named(key: Key) -> Iterator[None]:
+def named(key: KindKey) -> Iterator[None]:
     """Add the kind to an error of its filter. Selectors do not know what they are for."""
     try:
         yield
@@ -277,7 +277,7 @@ def named(key: Key) -> Iterator[None]:
 
 
 def _filter_of(value: object) -> Selector | AnyOf:
-    """Return what is declared as a selector; raise BadSelector if it is none."""
+    """Return a declared filter as a selector; raise BadSelector if it is none."""
     if isinstance(value, Mapping) and not value:
         raise BadSelector(
             "the filter is {}, and selects by nothing", remedy="Write Selector() to select all objects"
@@ -296,7 +296,7 @@ def _filter_of(value: object) -> Selector | AnyOf:
     return value
 
 
-def _check(key: Key, kind: Kind | None, cached: Cached) -> None:
+def _check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
     """Raise DeclarationError if no object can ever be selected, or too many lists and watches would be
     needed.
     """
@@ -314,7 +314,7 @@ def _check(key: Key, kind: Kind | None, cached: Cached) -> None:
     check_streams(cached.filter, key, kind, share_watches=cached.share_watches)
 
 
-def _too_late(key: Key) -> DeclarationError:
+def _too_late(key: KindKey) -> DeclarationError:
     return DeclarationError(
         f"the filter of {text_of(key)} is changed after the operator has started",
         remedy="Declare filters in a startup handler (@kopf.on.startup)",

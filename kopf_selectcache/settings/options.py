@@ -238,7 +238,7 @@ def _no_option(name: str) -> DeclarationError:
     meant = near(name, _CHECKS)
     return DeclarationError(
         f"settings.selectcache has no option {clipped(name, 100)!r}",
-        remedy=f"{f'Did you mean {meant}? ' if meant else ''}Use one of: {', '.join(sorted(_CHECKS))}",
+        remedy=f"Did you mean {meant}?" if meant else f"Use one of: {', '.join(sorted(_CHECKS))}",
     )
 
 
@@ -258,8 +258,8 @@ def _interval(value: object) -> _Complaint:
     if (value == 0 and not isinstance(value, bool)) or _number(60.0, 30 * _LONGEST, "seconds")(value) is None:
         return None
     return (
-        f"neither 0, for never, nor a number of seconds from 60 to {30 * _LONGEST:.12g}, which is 30 days",
-        "Assign a number of seconds, or 0",
+        f"neither 0 nor a number of seconds from 60 to {30 * _LONGEST:.12g} (30 days)",
+        "Assign 0 for no audits, or 3600 for one in an hour",
     )
 
 

@@ -1,17 +1,16 @@
-"""Which lists and watches keep a declared filter: as few as can be, each with the rights that it needs. Asks
-nobody.
+"""Planner: turns a declared filter into the smallest set of streams, each with the fewest rights. Pure: it
+sends no requests.
 
 The rules, in this order:
 
-1. A branch is confined: to the namespaces that it names, by `namespaces=` or by a field selector; else to
-   those that
-   the operator watches; else to none.
-2. It becomes one stream for each of its names in each of its namespaces: a path and a query that a Role for
-   just that
-   namespace, or just that name, allows.
-3. Streams that differ in the values of one label only fold into one: `app in (db,web)`.
-4. A stream is dropped if the others together hold all that it would: the narrowest are tried first.
-5. If more are left than a server should have to keep, it is an error that says what to do instead.
+1. A branch is confined to the namespaces that it names, by `namespaces=` or by a field selector; else to the
+   namespaces that the operator watches; else it is not confined.
+2. It becomes one stream for each of its names in each of its namespaces. The path and the query of a stream
+   are allowed by a Role for that namespace, or for that name.
+3. Streams that differ only in the values of one label are folded into one: `app in (db,web)`.
+4. A stream is dropped if the others together select all of its objects. The narrowest streams are tried
+   first.
+5. More than `most` streams are an error, which names a remedy.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
-from kopf_selectcache.core.selection.kinds import Key, Kind, parse_key
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, parse_key
 from kopf_selectcache.core.selection.regions import THE_NAME, THE_NAMESPACE, Box, Dimension, field_dimension
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent, Unselected
@@ -34,12 +33,12 @@ from kopf_selectcache.selectors.selector import AnyOf, Selector, make_selector
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
 MOST_STREAMS = 100
-"""The most lists and watches of one filter: each is a connection, and takes memory of the server."""
+"""Maximum of streams of one filter. Each is a connection, and takes memory of the server."""
 
 _MOST_WRITTEN = 10_000
-"""The most streams that are folded."""
+"""Maximum of streams that are folded."""
 _MOST_COMPARED = 200
-"""The most selectors that are compared with all others: the time grows with the square of their number."""
+"""Maximum of selectors that are compared with each other: the time grows with the square of their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Stream:
     """One list and watch."""
 
     selector: Selector
-    """All that it holds of the filter: at most one namespace, and one name unless they share a watch."""
+    """Its part of the filter: at most one namespace, and one name unless names share a watch."""
 
     @property
     def namespace(self) -> str | None:
@@ -56,7 +55,7 @@ class Stream:
 
     @property
     def keys(self) -> Keys:
-        """Which objects it could hold, whatever is in them."""
+        """The namespace and names of the objects that it could hold."""
         return Keys(
             self.namespace,
             frozenset(self.selector.names) if self.selector.names is not None else None,
@@ -65,12 +64,12 @@ class Stream:
 
     @property
     def is_wider(self) -> bool:
-        """True if it brings others than it holds: names that share a watch are not asked for."""
+        """True if the server sends more objects than are stored: shared watches do not select by name."""
         return self.selector.names is not None and len(self.selector.names) > 1
 
     def may_hold(self, record: Record) -> bool:
-        """Return True if it could hold this object, as far as its metadata tells: nothing is known of its
-        fields.
+        """Return True if it could hold this object, judged by its metadata. The values of its fields are
+        unknown here.
         """
         return self.keys.have(record.key) and all(
             each.matches(record.labels) for each in self.selector.requirements
@@ -92,14 +91,14 @@ class Stream:
                 yield record
 
     def sent(self, resource: Resource) -> Sent:
-        """Return what its query selects by, besides the name."""
+        """Return the selector of its query, without the name."""
         return Sent.of(resource.kind, self.selector.requirements, self.selector.terms)
 
     def path(self, resource: Resource) -> str:
         return resource.path(self.namespace)
 
     def query(self) -> dict[str, str]:
-        """Return what selects its objects, except for names that share a watch."""
+        """Return the selector of its objects, without names that share a watch."""
         names = self.selector.names
         return query_of(self.selector, name=names[0] if names is not None and len(names) == 1 else None)
 
@@ -124,11 +123,10 @@ def plan(
     share_watches: bool = False,
     most: int = MOST_STREAMS,
 ) -> Plan:
-    """Say which streams keep the filter of a resource, in an operator that watches these namespaces, or all.
+    """Return the streams for the filter of a resource, in an operator that watches these namespaces, or all.
 
     With `share_watches`, the names of a branch share one watch of their namespace. That takes the right to
-    list and watch all objects there, and brings all of them over the wire; only those that are named are
-    kept.
+    list and watch all objects there. The server sends all of them, and only the named ones are stored.
 
     Raises ConflictingSelectors, NotSelectable, or a DeclarationError if it takes more than `most` streams.
     """
@@ -147,7 +145,7 @@ def plan(
 
 def check_streams(
     declared: Selector | AnyOf,
-    key: Key,
+    key: KindKey,
     kind: Kind | None,
     *,
     share_watches: bool = False,

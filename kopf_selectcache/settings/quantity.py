@@ -20,7 +20,7 @@ _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(|[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2
 
 
 def bytes_in(size: Size) -> int | None:
-    """Return the number of bytes that this says; None if it says none.
+    """Return the number of bytes; None if the size is invalid.
 
     >>> [bytes_in(size) for size in (65536, '200Mi', '1.5G', '200MB')]
     [65536, 209715200, 1500000000, None]

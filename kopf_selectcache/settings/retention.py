@@ -34,15 +34,15 @@ def wrong_path(path: Path) -> str | None:
 def projection(
     *, keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None
 ) -> Projection:
-    """Return what is kept; raise DeclarationError for paths that cannot be meant, and for what is no
-    function.
+    """Return the projection; raise DeclarationError for paths that no object can have, and for a transform
+    that is no function.
 
     >>> projection(drop=['data', ('metadata', 'annotations', 'example.com/notes')])
     Projection(drop=(('data',), ('metadata', 'annotations', 'example.com/notes')))
     >>> projection(drop=['metadata.name'])
     Traceback (most recent call last):
     kopf_selectcache.errors.DeclarationError: drop=['metadata.name'] would drop metadata.name, which is always kept. ...
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     if transform is not None and (not callable(transform) or iscoroutinefunction(transform)):
         raise DeclarationError(
             f"transform= is {'a coroutine function' if callable(transform) else shown_with_type(transform)}",
@@ -63,7 +63,7 @@ def projection(
 
 
 def indexes(given: object, *, late: bool = False, within: str = "index=") -> tuple[Indexed, ...]:
-    """Return the declared indexes; raise DeclarationError for what can be none.
+    """Return the declared indexes; raise DeclarationError for one that is not valid.
 
     >>> indexes({'node': 'spec.nodeName'})
     (Indexed(name='node', path=('spec', 'nodeName'), function=None, late=False),)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 
 from ._fake_faults import OfflineFaults
 from ._fake_objects import definitions
@@ -53,7 +53,7 @@ class OfflineCluster(EmbeddedCluster):
         raise _unserved("a server")
 
     def fill(
-        self, given: list[dict[str, Any]], keys: Collection[Key], *, gone: Mapping[str, Any] | None = None
+        self, given: list[dict[str, Any]], keys: Collection[KindKey], *, gone: Mapping[str, Any] | None = None
     ) -> None:
         """Store these objects as a backup would restore them: with their uid and times, and with versions of
         this cluster.

@@ -28,7 +28,7 @@ from kopf_selectcache.core.protocol.machine import (
     Watch,
 )
 from kopf_selectcache.core.protocol.query import listing, watching
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.errors import Missing, ReadError
 from kopf_selectcache.informer.claims import Claims
@@ -53,7 +53,7 @@ class FakeInformer:
 
     def __init__(
         self,
-        key: Key,
+        key: KindKey,
         declared: Cached,
         settings: SelectCacheSettings,
         transport: InProcess,
@@ -237,14 +237,7 @@ class InProcess:
 class OfReads(InProcess):
     """The same for requests of reads, with faults."""
 
-    async def get(
-        self,
-        path: str,
-        query: Mapping[str, str],
-        *,
-        accept: str = JSON,
-        most: int | None = None,  # The signature of Transport.  # noqa: ARG002
-    ) -> bytes:  # All responses are in memory.
+    def ask(self, path: str, query: Mapping[str, str], accept: str = JSON) -> bytes:
         return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
 
     def watch(self, path: str, query: Mapping[str, str]) -> NoReturn:

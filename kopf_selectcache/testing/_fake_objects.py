@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kopf_selectcache.core.selection.kinds import Key, find, parse_key
+from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.store.record import is_older
 
 from .api.kinds import Served
@@ -98,7 +98,7 @@ class _Custom:
 
 
 def definitions(
-    objects: Iterable[Obj], keys: Collection[Key], served: Iterable[Served]
+    objects: Iterable[Obj], keys: Collection[KindKey], served: Iterable[Served]
 ) -> Iterator[dict[str, Any]]:
     """Make the definitions that are neither served nor among the objects: for kinds of objects, and for
     declared kinds.
@@ -139,7 +139,7 @@ def _given(objects: Iterable[Obj], name: str) -> Iterator[tuple[str, str]]:
 
 
 def _declared(
-    keys: Collection[Key], known: set[tuple[str, str]], *, unclaimed: Collection[str]
+    keys: Collection[KindKey], known: set[tuple[str, str]], *, unclaimed: Collection[str]
 ) -> Iterator[dict[str, Any]]:
     """Define a fully declared kind without objects. In a group with unclaimed objects, the declaration may
     mean these.
@@ -159,7 +159,7 @@ def _declared(
         yield _definition(custom, plural)
 
 
-def _declared_plural(custom: _Custom, keys: Iterable[Key]) -> str:
+def _declared_plural(custom: _Custom, keys: Iterable[KindKey]) -> str:
     """Return the declaration's word for the kind, if it is one of its plurals, or its name; empty if there is
     none.
     """

@@ -21,7 +21,7 @@ from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.client.writer import Writer
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.informer import Informer
@@ -93,7 +93,7 @@ class _Runtime:
         self.settings = settings
         self.transport = InProcess(cluster)
         self.ending = Ending()  # It never ends.
-        self.quick: dict[Key, Informer] = {}
+        self.quick: dict[KindKey, Informer] = {}
         self.memo = Memo()
         claims = Claims()
         informers = [

@@ -18,9 +18,10 @@ from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.kinds import Key, Kind, find
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.store import Change, Store
 from kopf_selectcache.errors import StateError
@@ -91,6 +92,7 @@ class FakeInformer:
         self.filter = declared
         self.resource = resource
         self.store = Store()
+        self.own_writes = OwnWrites()
         self._state = SimpleNamespace(parts=())
         self.counts = Counts()
         self.message = ""
@@ -134,6 +136,10 @@ class FakeInformer:
                 listener(change)
 
     parted = False
+
+    @property
+    def laying(self) -> SimpleNamespace:
+        return SimpleNamespace(subscribe=lambda _listener: lambda: None)
 
     @property
     def state(self) -> Any:
@@ -224,11 +230,11 @@ class Environment:
             self.server, per_second=self.settings.fetch_per_second, clock=lambda: self.time, sleep=self.sleep
         )
         self.retries = Retries(clock=lambda: self.time, sleep=self.sleep, chance=lambda: 1.0)
-        self.informers: dict[Key, FakeInformer] = {}
+        self.informers: dict[KindKey, FakeInformer] = {}
         self.ending = Ending()
-        self.quick: dict[Key, FakeInformer] = {}
+        self.quick: dict[KindKey, FakeInformer] = {}
         self.memo = Memo()
-        self.resources: dict[Key, Resource | Exception] = {}
+        self.resources: dict[KindKey, Resource | Exception] = {}
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -245,7 +251,7 @@ class Environment:
         self.informers[key] = FakeInformer(declared, resource, key, projection)
         return self.informers[key]
 
-    def informer(self, key: Key) -> FakeInformer:
+    def informer(self, key: KindKey) -> FakeInformer:
         for declared, informer in self.informers.items():
             if declared == key or find(declared) is find(key) is not None:
                 self.quick[key] = informer
@@ -255,7 +261,7 @@ class Environment:
     async def wait_started(self) -> None:
         pass
 
-    async def resolve(self, key: Key) -> Resource:
+    async def resolve(self, key: KindKey) -> Resource:
         found = self.resources[key]
         if isinstance(found, Exception):
             raise found

@@ -22,7 +22,7 @@ from kopf_selectcache.core import recursion
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import decoded, with_room
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.testing import FakeCache
@@ -72,7 +72,9 @@ def deepest() -> Record:
     low, high = 2, 40_000
     while high - low > 2:
         middle = (low + high) // 2
-        low, high = (low, middle) if isinstance(READER.record(deep(middle)), Unreadable) else (middle, high)
+        low, high = (
+            (low, middle) if isinstance(READER.record(deep(middle)), UnreadableRecord) else (middle, high)
+        )
     return READER.record(deep(low))
 
 
@@ -110,7 +112,7 @@ def test_how_deeply_an_object_may_be_nested_does_not_depend_on_who_reads_it(deep
     data = deepest.data
     assert levels_of(deepest.decode()["spec"]) > 900
     assert isinstance(with_free(FREE, lambda: READER.record(data)), Record)
-    assert not isinstance(with_free(FREE, lambda: READER.record(data)), Unreadable)
+    assert not isinstance(with_free(FREE, lambda: READER.record(data)), UnreadableRecord)
     assert with_free(FREE, lambda: READER.record(data)).data == data
 
 
@@ -185,7 +187,7 @@ def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
     environment = Environment()
     environment.declare("app=web").hold(pod("web", app="web"), pod("other", app="web"))
     body = pod("web", app="web", version="11") | {"spec": decoded(deep(900))["spec"]}
-    unreadable = Unreadable(
+    unreadable = UnreadableRecord(
         "ns", "web", "uid-web", "11", {"app": "web"}, (), b"", why="it is nested too deeply"
     )
     cache = environment.cache(own=body)
@@ -227,7 +229,7 @@ def test_a_handlers_own_object_with_a_lone_surrogate_is_not_waited_for() -> None
     event, stream = (
         event_of(body),
         SimpleNamespace(
-            branch=Union([Keys()]).branches[0], resource=PODS, filter=selectcache.Selector("app=web")
+            substore=Union([Keys()]).substores[0], resource=PODS, filter=selectcache.Selector("app=web")
         ),
     )
     assert event is not None
@@ -256,7 +258,7 @@ def test_fetches_of_the_deepest_object_raise_no_recursion_error(deepest: Record)
 
 def test_a_transform_and_an_index_see_the_deepest_object(deepest: Record) -> None:
     reader = Reader("v1", "Pod", Projection.of(transform=lambda obj: obj))
-    assert not isinstance(with_free(FREE, lambda: reader.record(deep(60))), Unreadable)
+    assert not isinstance(with_free(FREE, lambda: reader.record(deep(60))), UnreadableRecord)
     cache = FakeCache(
         [pod("web", app="web")],
         {"v1/pods": Cached("app=web", index={"name": lambda obj: obj["metadata"]["name"]})},

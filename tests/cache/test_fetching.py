@@ -316,7 +316,7 @@ def test_that_there_is_no_such_kind_is_remembered_for_some_seconds() -> None:
     async def main(environment: Environment) -> None:
         known = kinds(environment)
         for _ in range(50):
-            with pytest.raises(NotServed, match="the cluster serves no tings"):
+            with pytest.raises(NotServed):
                 await known.resolve("tings")
         asked = len(environment.server.asked)
         assert asked <= 8

@@ -305,7 +305,7 @@ def stream_of(declared: Selector, *held: Record, has_misread: bool = False) -> A
     branch = SimpleNamespace(
         keys=Keys(), view=SimpleNamespace(held={record.key: record for record in held}.get)
     )
-    return SimpleNamespace(branch=branch, resource=PODS, filter=declared, has_misread=has_misread)
+    return SimpleNamespace(substore=branch, resource=PODS, filter=declared, has_misread=has_misread)
 
 
 def test_a_body_made_by_hand_with_what_is_no_json_is_an_event_that_no_stream_delivers() -> None:

@@ -17,6 +17,7 @@ from kopf._core.engines.posting import settings_var
 
 from kopf_selectcache import Forbidden, Oversized, Selector
 from kopf_selectcache.cache.freshness import event_of
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.substore import SPARE, Keys
@@ -104,7 +105,7 @@ def test_a_version_that_is_no_number_and_that_the_stream_has_passed_is_waited_fo
 @BOTH
 @pytest.mark.parametrize("fault", [Refuse(403), Refuse(504), Refuse(429, retry_after=3600)])
 def test_a_comparison_that_fails_ends_with_the_stream(kind: str, fault: Refuse) -> None:
-    """The stream is listed anew as well. It says what is wrong, or that it is stale."""
+    """The stream relists as well. Its error names the cause, or says that it is stale."""
 
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
@@ -369,7 +370,7 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
             environment.cluster.inject(Silence(), "pods")
             environment.cluster.delete(pod("b"), grace_period=0)
             changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
-            first.relist("behind")
+            first.relist(MetricReason.BEHIND)
             await until(lambda: first.commits == 2)
             (leave,) = environment.informer.state.union.doubts
             assert (leave.name, leave.version) == ("b", changed["metadata"]["resourceVersion"])
@@ -508,7 +509,7 @@ def test_where_fields_are_not_known_the_path_tells_whether_a_stream_delivers_an_
     )
     union = Union([Keys()])
     stream: Any = SimpleNamespace(
-        branch=union.branches[0],
+        substore=union.substores[0],
         resource=resource,
         filter=Selector(field="spec.env=prod"),
         has_misread=False,
@@ -532,7 +533,7 @@ def test_numbers_and_booleans_are_compared_as_servers_write_them(replicas: objec
         fields_known=False,
     )
     stream: Any = SimpleNamespace(
-        branch=Union([Keys()]).branches[0],
+        substore=Union([Keys()]).substores[0],
         resource=resource,
         filter=Selector(field=f"spec.of={str(replicas).lower()}"),
         has_misread=False,

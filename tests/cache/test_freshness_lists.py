@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from kopf_selectcache import Selector
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.testing.faults import Gone, Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
 from tests.cache.test_freshness import WEB, handling, names, pod
@@ -97,7 +98,7 @@ def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() ->
             environment.cluster.cut("watch", "pods")
             await environment.clock.move_until(lambda: reflector.lists == lists + 1)
             while reflector.commits < 2 and reflector.lists < lists + 3:
-                reflector.relist("audit")  # So do handlers that have waited for 15 s.
+                reflector.relist(MetricReason.AUDIT)  # So do handlers that have waited for 15 s.
                 await pass_time(environment, 1)
             assert reflector.lists == lists + 1
 

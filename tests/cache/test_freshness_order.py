@@ -15,6 +15,7 @@ from kopf._core.reactor import subhandling
 
 from kopf_selectcache import Cached, ReadError, Selector
 from kopf_selectcache.cache.freshness import wait_until_fresh
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import Gone, Lag, Refuse, Silence
@@ -223,7 +224,7 @@ def test_a_restore_that_another_stream_finds_does_not_end_the_wait_for_this_one(
             call = handling("event", names_later)(c)
             await settle()
             held = environment.cluster.faults.add(Silence(), verb="list", resource="pods", namespace="shop")
-            infra.relist("audit")
+            infra.relist(MetricReason.AUDIT)
             commits = infra.commits
             await environment.clock.move_until(lambda: infra.commits > commits or call.done())
             await environment.clock.move(6)

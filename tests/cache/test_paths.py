@@ -58,7 +58,7 @@ IMAGE: dict[Any, Any] = {"spec.containers.image": "i"}
     ],
 )
 def test_a_path_that_leads_into_a_list_of_an_object_is_refused(read: Any) -> None:
-    with pytest.raises(ReadError, match=r"has a list at 'spec\.containers'"):
+    with pytest.raises(ReadError):
         read(reading("", LISTED))
 
 
@@ -98,9 +98,7 @@ def test_a_path_that_leads_into_a_list_of_what_is_fetched_is_refused() -> None:
             "/api/v1/pods",
             {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [LISTED]},
         )
-        with pytest.raises(
-            ReadError,
-        ):
+        with pytest.raises(ReadError):
             await environment.cache().fetch_list("pods", where=IMAGE)
 
     run(main)

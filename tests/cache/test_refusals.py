@@ -114,7 +114,7 @@ def test_a_type_error_of_the_users_own_function_stays_what_it_is() -> None:
     def newest(obj: dict[str, Any]) -> Any:
         return obj["metadata"]["labels"] < 5
 
-    with pytest.raises(TypeError, match="'<' not supported"):
+    with pytest.raises(TypeError):
         reading("app=web", WEB).held("pods", sort_by=newest)
 
 

@@ -191,7 +191,7 @@ def test_without_a_timeout_nothing_is_retried(read: str) -> None:
 def test_after_the_timeout_the_last_failure_is_raised_with_its_cause(read: str) -> None:
     async def main(environment: Environment) -> None:
         last = Unreachable("the connection broke off")
-        with pytest.raises(Stalled, match="the connection broke off") as info:
+        with pytest.raises(Stalled) as info:
             await prepared(environment, read, Refusal(503), last)(timeout=10)
         assert (environment.slept, environment.time) == (
             [0.5, 1.0, 2.0, 4.0],
@@ -218,9 +218,7 @@ def test_a_server_that_never_answers_ends_at_the_timeout(read: str) -> None:
     async def main(environment: Environment) -> None:
         ask = prepared(environment, read, READS[read][1])
         environment.server.going.clear()
-        with pytest.raises(
-            Stalled,
-        ) as info:
+        with pytest.raises(Stalled) as info:
             await ask(timeout=0.01)
         assert (info.value.code, info.value.transient) == (None, True)
         await settle()
@@ -307,12 +305,15 @@ def test_what_is_absent_is_an_answer_and_no_failure() -> None:
 
 
 def test_what_a_function_of_the_caller_raises_is_raised() -> None:
+    own = TimeoutError()
+
     def slow(_: object) -> str:
-        raise TimeoutError("mine")
+        raise own
 
     async def main(environment: Environment) -> None:
-        with pytest.raises(TimeoutError, match="mine"):
+        with pytest.raises(TimeoutError) as caught:
             await prepared(environment, "fetch", DB)(timeout=60, as_=slow)
+        assert caught.value is own
 
     run(main)
 
@@ -337,7 +338,7 @@ def test_threads_have_retries_too(read: str) -> None:
 @pytest.mark.parametrize("timeout", ["10", True, -1, float("nan")])
 def test_a_timeout_is_a_number_of_seconds(read: str, timeout: Any) -> None:
     async def main(environment: Environment) -> None:
-        with pytest.raises(ReadError, match=r"timeout is .*\. Give a number of seconds") as info:
+        with pytest.raises(ReadError) as info:
             await prepared(environment, read, READS[read][1])(timeout=timeout)
         assert not isinstance(info.value, StateError)
 

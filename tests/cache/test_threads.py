@@ -84,7 +84,7 @@ def test_the_detector_finds_an_answer_that_is_torn_or_goes_back(
         if threading.current_thread() is mine:
             return next(for_writer)
         number, answer = next(for_reader, (3, whole[1]))
-        if number == 3:  # All that is to be found has been given.
+        if number == 3:  # The third answer is the last one that the detector needs.
             turn.set()
         return answer
 

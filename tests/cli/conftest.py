@@ -3,14 +3,16 @@ process."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from kopf_selectcache.__main__ import main
+from kopf_selectcache.testing import EmbeddedCluster
 from tests.canaries import traced
 
 HEAD = """
@@ -33,6 +35,12 @@ class Outcome(NamedTuple):
 
 
 Command = Callable[..., Outcome]
+
+
+@pytest.fixture(autouse=True)
+def _own_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Terminals of tests have their own width, whatever the terminal of the developer exports."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.fixture
@@ -59,3 +67,46 @@ def command(
     for each in {*sys.modules} - before:
         if (getattr(sys.modules[each], "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[each]
+
+
+def pod(name: str, app: str, *, namespace: str = "default", size: int = 10) -> dict[str, Any]:
+    return {
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app": app},
+            "annotations": {"note": "x" * size},
+        },
+        "spec": {"containers": [{"name": "main", "image": "web"}]},
+    }
+
+
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        ],
+    },
+}
+
+
+def parsed(said: Outcome) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said.output)
+    return found
+
+
+@pytest.fixture
+def busy(cluster: EmbeddedCluster) -> EmbeddedCluster:
+    """Three pods of the web, and two others."""
+    cluster.create(
+        *(pod(f"web-{number}", "web") for number in range(3)),
+        *(pod(f"db-{number}", "db") for number in range(2)),
+    )
+    return cluster

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
     [
         (["selectcache", "c"], ["check", "completion"]),
         (["selectcache", "check", "--mod"], ["--module"]),
-        (["selectcache", "check", "operator.py", "--al"], ["--all-namespaces"]),
+        (["selectcache", "check", "app.py", "--al"], ["--all-namespaces"]),
         (["selectcache", "check", "-o", ""], ["json", "text", "wide", "yaml"]),
         (["selectcache", "rbac", *["a.py"] * 9, "--output", "j"], ["json"]),
         (["selectcache", "completion", "z"], ["zsh"]),

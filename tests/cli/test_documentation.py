@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.cli.conftest import Command
-from tests.cli.test_check import pod
+from tests.cli.conftest import Command, pod
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "commands.md").read_text()

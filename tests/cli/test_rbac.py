@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.cli.conftest import Command, Outcome
-from tests.cli.test_check import DEFINITION
+from tests.cli.conftest import DEFINITION, Command, Outcome
 
 CREATING = "\n@kopf.on.create('example.com', 'v1', 'webapps')\nasync def create(**_): ...\n"
 UNSEEING = (  # Kopf then takes no rights to look for kinds and namespaces.

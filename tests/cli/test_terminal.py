@@ -39,6 +39,46 @@ def test_a_terminal_that_does_not_tell_its_width_has_80_columns() -> None:
     assert max(map(len, shown("word " * 100, 0, NO_COLOR="1").splitlines())) <= 80
 
 
+@pytest.mark.parametrize(("told", "columns"), [("50", 50), ("", 70), ("0", 70), ("-5", 70), ("wide", 70)])
+def test_the_environment_variable_columns_comes_before_the_width_of_the_terminal(
+    told: str, columns: int
+) -> None:
+    lines = shown("word " * 100, 70, NO_COLOR="1", COLUMNS=told).splitlines()
+    assert columns - len(" word") <= max(map(len, lines)) <= columns
+
+
+def test_the_environment_variable_columns_does_not_concern_pipes() -> None:
+    assert width_of(io.StringIO(), {"COLUMNS": "50"}) is None
+
+
+LONG_KINDS = Report(
+    (
+        Section("certificaterequests.cert-manager.io/v1", "label='app=web,tier in (gold,silver)'"),
+        Section("pods", "all objects", problems=(PROBLEM,)),
+    )
+)
+
+
+@pytest.mark.parametrize("width", [80, 60, 50])
+def test_rows_that_do_not_fit_are_shown_as_a_line_for_each_column(width: int) -> None:
+    lines = FORMATS["text"](LONG_KINDS, width).splitlines()
+    first = lines.index("certificaterequests.cert-manager.io/v1")
+    assert [line.split()[0] for line in lines[first + 1 : first + 5]] == [
+        "FILTER",
+        "OBJECTS",
+        "BYTES",
+        "RIGHTS",
+    ]
+    second = lines.index("pods")
+    assert lines[second + 1] == "  FILTER   all objects"
+    assert lines[second + 5] == f"  ! {PROBLEM}."
+    assert max(len(line) for line in lines if not line.startswith("  !") and "memory" not in line) <= width
+
+
+def test_rows_that_fit_are_a_table() -> None:
+    assert FORMATS["text"](LONG_KINDS, 120).startswith("KIND ")
+
+
 def test_what_is_marked_is_coloured_unless_the_environment_forbids_it() -> None:
     text = "KIND  FILTER\n  ! wrong\nmissing: list pods\n  * odd\ntoo much: a\nplain\n"
     coloured = shown(text)
@@ -54,7 +94,7 @@ def test_a_pipe_gets_the_text_as_it_is() -> None:
     assert (pipe.getvalue(), width_of(pipe)) == (text, None)
 
 
-@pytest.mark.parametrize(("width", "filter_"), [(None, 60), (200, 60), (80, 49), (40, 20)])
+@pytest.mark.parametrize(("width", "filter_"), [(None, 60), (200, 60), (80, 49), (40, 29)])
 def test_filters_of_the_table_are_cut_to_what_fits(width: int | None, filter_: int) -> None:
     line = FORMATS["text"](REPORT, width).splitlines()[1]
     assert len(line.split()[1]) == filter_

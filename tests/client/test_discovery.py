@@ -13,7 +13,7 @@ from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from tests.client.connections import connected, login
 from tests.faults.environment import run
@@ -73,11 +73,11 @@ CLUSTER: dict[str, Answer] = {
 }
 
 
-def resolved(key: Key, **changes: Answer | None) -> Resource:
+def resolved(key: KindKey, **changes: Answer | None) -> Resource:
     return asked(key, **changes)[0]
 
 
-def asked(key: Key, **changes: Answer | None) -> tuple[Resource, list[str]]:
+def asked(key: KindKey, **changes: Answer | None) -> tuple[Resource, list[str]]:
     """Resolve a key in the cluster with these changes; return what it means, and the paths that were asked
     for."""
     answers = {path: given for path, given in (CLUSTER | changes).items() if given is not None}
@@ -113,7 +113,7 @@ def asked(key: Key, **changes: Answer | None) -> tuple[Resource, list[str]]:
         ("", "pods"),
     ],
 )
-def test_a_core_kind_is_found_by_each_form_of_its_key(key: Key) -> None:
+def test_a_core_kind_is_found_by_each_form_of_its_key(key: KindKey) -> None:
     found, paths = asked(key)
     assert (str(found), found.version, found.kind.namespaced) == ("pods", "v1", True)
     assert paths == ["/api/v1"], "and nothing else is asked for"
@@ -133,7 +133,7 @@ def test_a_core_kind_is_found_by_each_form_of_its_key(key: Key) -> None:
         ("batch/v1", "jobs"),
     ],
 )
-def test_a_kind_of_a_group_is_found_by_each_form_of_its_key(key: Key) -> None:
+def test_a_kind_of_a_group_is_found_by_each_form_of_its_key(key: KindKey) -> None:
     found, paths = asked(key)
     assert (str(found), found.version, found.fields_known) == ("jobs.batch", "v1", True)
     assert sorted(paths) == ["/apis/batch", "/apis/batch/v1"], "one group is asked, not all"
@@ -152,7 +152,9 @@ def test_a_kind_of_a_group_is_found_by_each_form_of_its_key(key: Key) -> None:
         ("example.com", "webapps"),
     ],
 )
-def test_a_custom_kind_is_found_by_each_form_of_its_key_with_the_fields_of_its_definition(key: Key) -> None:
+def test_a_custom_kind_is_found_by_each_form_of_its_key_with_the_fields_of_its_definition(
+    key: KindKey,
+) -> None:
     found = resolved(key)
     assert (str(found), found.version, found.kind.kind, found.kind.namespaced) == (
         "webapps.example.com",
@@ -212,7 +214,7 @@ def test_the_version_of_the_key_counts() -> None:
         "scale",
     ],
 )
-def test_what_the_cluster_does_not_serve_is_said_so(key: Key) -> None:
+def test_what_the_cluster_does_not_serve_is_said_so(key: KindKey) -> None:
     with pytest.raises(NotServed) as caught:
         resolved(key)
     assert (

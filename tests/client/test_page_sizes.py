@@ -19,6 +19,7 @@ from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol import pager
 from kopf_selectcache.core.protocol.pager import MOST_PAGE_BYTES, PAGE_BYTES
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.testing.request_log import Asked
@@ -67,7 +68,7 @@ def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its
             ], "two answers are not read to their end"
             assert ["continue" in each.query for each in first] == [False, False, False, *[True] * 11]
             assert environment.informer.held() == 40
-            environment.informer.reflectors[0].relist("audit")
+            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: environment.informer.counts.relists["audit"])
             assert limits(lists(environment)[len(first) :]) == ["4"] * 10
             assert not environment.informer.message

@@ -458,8 +458,10 @@ def test_to_leave_a_watch_in_the_middle_ends_its_connection() -> None:
 def test_what_goes_wrong_with_whoever_reads_a_watch_is_not_taken_for_trouble_of_the_server() -> None:
     async def main() -> None:
         async with Server() as server, connected(login(server)) as transport:
-            with pytest.raises(TimeoutError, match="my own"):
+            own = TimeoutError()
+            with pytest.raises(TimeoutError) as caught:
                 async with transport.watch(PODS, {"watch": "true"}):
-                    raise TimeoutError("my own")
+                    raise own
+            assert caught.value is own
 
     run(main())

@@ -179,7 +179,7 @@ def refusal(api: Cluster, method: str, path: str, **options: Any) -> Any:
 
 
 def take(watch: Watch, count: int) -> list[dict[str, Any]]:
-    """Wait for so many events."""
+    """Wait for the next `count` events."""
     return list(itertools.islice(watch, count))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from kopf_selectcache.core.store.substore import Key, Keys
+from kopf_selectcache.core.store.substore import Keys, ObjectKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Thing:
     """Which write of all it was: after a restoration, versions are given out again."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         return self.namespace, self.name
 
 
@@ -54,7 +54,7 @@ class Filter:
         return Keys(self.namespace, frozenset({self.name}) if self.name is not None else None)
 
 
-Contents: TypeAlias = dict[Key, Thing]
+Contents: TypeAlias = dict[ObjectKey, Thing]
 
 
 class Entry(NamedTuple):
@@ -86,7 +86,7 @@ class Cluster:
         """All objects at each version of this epoch."""
         self.past: list[dict[int, Contents]] = []
         self.log: list[Logged] = []
-        self.history: dict[Key, list[Entry]] = {}
+        self.history: dict[ObjectKey, list[Entry]] = {}
 
     def copy(self) -> Cluster:
         made = Cluster(self.filters, self.version)
@@ -115,9 +115,8 @@ class Cluster:
         contents = contents_by_version[self.version if version is None else version]
         return {key: thing for key, thing in contents.items() if selects(thing)}
 
-    def write(self, key: Key, thing: Thing | None, *, after: int = 1) -> None:
-        """Write an object or delete it, so many versions later: objects of other kinds use up versions,
-        too."""
+    def write(self, key: ObjectKey, thing: Thing | None, *, after: int = 1) -> None:
+        """Write or delete an object, `after` versions later: objects of other kinds use up versions, too."""
         before, contents = self.contents.get(key), self.contents
         for _ in range(after):
             self.pass_()
@@ -157,7 +156,7 @@ class Cluster:
                 *(entry._replace(epoch=self.epoch) for entry in before),
             ]
 
-    def states(self, key: Key, epoch: int, first: int, last: int) -> Iterator[Thing | None]:
+    def states(self, key: ObjectKey, epoch: int, first: int, last: int) -> Iterator[Thing | None]:
         """Yield what the filters showed of a key from one version through another."""
         shown: Thing | None = None
         for entry in self.history.get(key, ()):

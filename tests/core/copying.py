@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Records, Store
-from kopf_selectcache.core.store.substore import Branch, Key, UnionView
+from kopf_selectcache.core.store.substore import ObjectKey, Substore, UnionView
 from kopf_selectcache.core.store.union import Union
 
 Part: TypeAlias = tuple[object, ...]
 
 _OF_MERGING = {
     "tally",
-    "branches",
+    "substores",
     "_alone",
     "_shown",
     "_epoch",
@@ -58,8 +58,8 @@ def _known(thing: object, attributes: set[str]) -> dict[str, Any]:
 
 def copied(union: Union) -> Union:
     """Return a copy that shares nothing with the original that changes."""
-    made = Union([branch.keys for branch in union.branches])
-    twins = dict(zip(union.branches, made.branches, strict=True))
+    made = Union([branch.keys for branch in union.substores])
+    twins = dict(zip(union.substores, made.substores, strict=True))
     old = _known(union, _OF_MERGING)
     assert union.tally is None, "what is counted is not copied"
     for branch, twin in twins.items():
@@ -92,7 +92,7 @@ def _named(records: Records) -> Records:
 
 def as_a_whole(union: Union) -> Part:
     """Return what of it concerns no key."""
-    branches = union.branches
+    branches = union.substores
     return (
         union._epoch,
         union._union.versions,
@@ -101,7 +101,7 @@ def as_a_whole(union: Union) -> Part:
     )
 
 
-def of_key(union: Union, key: Key) -> Part:
+def of_key(union: Union, key: ObjectKey) -> Part:
     """Return what of it concerns a key, without telling the key."""
     doubt, shown = union._doubts.get(key), union.store.get(*key)[0]
     return (
@@ -110,11 +110,11 @@ def of_key(union: Union, key: Key) -> Part:
         union._reads.get(key),
         key in union._unclear,
         (doubt.uid, doubt.version, doubt.epoch) if doubt is not None else None,
-        *(_of_branch(branch, key, shown) for branch in union.branches),
+        *(_of_branch(branch, key, shown) for branch in union.substores),
     )
 
 
-def _of_branch(branch: Branch, key: Key, shown: Record | None) -> Part:
+def _of_branch(branch: Substore, key: ObjectKey, shown: Record | None) -> Part:
     view, (space, name) = branch.view, key
     held = view.held(key)
     staged = view._staged.get(space, {}).get(name) if view._staged is not None else None

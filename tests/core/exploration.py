@@ -39,7 +39,7 @@ class Explored:
 
 
 def explore(rules: Rules, *, states: int) -> Explored:
-    """Visit states until so many were, or all that there are. Raise Violation, which tells what led to it."""
+    """Visit at most `states` states. Raise Violation, which holds the steps that lead to it."""
     explored = Explored(rules)
     met = {hash(System(rules).frozen())}
     frontier: list[tuple[Action, ...]] = [()]

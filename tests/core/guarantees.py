@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change, Store
-from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.substore import ObjectKey
 
 from .cluster import ORIGIN, Cluster, Contents, Filter, Thing
 from .transits import Violation
@@ -29,7 +29,7 @@ __all__ = [
 
 Facts: TypeAlias = tuple[str, int]
 """The uid of an object, and which write of all it shows."""
-Held: TypeAlias = Mapping[Key, Record]
+Held: TypeAlias = Mapping[ObjectKey, Record]
 
 
 class Seen(NamedTuple):
@@ -125,11 +125,11 @@ class Judge:
         self._complete = complete
         """Whether the server has told its watches everything; if not, what is held may be wrong until an
         audit."""
-        self.shown: dict[Key, Record] = {}
+        self.shown: dict[ObjectKey, Record] = {}
         """What the changes told so far amount to."""
-        self.places: dict[Key, int] = {}
+        self.places: dict[ObjectKey, int] = {}
         """How far in the server's history of a key readers have come."""
-        self.newest: dict[Key, tuple[int, int]] = {}
+        self.newest: dict[ObjectKey, tuple[int, int]] = {}
         """The epoch and version of what was seen last."""
         self.version = (0, -1)
         """The epoch and version of the last read while all branches knew of the last restoration."""
@@ -169,7 +169,7 @@ class Judge:
             self.shown[record.key] = after
         self._place(record.key, after, seen)
 
-    def _place(self, key: Key, after: Record | None, seen: Seen) -> None:
+    def _place(self, key: ObjectKey, after: Record | None, seen: Seen) -> None:
         """Find what is seen in what is left of the server's history."""
         history, place, wanted = self._cluster.history[key], self.places.get(key, 0), told(after)
         epoch, newest = self.newest.get(key, (0, 0))
@@ -208,7 +208,7 @@ class Judge:
         for key in self._cluster.history:
             self._key(key, seen)
 
-    def _key(self, key: Key, seen: Seen) -> None:
+    def _key(self, key: ObjectKey, seen: Seen) -> None:
         record = seen.held.get(key)
         states = self._states(key, seen)
         if record is None and None not in map(facts, states):
@@ -219,7 +219,7 @@ class Judge:
         if record is not None and record.uid not in {thing.uid for thing in states if thing is not None}:
             raise Violation("I5", f"{record} is held at {seen.version}, and gone since, at {seen.known}")
 
-    def _states(self, key: Key, seen: Seen) -> list[Thing | None]:
+    def _states(self, key: ObjectKey, seen: Seen) -> list[Thing | None]:
         if seen.epoch == seen.now:
             return list(self._cluster.states(key, seen.epoch, seen.version, seen.known))
         # Not every branch knows of the restoration yet: anything since the last read before it may be seen.
@@ -242,7 +242,7 @@ class Judge:
                 f" {then}",
             )
 
-    def _goes(self, key: Key, taken: Taken) -> bool:
+    def _goes(self, key: ObjectKey, taken: Taken) -> bool:
         return any(
             entry.epoch == taken.epoch and entry.version > taken.version
             for entry in self._cluster.history.get(key, (ORIGIN,))
@@ -257,7 +257,7 @@ def told(record: Record | None) -> Facts | None:
     return None if record is None else (record.uid, int(record.labels["serial"]))
 
 
-def facts_of_all(contents: Contents) -> dict[Key, Facts | None]:
+def facts_of_all(contents: Contents) -> dict[ObjectKey, Facts | None]:
     return {key: facts(thing) for key, thing in contents.items()}
 
 

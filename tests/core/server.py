@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
 
 from .cluster import Cluster, Filter, Logged, Thing
@@ -27,7 +27,9 @@ _COMPARING = ("version of another sort", "stale list", "stale stream", "duplicat
 
 _REFUSED = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
 
-KEYS: tuple[Key, ...] = tuple((space, name) for space in ("shop", "blog") for name in ("a", "b", "c", "d"))
+KEYS: tuple[ObjectKey, ...] = tuple(
+    (space, name) for space in ("shop", "blog") for name in ("a", "b", "c", "d")
+)
 
 LIMIT = 2_000
 """The longest line that the client takes, in bytes."""
@@ -124,7 +126,7 @@ class Server:
             running=rng.random() < 0.8,
         )
 
-    def _write(self, key: Key, thing: Thing | None) -> None:
+    def _write(self, key: ObjectKey, thing: Thing | None) -> None:
         self.cluster.write(key, thing, after=self.rng.randint(1, 3))
 
     def advance(self) -> None:
@@ -270,7 +272,7 @@ class Server:
                 version = self.replicas[replica]
         return version, self.cluster.contents_by_version[version].get((doubt.namespace, doubt.name))
 
-    def look_up_all(self, lists: JoinedLists, filters: Sequence[Filter]) -> dict[Key, str] | None:
+    def look_up_all(self, lists: JoinedLists, filters: Sequence[Filter]) -> dict[ObjectKey, str] | None:
         """Answer joined lists; None if an answer does not come, or the server has no list as of that
         version."""
         version = self.number(lists.version)
@@ -279,7 +281,7 @@ class Server:
         keys = {doubt.key for doubt in lists.doubts}
         return {
             key: thing.uid
-            for number in lists.branches
+            for number in lists.substores
             for key, thing in self.cluster.selected(filters[number], version=version).items()
             if key in keys
         }

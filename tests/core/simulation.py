@@ -20,7 +20,7 @@ from kopf_selectcache.core.protocol.lines import Lines
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Piece, Refusal
 from kopf_selectcache.core.store.record import is_older
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
 from kopf_selectcache.core.store.union import Union
 
@@ -95,7 +95,7 @@ class Follower:
         self.vain: deque[float] = deque()
         self.again: deque[float] = deque()
         """When the same page was asked for."""
-        self.listed: set[Key] = set()
+        self.listed: set[ObjectKey] = set()
         """The keys that the list under way has brought."""
         self.turned = 0
         """The number of its pages that were followed without a wait."""
@@ -157,7 +157,7 @@ class Run:
         self.history: list[Seen | Taken] = []
         self.reading: tuple[Doubt, tuple[int, Thing | None] | None] | None = None
         """The read that is under way, and its answer."""
-        self.joined: tuple[JoinedLists, dict[Key, str] | None] | None = None
+        self.joined: tuple[JoinedLists, dict[ObjectKey, str] | None] | None = None
         """The joined lists that are under way, and their answer."""
         self.settled_by_lists = 0
         """How many changes joined lists have made."""
@@ -220,7 +220,7 @@ class Run:
         return all(each.epoch == self.cluster.epoch for each in self.followers)
 
     def _floor(self, follower: Follower) -> int:
-        version = self.union.branches[follower.number].version
+        version = self.union.substores[follower.number].version
         return max(map(self.server.number, (follower.state.known.floor, version)))
 
     def _restore(self, *, bump: bool) -> None:
@@ -246,7 +246,7 @@ class Run:
 
     def _start_again(self, follower: Follower, *, audit: bool) -> None:
         """Forget where a stream was: its kind was not served for a while, or an audit has found something."""
-        version = self.union.branches[follower.number].version
+        version = self.union.substores[follower.number].version
         known = (
             replace(follower.state.known, beyond=True)
             if audit
@@ -314,7 +314,7 @@ class Run:
             )
         )
 
-    def _take_joined_lists(self, lists: JoinedLists, uids: dict[Key, str] | None) -> None:
+    def _take_joined_lists(self, lists: JoinedLists, uids: dict[ObjectKey, str] | None) -> None:
         self.joined = None
         if uids is None:
             return
@@ -411,7 +411,7 @@ class Run:
             raise Violation("I7", "the server asked for more patience")
 
     def _carry_out(self, follower: Follower, effect: machine.Effect) -> None:
-        branch = self.union.branches[follower.number]
+        branch = self.union.substores[follower.number]
         match effect:
             case machine.Wait(failures, at_least, slow):
                 follower.due = self.server.now + delay(
@@ -432,7 +432,7 @@ class Run:
                 return
         changes = carried_out(effect, Writer(self.union, branch))
         for old, why in self.union.take_outdated().items():
-            self.outdated.append(self.followers[self.union.branches.index(old)])
+            self.outdated.append(self.followers[self.union.substores.index(old)])
             if why == "restored":
                 self.outdated[-1].epoch = self.cluster.epoch - 1  # As far as readers are concerned.
         if isinstance(effect, (machine.Commit, machine.Progress)):
@@ -442,7 +442,7 @@ class Run:
     # ---- What is recorded, and judged in the end.
 
     def _taken(self, follower: Follower, version: str) -> None:
-        view = self.union.branches[follower.number].view
+        view = self.union.substores[follower.number].view
         held = {record.key: record for record in view.records()[0]}
         self.history.append(
             Taken(follower.filter, follower.epoch, self.server.number(version), held, follower.beyond)

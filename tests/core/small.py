@@ -13,7 +13,7 @@ from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
 from kopf_selectcache.core.store.record import Record, is_older
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.core.store.unconfirmed import JoinedLists
 from kopf_selectcache.core.store.union import Union
 
@@ -89,7 +89,7 @@ class System:
         self.judge = Judge(self.cluster)
         self.observer = Observer()
         self.outdated: list[Leg] = []
-        self.joined: tuple[JoinedLists, dict[Key, str]] | None = None
+        self.joined: tuple[JoinedLists, dict[ObjectKey, str]] | None = None
         """The joined lists that are under way, and their answer."""
         known = machine.Known(streaming=rules.streaming)
         self.legs = [Leg(number, each, machine.Idle(known)) for number, each in enumerate(FILTERS)]
@@ -140,7 +140,7 @@ class System:
             *sorted(repr(self._of_key(("", name))) for name in NAMES[: self.rules.objects]),
         )
 
-    def _of_key(self, key: Key) -> Part:
+    def _of_key(self, key: ObjectKey) -> Part:
         cluster, judge = self.cluster, self.judge
         writes = tuple(
             (entry.version, entry.after and (entry.after.uid, entry.after.app, entry.after.gold))
@@ -169,14 +169,14 @@ class System:
             self._joined_of(key),
         )
 
-    def _joined_of(self, key: Key) -> Part | None:
+    def _joined_of(self, key: ObjectKey) -> Part | None:
         """Return what the joined lists under way say of a key."""
         if self.joined is None:
             return None
         lists, uids = self.joined
         return (
             lists.version,
-            lists.branches,
+            lists.substores,
             uids.get(key),
             *((each.uid, each.version, each.epoch) for each in lists.doubts if each.key == key),
         )
@@ -250,9 +250,9 @@ class System:
                 if (
                     not floor
                 ):  # The first list that each of several asks for may be as of the version of another.
-                    begins = not (self.union.branches[number].version or leg.state.known.failures)
+                    begins = not (self.union.substores[number].version or leg.state.known.failures)
                     listed = {
-                        int(branch.listed) for branch in self.union.branches if branch.listed and begins
+                        int(branch.listed) for branch in self.union.substores if branch.listed and begins
                     }
                     return [
                         Action("answer", number, version)
@@ -351,7 +351,7 @@ class System:
     def _restore(self, *, bump: bool) -> None:
         self.cluster.restore(FIRST, bump=bump)
         for leg in self.legs:
-            version = self.union.branches[leg.number].version
+            version = self.union.substores[leg.number].version
             if not bump and max(int(leg.state.known.floor or 0), int(version or 0)) <= FIRST:
                 leg.epoch = self.cluster.epoch
                 self.observer.hears(leg.epoch, FIRST)
@@ -380,7 +380,7 @@ class System:
             lists,
             {
                 key: thing.uid
-                for branch in lists.branches
+                for branch in lists.substores
                 for key, thing in self.cluster.selected(FILTERS[branch], version=int(lists.version)).items()
                 if key in keys
             },
@@ -453,7 +453,7 @@ class System:
         stepped = machine.step(leg.state, input_)
         leg.state = stepped.state
         leg.beyond = leg.beyond or leg.state.known.beyond
-        branch = self.union.branches[leg.number]
+        branch = self.union.substores[leg.number]
         for effect in stepped.effects:
             match effect:
                 case machine.List() | machine.Watch() | machine.Wait():
@@ -470,7 +470,7 @@ class System:
                     leg.beyond = False
             changes = carried_out(effect, Writer(self.union, branch))
             for old, why in self.union.take_outdated().items():
-                self.outdated.append(self.legs[self.union.branches.index(old)])
+                self.outdated.append(self.legs[self.union.substores.index(old)])
                 if why == "restored":
                     self.outdated[-1].epoch = self.cluster.epoch - 1  # As far as readers are concerned.
             if isinstance(effect, (machine.Commit, machine.Progress)):

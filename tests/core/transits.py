@@ -239,7 +239,7 @@ class System:
 
     def _listed(self, lists: JoinedLists) -> dict[tuple[str, str], str]:
         version = min(int(lists.version), self.last)
-        there = any(self.holds(branch, version) for branch in lists.branches)
+        there = any(self.holds(branch, version) for branch in lists.substores)
         return {("", "it"): self.uids[version - FIRST]} if there else {}
 
     def finish(self) -> None:

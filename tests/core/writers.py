@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.core.store.substore import Branch, Keys, View
+from kopf_selectcache.core.store.substore import Keys, Substore, View
 from kopf_selectcache.core.store.union import Union
 
 
@@ -15,43 +15,43 @@ class Writer:
     """Writes to one substore of a union."""
 
     union: Union
-    branch: Branch
+    substore: Substore
 
     @property
     def keys(self) -> Keys:
-        return self.branch.keys
+        return self.substore.keys
 
     @property
     def view(self) -> View:
-        return self.branch.view
+        return self.substore.view
 
     @property
     def epoch(self) -> int:
-        return self.branch.epoch
+        return self.substore.epoch
 
     @property
     def version(self) -> str:
-        return self.branch.version
+        return self.substore.version
 
     def begin(self) -> None:
-        self.union.begin(self.branch)
+        self.union.begin(self.substore)
 
     def abandon(self) -> None:
-        self.union.abandon(self.branch)
+        self.union.abandon(self.substore)
 
     def put(self, record: Record) -> list[Change]:
-        return self.union.put(self.branch, record)
+        return self.union.put(self.substore, record)
 
     def leave(self, record: Record) -> list[Change]:
-        return self.union.leave(self.branch, record)
+        return self.union.leave(self.substore, record)
 
     def commit(self, version: str, *, restored: bool = False) -> list[Change]:
-        return self.union.commit(self.branch, version, restored=restored)
+        return self.union.commit(self.substore, version, restored=restored)
 
     def progress(self, version: str) -> list[Change]:
-        return self.union.progress(self.branch, version)
+        return self.union.progress(self.substore, version)
 
 
 def writers(union: Union) -> tuple[Writer, ...]:
     """Return the writers of all substores, in their order."""
-    return tuple(Writer(union, branch) for branch in union.branches)
+    return tuple(Writer(union, substore) for substore in union.substores)

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.testing import EmbeddedCluster
 
 from .pages import DOCS, fences, saved
@@ -272,6 +273,12 @@ def test_the_table_has_each_metric_and_its_labels(metrics: str) -> None:
         name: labels - documented()[name] for name, labels in seen.items() if labels - documented()[name]
     } == {}
     assert seen[f"{PREFIX}reads_total"] == documented()[f"{PREFIX}reads_total"]
+
+
+def test_the_table_of_reasons_has_each_reason() -> None:
+    table = PAGE.read_text().partition("The values of `reason`")[2].partition("###")[0]
+    listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert sorted(listed) == sorted(MetricReason)
 
 
 def queries() -> list[str]:

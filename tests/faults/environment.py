@@ -15,6 +15,8 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import MAX_BYTES, KopfTransport
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.informer._messages import Failure
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.declaration import Declared
@@ -107,12 +109,21 @@ class Environment:
         """Wait until all is well."""
         await until(lambda: self.informer.synced and not self.informer.message)
 
+    def failure(self) -> Failure | None:
+        """Return the failure of the first stream."""
+        return self.informer.reflectors[0].condition.failure
+
+    def code(self) -> int | None:
+        """Return the status of the refusal that the first stream failed by; None for another failure."""
+        failure = self.failure()
+        return failure.code if isinstance(failure, Refusal) else None
+
     async def watched(self, times: int) -> None:
-        """Wait until so many watches have been asked for."""
+        """Wait until this number of watches has been requested."""
         await until(lambda: len(self.server.pods.watched) >= times)
 
     async def listed(self, times: int) -> None:
-        """Wait until so many pages have been asked for."""
+        """Wait until this number of pages has been requested."""
         await until(lambda: len(self.server.pods.listed) >= times)
 
 

@@ -23,7 +23,7 @@ from .mishaps import MISHAPS, lag
 from .soaking import Soak, soaking
 
 WARM = 15
-"""After so many faults, everything has been in use once."""
+"""The number of faults after which everything has been in use once."""
 
 MORE_SOCKETS, MORE_TASKS, MORE_OBJECTS, MORE_BYTES = 20, 20, 20_000, 128 * 1024 * 1024
 """By so much two moments of rest may differ, however long it goes on: connections are kept for a while, and

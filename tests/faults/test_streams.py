@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import OutsideFilter
-from kopf_selectcache.core.protocol.machine import PATIENCE
+from kopf_selectcache.core.protocol.machine import PATIENCE, Silent
 from kopf_selectcache.errors import Reason
 from kopf_selectcache.informer.reflector import LASTED
 
@@ -62,7 +62,7 @@ def test_2_a_watch_that_falls_silent_is_given_up_and_resumed_and_its_content_is_
         ):
             await environment.holds("a@103")
             await until(lambda: environment.informer.message)
-            assert environment.informer.message == "pods: the server has fallen silent"
+            assert isinstance(environment.failure(), Silent)
             assert environment.informer.synced
             assert environment.names() == ["a@103"]
             await environment.holds("a@103", "b@105")
@@ -271,13 +271,28 @@ def test_4_a_version_that_is_gone_is_listed_anew_and_the_old_state_is_served_unt
         async with Server(lists=lists, watches=[GONE[gone]]) as server, operating(server) as environment:
             await environment.listed(3)
             assert environment.names() == ["a@90"]
-            assert "410" in environment.informer.message
+            assert environment.code() == 410
             more.set()
             await followed(environment, "b@150", "c@160")
             assert server.pods.listed[1]["resourceVersion"] == "100"
             assert server.pods.listed[1]["resourceVersionMatch"] == "NotOlderThan"
             assert versions(server.pods.watched) == ["100", "200"]
             assert environment.informer.counts.relists == {"410": 1}
+
+    run(main())
+
+
+@pytest.mark.parametrize("then", [refused(500), refused(429)])
+def test_the_reason_of_a_relist_is_the_failure_that_made_it_due(then: Answer) -> None:
+    async def main() -> None:
+        lists = [LISTED, then, refused(503), listed("300", pod("b", "150"))]
+        async with (
+            Server(lists=lists, watches=[streamed(error(410))]) as server,
+            operating(server) as environment,
+        ):
+            await followed(environment, "b@150")
+            assert environment.informer.counts.relists == {"410": 1}
+            assert environment.informer.counts.failures["503"] == 1
 
     run(main())
 

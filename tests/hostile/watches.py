@@ -204,12 +204,12 @@ async def unknown_type(talk: Exchange) -> None:
 
 @WATCHES("watch: endless line", "watch", fresh="stale", reason="longer than", memory=128)
 async def endless_line(talk: Exchange) -> None:
-    """A line without an end, 1 MiB every 0.2 s"""
+    """A line without an end, 1 MiB every 0.1 s"""
     await talk.open()
     await talk.chunk(event("ADDED", talk.kind.object("evil", "150"))[:-3])
     for _ in range(40):
         await talk.chunk(b"x" * 1024 * 1024)
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
 
 
 @WATCHES("watch: errors in the stream", "watch", fresh="stale", reason="server answers")

@@ -1,4 +1,4 @@
-"""What the server itself has lost of a watch is found by comparing, told, counted, and listed anew."""
+"""Audits: a comparison finds events that the server lost; they are logged, counted, and repaired."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.machine import Waiting
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Branch
+from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer import environment as injected
 from kopf_selectcache.informer.audit import audited
@@ -296,7 +297,7 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
             await until(
                 lambda: refused.hits and isinstance(environment.informer.reflectors[0].writer.state, Waiting)
             )
-            environment.informer.reflectors[0].relist("audit")
+            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
             environment.cluster.faults.clear()
             await until(lambda: environment.informer.counts.relists == {"audit": 1})
             listed = [
@@ -462,14 +463,14 @@ ONE = [
 SECRETS = Resource(builtin("secrets"), "v1")
 
 
-def held_at_100(*uids: str) -> Branch:
+def held_at_100(*uids: str) -> Substore:
     """Return a branch that holds the secret `a` at version 5 with this uid, or nothing."""
     (writer,) = writers(Union([Stream(Selector("app=web")).keys]))
     writer.begin()
     for uid in uids:
         writer.put(Record("shop", "a", uid, "5", {}, (), b""))
     writer.commit("100")
-    return writer.branch
+    return writer.substore
 
 
 @pytest.mark.parametrize(

@@ -14,33 +14,18 @@ from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm
-from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.informer._messages import Mistake
 from kopf_selectcache.informer.causes import cause_of
 from kopf_selectcache.informer.health import SEVERAL, Condition, Health
 from kopf_selectcache.informer.memory import Excess, LetGo
-from tests.cache.environment import builtin
-
-
-class Pods:
-    """What the condition is of: a list that has not come yet."""
-
-    kind: Kind | None = builtin("pods")
-    filter = Selector("app=web")
-    version = ""
-
-    def __str__(self) -> str:
-        return "pods"
-
-    def held(self) -> int:
-        return 0
+from tests.messages.states import Subject
 
 
 def condition() -> Condition:
     """Return one whose `sync_timeout` is over."""
     return Condition(
-        Pods(),
+        Subject(),
         key="pods",
         sync_timeout=0.0,
         clock=lambda: 1.0,

@@ -18,6 +18,7 @@ from kopf_selectcache import Selector
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer import environment as injected
@@ -180,6 +181,7 @@ class Doubting:
             streams,
             Resource(builtin("secrets"), "v1"),
             environment=cast("injected.Environment", environment),
+            own_writes=OwnWrites(),
             notify=lambda _: None,
         )
 

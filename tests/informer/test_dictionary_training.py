@@ -91,7 +91,7 @@ def test_each_page_is_packed_as_it_comes() -> None:
         lists = [listed("1000", *made[:FEWEST], then="t1"), held(go, listed("1000", *made[FEWEST:]))]
         async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as environment:
             await environment.listed(2)
-            come = environment.informer.state.union.branches[0].view.writing()
+            come = environment.informer.state.union.substores[0].view.writing()
             assert [record.stored != record.data for record in come] == [True] * FEWEST
             go.set()
             await environment.synced()

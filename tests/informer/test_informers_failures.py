@@ -55,7 +55,7 @@ def test_what_goes_wrong_before_the_kind_is_known_is_told_and_tried_again(discov
 
 
 class Mistaken(KopfTransport):
-    """Fails in a way that nobody has thought of, so many times."""
+    """Fails `times` times with an error that the package does not expect."""
 
     times = 0
 
@@ -64,6 +64,47 @@ class Mistaken(KopfTransport):
             self.times -= 1
             raise KeyError("nobody has thought of this")
         return await super().get(path, query, **options)
+
+
+class MistakenWatches(KopfTransport):
+    """Fails at the second watch in a way that nobody has thought of."""
+
+    watches = 0
+
+    def watch(self, path: str, query: Mapping[str, str], **options: Any) -> Any:
+        self.watches += 1
+        if self.watches == 2:
+            raise KeyError("nobody has thought of this")
+        return super().watch(path, query, **options)
+
+
+def test_a_failure_of_a_watch_is_not_the_reason_of_a_later_relist() -> None:
+    async def main() -> None:
+        lists, watches = [LISTED, listed("200", pod("b", "150"))], [refused(503)]
+        async with Server(lists=lists, watches=watches) as server:
+            vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}), Time()
+            declared = SelectCacheSettings(audit_interval=0)
+            declared.selectors["pods"] = "app=web"
+            runtime = Runtime(
+                declared,
+                MistakenWatches(vault),
+                namespaces=None,
+                chance=lambda: 1.0,
+                logger=logging.getLogger("kopf_selectcache"),
+                clock=time.clock,
+                sleep=time.sleep,
+            )
+            environment = Environment(server, runtime, time, vault)
+            task = asyncio.create_task(runtime.run())
+            await until(lambda: environment.informer.message)
+            await environment.holds("b@150")
+            assert environment.informer.counts.failures == {"503": 1}
+            assert environment.informer.counts.relists == {"restart": 1}
+            task.cancel()
+            await asyncio.wait({task})
+            await vault.close()
+
+    run(main())
 
 
 def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(
@@ -95,6 +136,7 @@ def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(
             await environment.holds("b@150")
             assert time.slept[:2] == [30.0, 30.0]
             assert caplog.text.count("stumbled over a mistake of its own, and starts again") == 3
+            assert environment.informer.counts.relists == {"410": 1}, "for which the list was due"
             task.cancel()
             await asyncio.wait({task})
             await vault.close()

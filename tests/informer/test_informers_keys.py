@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from kopf_selectcache import Missing, NotDeclared, NotFound, NotSynced, ReadError, Rejected, Selector
-from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Found, Runtime
 from kopf_selectcache.informer.metrics import Collector
@@ -67,7 +67,7 @@ def core(server: Server, *resources: tuple[str, str]) -> None:
     server.scripts["/api/v1"] = Script([answer({"resources": listed_})] * 20)
 
 
-def meant(runtime: Runtime, key: Key) -> object:
+def meant(runtime: Runtime, key: KindKey) -> object:
     """Return the declared key of the informer that is found, or the type of the error."""
     try:
         found = runtime.informer(key)
@@ -76,7 +76,7 @@ def meant(runtime: Runtime, key: Key) -> object:
     return next(declared for declared, informer in runtime.informers.items() if informer is found)
 
 
-async def known(environment: Environment, *keys: Key) -> None:
+async def known(environment: Environment, *keys: KindKey) -> None:
     await until(lambda: all(environment.runtime.informers[key].synced for key in keys))
 
 

@@ -13,6 +13,7 @@ from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.protocol.machine import Watching
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.query import exactly
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.list_version import SharedVersion, shared_versions
@@ -265,9 +266,9 @@ def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
             await until(
                 lambda: isinstance(one.writer.state, Watching) and isinstance(other.writer.state, Watching)
             )
-            one.relist("audit")
+            one.relist(MetricReason.AUDIT)
             await until(lambda: environment.informer.counts.relists == {"audit": 1})
-            other.relist("audit")
+            other.relist(MetricReason.AUDIT)
             await until(lambda: environment.informer.counts.relists == {"audit": 2})
             assert {
                 each.query.get("resourceVersionMatch")

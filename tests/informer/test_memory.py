@@ -175,10 +175,10 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
             await until(
                 lambda: (
                     informer.state.union.store.records()[0]
-                    or not informer.state.union.branches[0].view.stages_nothing
+                    or not informer.state.union.substores[0].view.stages_nothing
                 )
             )
-            stores = [weakref.ref(branch.view) for branch in informer.state.union.branches]
+            stores = [weakref.ref(branch.view) for branch in informer.state.union.substores]
             await let_go(informer)
             assert holds_nothing(informer)
             assert [store() for store in stores] == [None], "its memory is free"
@@ -428,7 +428,7 @@ def test_what_is_shown_although_no_list_and_watch_holds_it_any_more_counts() -> 
                 await environment.synced()
                 assert counted(environment.informer) == truly(environment.informer)
                 union = environment.informer.state.union
-                first = next(branch for branch in union.branches if branch.view.records()[0])
+                first = next(branch for branch in union.substores if branch.view.records()[0])
                 (leaving,) = (record for record in first.view.records()[0] if record.name == "p0")
                 union.leave(first, replace(leaving, version="105", holders=0))
                 assert environment.informer.held() == 2, "the other list and watch may still bring it"

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 import kopf_selectcache as selectcache
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.metrics import Collector, Counts
@@ -56,7 +56,7 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
         Record("shop", "canary-name", "uid", "1", {"canary": "label"}, (), b'{"data":"canary"}')
     )
     informer.store.put(
-        Unreadable("shop", "canary-deep", "uid-2", "1", {}, (), b"", why="it is nested too deeply")
+        UnreadableRecord("shop", "canary-deep", "uid-2", "1", {}, (), b"", why="it is nested too deeply")
     )
     informer.store.commit("1")
     informer.counts.lists, informer.counts.watches, informer.counts.events = 2, 3, 4

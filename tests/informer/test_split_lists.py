@@ -15,6 +15,7 @@ from kopf_selectcache.core.protocol import pager
 from kopf_selectcache.core.protocol.decoder import SLICE
 from kopf_selectcache.core.protocol.machine import EXPIRIES
 from kopf_selectcache.core.protocol.splitter import Splitter
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.informer import _checked_reader
 from kopf_selectcache.informer._checked_reader import CheckedReader
 from tests.faults.environment import Environment, operating, run, until
@@ -145,7 +146,7 @@ def test_35_a_server_that_keeps_to_the_limit_again_is_listed_in_pages_again(piec
             assert environment.names() == names(3)
             read = len(pieces)
             assert [query.get("continue") for query in server.pods.listed[4:]] == [None, "A", "B"]
-            environment.informer.reflectors[0].relist("audit")
+            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
             server.pods.lists += [*[listed("300", *objects(2))] * 10]
             await relists(environment, 2)
             assert len(pieces) == read

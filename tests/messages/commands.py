@@ -93,6 +93,12 @@ def run(
     return provoke
 
 
+def load(manifest: str | None, name: str = "a.yaml") -> Callable[[], Lines]:
+    """Return a function that serves a manifest; None if there is no such file."""
+    files = {} if manifest is None else {name: manifest}
+    return run("serve", "--kubeconfig", "FOLDER/new", "--load", f"FOLDER/{name}", files=files)
+
+
 def _refuse(cluster: EmbeddedCluster) -> None:
     cluster.faults.add(Refuse(503, message="the server is shutting down"), verb="list", times=1)
 
@@ -122,6 +128,22 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     ),
     "serve: no folder for the kubeconfig": run("serve", "--kubeconfig", "FOLDER/gone/kubeconfig"),
     "serve: a port that is none": run("serve", "--port", "70000"),
+    "serve: no kubeconfig": run("serve"),
+    "serve: no folder of manifests": load(None),
+    "serve: a file that is no YAML": load(
+        "import kopf\n\n@kopf.on.startup()\ndef f(**_):\n    pass\n", "op.py"
+    ),
+    "serve: a manifest of an unknown kind": load(
+        "{kind: Widget, apiVersion: example.com/v1, metadata: {name: a}}"
+    ),
+    "serve: a manifest of an unknown namespace": load(
+        "{kind: ConfigMap, apiVersion: v1, metadata: {name: a, namespace: nowhere}}"
+    ),
+    "serve: a manifest without a name": load("{kind: ConfigMap, apiVersion: v1}"),
+    "serve: a manifest whose metadata is a list": load("{kind: ConfigMap, apiVersion: v1, metadata: [1]}"),
+    "serve: a manifest with bytes": load(
+        "{kind: Secret, apiVersion: v1, metadata: {name: a}, data: {a: !!binary aGk=}}"
+    ),
 }
 
 

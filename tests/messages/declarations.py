@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
 
 import click
 import kopf
+from kopf._core.intents import causes
 
 from kopf_selectcache import AnyOf, Cached, Selector, cache_of, settings_of, with_cache
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.plugin.handlers import check_handlers
-from kopf_selectcache.plugin.operator import namespaces_of
+from kopf_selectcache.plugin.operator import launch, namespaces_of
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 from kopf_selectcache.settings.planner import plan
 from tests.cache.environment import NODES, PODS
+from tests.kopf_operators import Cluster, activity, called, context, declaring, launched, only
 from tests.messages.provoked import Provoked
 
 
@@ -73,6 +76,28 @@ def check(register: Callable[[kopf.OperatorRegistry], Any]) -> Callable[[], Any]
     return provoke
 
 
+def _act(which: Any, decorator: Callable[..., Any]) -> Callable[[], Any]:
+    """Return a function that calls a handler of an activity that reads a cache."""
+
+    async def work() -> None:
+        registry, settings = kopf.OperatorRegistry(), declaring(pods="")
+        decorator(registry=registry)(with_cache(handle))
+        async with launched(settings, Cluster()):
+            await called(only(registry._activities), activity(which, settings))
+
+    return lambda: asyncio.run(work())
+
+
+def _launch_twice() -> None:
+    async def work() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()):
+            with context(settings):
+                launch(settings)
+
+    asyncio.run(work())
+
+
 def declare_twice() -> None:
     selectors = settings_of(kopf.OperatorSettings()).selectors
     for key in ("pods", "v1/pods"):
@@ -102,6 +127,8 @@ def take_nothing(**_: Any) -> None: ...
 
 KINDS: dict[str, Callable[[], Any]] = {
     "a key that is close to a kind": declare("app=web", "deploymnets"),
+    "a key with a version that is close to a kind": declare("app=web", "v1/deploymets"),
+    "a key of a version that is close to no kind": declare("app=web", "v1/zzzzzz"),
     "a key with the group of another kind": declare("app=web", "apps/v1/pods"),
     "a key without a name": declare("app=web", "apps/v1/"),
     "a key of another type": declare("app=web", 5),
@@ -180,6 +207,7 @@ OPTIONS: dict[str, Callable[[], Any]] = {
     "max_page_bytes is none": assign("max_page_bytes", None),
     "page_limit is no integer": assign("page_limit", 2.5),
     "the settings are replaced": lambda: settings_of(_replace_settings()),
+    "an option like no other": assign("verbose", True),
     "an option that is read does not exist": lambda: settings_of(kopf.OperatorSettings()).selector,  # type: ignore[attr-defined]
     "an option that is changed too late": TooLate(lambda settings: setattr(settings, "page_limit", 5)),
     "settings_of is given no settings": lambda: settings_of(5),  # type: ignore[arg-type]
@@ -215,16 +243,24 @@ HANDLERS: dict[str, Callable[[], Any]] = {
         lambda registry: with_cache(kopf.on.event("pods", registry=registry)(take_nothing))
     ),
     "with_cache decorates twice": lambda: with_cache(with_cache(handle)),
+    "when= combines a function that reads a cache": check(
+        lambda registry: kopf.on.event(
+            "pods", registry=registry, when=kopf.all_([with_cache(handle), handle])
+        )(with_cache(take_nothing))
+    ),
+    "a function that reads a cache is called outside of an operator": with_cache(handle),
+    "a startup handler reads a cache": _act(causes.Activity.STARTUP, kopf.on.startup),
+    "a login handler reads a cache": _act(causes.Activity.AUTHENTICATION, kopf.on.login),
+    "a second operator with the same settings": _launch_twice,
 }
 
 
 def provoke(provoked: Provoked) -> None:
-    chapters = {
-        "Keys of kinds": KINDS,
-        "Declared selectors": SELECTORS,
-        "Declared options": OPTIONS,
-        "Declared handlers": HANDLERS,
-    }
-    for chapter, entries in chapters.items():
-        for title, function in entries.items():
-            provoked.add(chapter, title, function)
+    provoked.add_all(
+        {
+            "Keys of kinds": KINDS,
+            "Declared selectors": SELECTORS,
+            "Declared options": OPTIONS,
+            "Declared handlers": HANDLERS,
+        }
+    )

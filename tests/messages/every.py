@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.messages import commands, declarations, logs, probe, reads, servers, states, writes
+from tests.messages import commands, declarations, logs, probe, reads, servers, states, testkit, writes
 from tests.messages.provoked import Provoked
 
 PROVOKED = Provoked()
@@ -14,3 +14,4 @@ declarations.provoke(PROVOKED)
 logs.provoke(PROVOKED)
 probe.provoke(PROVOKED)
 commands.provoke(PROVOKED)
+testkit.provoke(PROVOKED)

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import kopf
 
 from kopf_selectcache import AnyOf, Selector, settings_of
+from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer._loop_monitor import BEAT, LoopMonitor
+from kopf_selectcache.informer.audit import Auditor
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.health import Condition, Health
+from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import StateLog
+from kopf_selectcache.informer.metrics import Counts
+from kopf_selectcache.informer.subscribers import Subscribers
 from kopf_selectcache.plugin.narrowing import advice_on, narrow
+from kopf_selectcache.settings.options import SelectCacheSettings
+from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import PODS, pod
+from tests.core.writers import writers
 from tests.messages.provoked import Lines, Provoked
 from tests.messages.states import CONDITIONS, Subject
 
@@ -139,6 +151,8 @@ def _narrow(
     register: Callable[..., Any] = kopf.on.event,
     selector: tuple[str, ...] = ("pods",),
     watched: str = "",
+    *,
+    is_known: bool = True,
 ) -> Callable[[], None]:
     """Return a function that narrows what Kopf watches to a filter of objects with a handler."""
 
@@ -149,7 +163,7 @@ def _narrow(
             settings.watching.label_selectors["", "v1", "pods"] = watched
         declared = settings_of(settings)
         declared.selectors[key] = filter_
-        narrow(settings, registry, declared)
+        narrow(settings, registry if is_known else None, declared)
 
     return work
 
@@ -177,6 +191,138 @@ def _index_fails() -> None:
     cache.cluster.create(pod("web-1", app="web"))
 
 
+class _Answers:
+    """A transport that answers each list of metadata with this page, or with an error."""
+
+    def __init__(self, answer: dict[str, Any] | Exception) -> None:
+        self.answer = answer
+
+    async def get(self, *_: object, **__: object) -> bytes:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return json.dumps(self.answer).encode()
+
+
+def _audit(answer: dict[str, Any] | Exception) -> Callable[[], None]:
+    """Return a function that audits a stream that holds one object until the auditor sleeps again."""
+
+    def work() -> None:
+        (writer,) = writers(Union([Stream(Selector("app=web")).keys]))
+        writer.begin()
+        writer.put(Record("shop", "a", "uid", "5", {}, (), b""))
+        writer.commit("100")
+        sleeps = iter([None])
+
+        async def sleep(_: float) -> None:
+            if next(sleeps, "over"):
+                raise asyncio.CancelledError
+
+        reflector = SimpleNamespace(
+            version="100",
+            stream=Stream(Selector("app=web")),
+            substore=writer.substore,
+            filter=Selector("app=web"),
+            relist=lambda _: None,
+        )
+        auditor = Auditor(
+            lambda: cast("Any", SimpleNamespace(reflectors=[reflector], resource=Resource(PODS.kind, "v1"))),
+            Counts(),
+            environment=cast(
+                "Any",
+                SimpleNamespace(
+                    settings=SelectCacheSettings(),
+                    transport=_Answers(answer),
+                    logger=LOGGER,
+                    chance=lambda: 1.0,
+                    sleep=sleep,
+                ),
+            ),
+            context=lambda: {"resource": "pods"},
+        )
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.run(auditor.run())
+
+    return work
+
+
+METADATA: dict[str, Any] = {
+    "apiVersion": "meta.k8s.io/v1",
+    "kind": "PartialObjectMetadataList",
+    "metadata": {"resourceVersion": "100"},
+    "items": [
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "shop",
+                "uid": "other",
+                "resourceVersion": "5",
+                "labels": {"app": "web"},
+            }
+        }
+        for name in ("a", "b")
+    ],
+}
+
+
+def _fail_at_change(_: object) -> None:
+    raise ZeroDivisionError
+
+
+def _notify() -> None:
+    subscribers = Subscribers("pods", LOGGER, lambda listener: listener)
+    subscribers.add(_fail_at_change)
+    subscribers.notify(None)
+
+
+class _Mistaken:
+    """A transport with a bug, at the first request whose path starts with this."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    async def get(self, path: str, *_: object, **__: object) -> bytes:
+        if path.startswith(self.path):
+            raise ZeroDivisionError
+        return json.dumps(
+            {
+                "kind": "APIResourceList",
+                "groupVersion": "v1",
+                "resources": [
+                    {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["get", "list", "watch"]}
+                ],
+            }
+        ).encode()
+
+
+def _stumble(path: str) -> Callable[[], None]:
+    """Return a function that runs a cache of pods until it sleeps after a mistake of its own."""
+
+    async def work() -> None:
+        settings, over = SelectCacheSettings(audit_interval=0), asyncio.Event()
+        settings.selectors["v1/pods"] = "app=web"
+
+        async def sleep(_: float) -> None:
+            over.set()
+            await asyncio.Event().wait()
+
+        runtime = Runtime(
+            settings,
+            cast("Any", _Mistaken(path)),
+            namespaces=None,
+            chance=lambda: 1.0,
+            logger=LOGGER,
+            clock=lambda: 0.0,
+            sleep=sleep,
+        )
+        task = asyncio.create_task(runtime.run())
+        await over.wait()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    return lambda: asyncio.run(work())
+
+
 RECORDS: dict[str, Callable[[], Any]] = {
     "all of a cache is there": _follow(_become_well),
     "all of a cache is there, over two streams": _follow(_become_well, streams=2),
@@ -190,6 +336,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "narrowing that would harm": _narrow("app=web", register=kopf.daemon),
     "narrowing of a key without a group": _narrow("app=web", "widgets", selector=("widgets",)),
     "narrowing of what Kopf needs": _narrow("app=web", "namespaces", selector=("namespaces",)),
+    "narrowing for handlers that are not known": _narrow("app=web", is_known=False),
     "narrowing of what is narrowed": _narrow("app=web", watched="app=db"),
     "narrowing by a field that may not be known": _narrow(
         Selector("app=web", field="spec.color=red"),
@@ -197,6 +344,12 @@ RECORDS: dict[str, Callable[[], Any]] = {
         selector=("example.com", "v1", "widgets"),
     ),
     "a function of an index fails": _index_fails,
+    "an audit finds drift": _audit(METADATA),
+    "an audit is refused": _audit(Refused(Refusal(503, "ServiceUnavailable"))),
+    "an audit has no answer": _audit(Unreachable("connection refused")),
+    "a subscriber fails": _notify,
+    "a mistake in an informer": _stumble("/api/v1"),
+    "a mistake in a stream": _stumble("/api/v1/pods"),
     **{
         f"a cache fails: {title}": _follow(lambda _, condition, tell=tell: tell(condition))  # type: ignore[misc]
         for title, tell in CONDITIONS.items()

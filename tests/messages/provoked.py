@@ -6,7 +6,7 @@ Lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,11 @@ class Provoked:
         entries = self.chapters.setdefault(chapter, {})
         assert title not in entries, f"{title} is provoked twice"
         entries[title] = provoke
+
+    def add_all(self, chapters: Mapping[str, Mapping[str, Callable[[], Any]]]) -> None:
+        for chapter, entries in chapters.items():
+            for title, provoke in entries.items():
+                self.add(chapter, title, provoke)
 
     def each(self) -> list[tuple[str, str]]:
         return [(chapter, title) for chapter, entries in self.chapters.items() for title in entries]

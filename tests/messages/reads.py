@@ -210,12 +210,11 @@ PARTS = {
 
 
 def provoke(provoked: Provoked) -> None:
-    chapters = {
-        "Outside the filter": OUTSIDE,
-        "Mistakes in a read": MISTAKES,
-        "Waits": WAITS,
-        "Parts of objects": PARTS,
-    }
-    for chapter, entries in chapters.items():
-        for title, function in entries.items():
-            provoked.add(chapter, title, function)
+    provoked.add_all(
+        {
+            "Outside the filter": OUTSIDE,
+            "Mistakes in a read": MISTAKES,
+            "Waits": WAITS,
+            "Parts of objects": PARTS,
+        }
+    )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, TooLarge
-from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.protocol.messages import Page, Refusal
+from kopf_selectcache.core.protocol.pager import MOST_BYTES, Pager, Paging
 from kopf_selectcache.core.selection.sent import Unselected
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.text import LabelSelector
 from tests.cache.environment import PODS, Environment
 from tests.messages.provoked import Provoked
@@ -49,6 +53,26 @@ def _ask(answer: Any, read: str, resource: Any = PODS) -> Any:
     return asyncio.run(work())
 
 
+def _page(token: str, *names: str, size: int = 0) -> Page:
+    records = tuple(Record("ns", name, f"uid-{name}", "90", {}, (), b"{}") for name in names)
+    return Page("100", token, records, size)
+
+
+def _list_slowly() -> None:
+    lists = Paging({}, page_limit=500, patience=10.0)
+    for number in range(1000):
+        lists.turn(_page(str(number)))
+        lists.take_pause(1.0)
+
+
+LISTS: dict[str, Callable[[], Any]] = {
+    "a list that begins again": lambda: Pager().turn(_page("1", "a")).turn(_page("2", "a")),
+    "a list of too many pages": lambda: replace(Pager(), pages=20_000).turn(_page("x", "a")),
+    "a list of too many bytes": lambda: Pager().turn(_page("1", "a", size=MOST_BYTES + 1)),
+    "a list of few objects": _list_slowly,
+}
+
+
 def provoke(provoked: Provoked) -> None:
     for title, answer in ANSWERS.items():
         for read in ("fetch",) if title == "404 of the object" else ("fetch", "fetch_list"):
@@ -67,3 +91,4 @@ def provoke(provoked: Provoked) -> None:
             f"fetch: {title}",
             lambda found=found: _ask({}, "fetch", found),  # type: ignore[misc]
         )
+    provoked.add_all({"Lists that are given up": LISTS})

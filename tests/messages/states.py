@@ -89,6 +89,8 @@ def provoke(provoked: Provoked) -> None:
     add = provoked.add
     chapter = "States of a cache"
     add(chapter, "no cache is declared", lambda: Environment().cache().list("pods"))
+    add(chapter, "no cache is declared, for one object", lambda: Environment().cache().get("pods", "a", "ns"))
+    add(chapter, "no cache is declared, for figures of it", lambda: Environment().cache().stats("pods"))
     add(
         chapter,
         "another cache is declared",

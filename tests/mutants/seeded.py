@@ -33,7 +33,7 @@ class Mutant(NamedTuple):
     product: str = ""
 
 
-BRANCHES, MERGING, CONFIRMING = "core/store/substore.py", "core/store/union.py", "informer/_confirmer.py"
+SUBSTORE, UNION, CONFIRMING = "core/store/substore.py", "core/store/union.py", "informer/_confirmer.py"
 STORE, PROTOCOL, WIRE, LINES = "core/store/store.py", "core/protocol/machine.py", "core/protocol/decoder.py", "core/protocol/lines.py"
 FRESHNESS, COMPARISON = "cache/freshness.py", "informer/_comparison.py"
 FRESH, ENDS, ORDER, LISTS, COMPARED = (f"tests/cache/test_freshness{part}.py::test" for part in ("", "_ends", "_order", "_lists", "_comparisons"))
@@ -58,38 +58,41 @@ SCANNING = "tests/core/test_scanner.py::"
 UNREADABLE_COST = "tests/core/protocol/test_unreadable_cost.py::"
 DEEP_STACKS = "tests/cache/test_deep_stacks.py::"
 SIGNS = "tests/faults/test_signs_of_life.py::"
+OWN, OWN_UNIT = "core/store/own_writes.py", "tests/core/store/test_own_writes.py::"
+OWN_MODEL = "tests/informer/test_own_writes_model.py::test_9_no_read_is_older_than_an_own_write_and_none_brings_back_what_is_gone"
+OWN_THREADS = "tests/informer/test_own_writes_threads.py::test_9_a_thread_reads_its_own_write_wherever_the_stream_interrupts_it"
 RETRYING = "tests/cache/test_retrying.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
     # ---- An object on its way between branches.
-    Mutant("apply a leave at once", MERGING, "if shown is None or (left is None and not vague):", "if shown is None or True:",
+    Mutant("apply a leave at once", UNION, "if shown is None or (left is None and not vague):", "if shown is None or True:",
            12, (ORDERS,), TRANSIT),
-    Mutant("wait for the first branch alone", BRANCHES, "for branch in branches if not branch.has_reached(left)),",
-           "for branch in tuple(branches)[:1] if not branch.has_reached(left)),", 12, (ORDERS,), TRANSIT),
-    Mutant("let an older branch win", MERGING, "            newer = best_epoch > shown_epoch or (", "            newer = best is not shown or (",
+    Mutant("wait for the first branch alone", SUBSTORE, "for substore in substores if not substore.has_reached(left)),",
+           "for substore in tuple(substores)[:1] if not substore.has_reached(left)),", 12, (ORDERS,), TRANSIT),
+    Mutant("let an older branch win", UNION, "            newer = best_epoch > shown_epoch or (", "            newer = best is not shown or (",
            4, (ORDERS,), TRANSIT),
-    Mutant("believe a read of a server that lags", MERGING, "or is_older(version, doubt.version):", "or False:", 12, (ORDERS,), TRANSIT),
-    Mutant("take undecided for gone", MERGING, "undecided = uid == doubt.uid and not outside", "undecided = False", 12, (ORDERS,), TRANSIT),
-    Mutant("take the newest branch's version for the answer's", BRANCHES, "        if is_older(version, found):", "        if is_older(found, version):",
+    Mutant("believe a read of a server that lags", UNION, "or is_older(version, doubt.version):", "or False:", 12, (ORDERS,), TRANSIT),
+    Mutant("take undecided for gone", UNION, "undecided = uid == doubt.uid and not outside", "undecided = False", 12, (ORDERS,), TRANSIT),
+    Mutant("take the newest branch's version for the answer's", SUBSTORE, "        if is_older(version, found):", "        if is_older(found, version):",
            3, (ORDERS,), TRANSIT),
-    Mutant("forget what a relist of one branch lost", MERGING, "left = [key_of(change) for change in changes if change.after is None]", "left = list[Key]()",
+    Mutant("forget what a relist of one branch lost", UNION, "left = [key_of(change) for change in changes if change.after is None]", "left = list[ObjectKey]()",
            12, (ORDERS,), TRANSIT),
-    Mutant("tell one departure for two objects", MERGING, "if before is not None and before.uid != after.uid:", "if False:",
+    Mutant("tell one departure for two objects", UNION, "if before is not None and before.uid != after.uid:", "if False:",
            6, (ORDERS,), TRANSIT),
-    Mutant("go back to what a watch holds that was not told of a change", MERGING, "                not newer\n                and not anew\n",
+    Mutant("go back to what a watch holds that was not told of a change", UNION, "                not newer\n                and not anew\n",
            "                False\n", 4,
            ("tests/core/store/test_union_rules.py::test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_the_change",)),
-    Mutant("show again what a read has shown to be gone", BRANCHES, "        and (branch.lags(read) or is_older(branch.listed, read.version))\n    )",
-           "        and branch.lags(read))", 4,
+    Mutant("show again what a read has shown to be gone", SUBSTORE, "        and (substore.lags(read) or is_older(substore.listed, read.version))\n    )",
+           "        and substore.lags(read))", 4,
            ("tests/core/store/test_union_rules.py::test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_listed_anew",)),
-    Mutant("leave what a watch has missed to its next list", MERGING, "                self._doubts[key] = Doubt(*key, shown.uid, shown.version, self._epoch)\n                return shown\n        if left",
+    Mutant("leave what a watch has missed to its next list", UNION, "                self._doubts[key] = Doubt(*key, shown.uid, shown.version, self._epoch)\n                return shown\n        if left",
            "                return shown\n        if left", 12,
            ("tests/core/store/test_union_rules.py::test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_anew",)),
-    Mutant("keep what a restored server has lost until it is past that", MERGING, " and not is_newer(shown.version, branch.version)\n                    ]\n                )\n            ):", "\n                    ]\n                )\n            ):", 5,
+    Mutant("keep what a restored server has lost until it is past that", UNION, " and not is_newer(shown.version, substore.version)\n                    ]\n                )\n            ):", "\n                    ]\n                )\n            ):", 5,
            ("tests/core/store/test_union_restores.py::test_what_was_lost_gives_way_to_a_list_past_the_restored_state",)),
     Mutant("take any object of an answer for the one that is asked about", CONFIRMING, "next((record for record in records if record.name == doubt.name), found)",
            "next(iter(records), found)", 12, ("tests/informer/test_confirmer.py::test_a_server_that_ignores_the_name_confirms_nothing_by_an_object_of_another_name",)),
-    Mutant("forget a version for which one object waits", BRANCHES, "[wait for wait in self._waits if wait.keys]", "[wait for wait in self._waits if len(wait.keys) > 1]", 12,
+    Mutant("forget a version for which one object waits", SUBSTORE, "[wait for wait in self._waits if wait.keys]", "[wait for wait in self._waits if len(wait.keys) > 1]", 12,
            ("tests/core/store/test_substore_waits.py::test_a_leave_that_waits_alone_for_its_version_is_settled_after_a_thousand_that_wait_no_more",)),
     Mutant("take a version that is no number for newer than all numbers", PROTOCOL, "if not is_number(record.version) and is_number(version):", "if False:", 4,
            ("tests/core/store/test_mixed_versions.py::test_a_version_that_is_no_number_ends_a_watch_of_numbers",)),
@@ -207,11 +210,24 @@ MUTANTS: tuple[Mutant, ...] = (
            9, (PRODUCT_9,), OVERLAY),
     Mutant("the body is shown outside of the filter", "cache/overlay.py", "Own(record.key, own, record if selected else None)", "Own(record.key, own, record)",
            9, (PRODUCT_9,), OVERLAY),
-    Mutant("the body is never added", "cache/snapshot.py", "            others.append(found)\n", "            pass\n", 9, (PRODUCT_9,), OVERLAY),
-    Mutant("the body is shown beside what is held", "cache/snapshot.py", "others = [record for record in chosen.records if record is not chosen.beside]", "others = chosen.records",
+    Mutant("the body is never added", "cache/snapshot.py", "    records += [\n", "    _ = [\n", 9, (PRODUCT_9,), OVERLAY),
+    Mutant("the body is shown beside what is held", "cache/snapshot.py", "records = [record for record in chosen.records if id(record) not in hidden]", "records = chosen.records",
            9, (PRODUCT_9,), OVERLAY),
+    # ---- Own writes that the streams have not reported yet.
+    Mutant("read by name without the own writes", "cache/snapshot.py", "            or informer.own_writes.writes\n", "", 9, (OWN_MODEL,)),
+    Mutant("retire an own write when the first of its streams has passed it", OWN, "        if not write.behind:\n            self._passed.add", "        if True:\n            write.behind.clear()\n            self._passed.add", 9, (OWN_MODEL,)),
+    Mutant("drop an own write that the streams have passed while the union shows an older object", OWN, "            if not write.is_newer_than(held(key), write.version):\n", "            if True:\n", 9, (OWN_MODEL,)),
+    Mutant("show an own write over the store that has passed it", OWN, "return is_older(held.version if held is not None else version, self.version)", "return True", 9, (OWN_MODEL, OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown")),
+    Mutant("let a late answer replace a newer write", OWN, "            if _is_late(write, before):\n                return ()\n", "", 9, (OWN_MODEL, OWN_UNIT + "test_answers_may_arrive_in_another_order_than_the_server_gave_them")),
+    Mutant("lay a write over streams that have passed it", OWN, "        if self._substores and not write.behind:\n            return ()\n", "", 9, (OWN_MODEL,)),
+    Mutant("hide another object of the name of a deleted one", OWN, "return held is not None and held.uid == self.uid", "return held is not None", 9, (OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown",)),
+    Mutant("take the effect of an own write in one stream for a later departure", OWN, "if record.uid == write.uid if write.is_deletion else is_older(write.version, record.version):", "if record.uid == write.uid if write.is_deletion else not is_newer(write.version, record.version):", 9,
+           (OWN_UNIT + "test_a_departure_at_the_version_of_the_write_may_be_its_own_effect",)),
+    Mutant("keep own writes across a restore", "informer/stream_writer.py", "            self._own_writes.clear()\n", "            pass\n", 9, ("tests/informer/test_own_writes.py::test_9_a_server_that_went_back_ends_all_own_writes",)),
+    Mutant("show an own write that is outside of the filter", "cache/own_writes.py", "record if selected else None,", "record,", 9, (OWN_MODEL,)),
+    Mutant("look for own writes without the lock", "cache/snapshot.py", "            with self.own_writes.lock:\n                chosen = self.store.chosen", "            if True:\n                chosen = self.store.chosen", 9, (OWN_THREADS,)),
     Mutant("a deletion is matched by the labels of before", "cache/overlay.py", "selected = not deleted and selects(", "selected = selects(", 9, (PRODUCT_9,), OVERLAY),
-    Mutant("an answer of all branches is newer than what it shows", MERGING, "not self._listed.isdisjoint(group)\n", "False\n",
+    Mutant("an answer of all branches is newer than what it shows", UNION, "not self._listed.isdisjoint(group)\n", "False\n",
            9, (PRODUCT_9,), OVERLAY),
     # ---- What was dropped.
     Mutant("fields are read off what is kept", "cache/matcher.py", "return lost[field.label] if field.label in lost else field.value(obj)", "return field.value(obj)",
@@ -239,7 +255,7 @@ MUTANTS: tuple[Mutant, ...] = (
            3, (IN_READER,), THREADS),
     Mutant("choose the objects without the lock", STORE, "        with self._lock:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n", "        if True:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n",
            3, (IN_READER,), THREADS),
-    Mutant("show the changes of branches one by one", BRANCHES, "        with self._lock:\n            self.versions, self._version = tuple(versions), of_all\n",
+    Mutant("show the changes of branches one by one", SUBSTORE, "        with self._lock:\n            self.versions, self._version = tuple(versions), of_all\n",
            "        if True:\n            self.versions, self._version = tuple(versions), of_all\n", 3, (IN_WRITER,), THREADS),
     Mutant("show a staged generation", STORE, '        """Stage a new generation. Readers see the current one until `commit`."""\n        self.abandon()\n        self._staged = {}',
            '        """Stage a new generation. Readers see the current one until `commit`."""\n        self.abandon()\n        self._staged = {}\n        self._held = self._staged', 3, (IN_WRITER,), THREADS),
@@ -249,8 +265,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("take the first page of an answer for all of it", "client/partial_metadata.py", "    while not paging.is_complete:\n", "    if not paging.is_complete:\n",
            12, ("tests/informer/test_confirmer.py::test_an_empty_page_that_is_not_the_last_says_nothing",
                 "tests/informer/test_confirmer.py::test_a_list_that_breaks_off_after_its_first_page_settles_nothing")),
-    Mutant("settle a leave by a list that is older", MERGING, "if undecided or not self.is_in_doubt(doubt) or", "if undecided or", 12, (ORDERS,), TRANSIT),
-    Mutant("let go what a joined list has", MERGING, 'lists.version, uids.get(doubt.key, "")', 'lists.version, ""', 12, (ORDERS,), TRANSIT),
+    Mutant("settle a leave by a list that is older", UNION, "if undecided or not self.is_in_doubt(doubt) or", "if undecided or", 12, (ORDERS,), TRANSIT),
+    Mutant("let go what a joined list has", UNION, 'lists.version, uids.get(doubt.key, "")', 'lists.version, ""', 12, (ORDERS,), TRANSIT),
     Mutant("take the first of several joined lists for all of them", "core/store/unconfirmed.py", "JoinedLists(version, numbers, doubts)",
            "JoinedLists(version, numbers[:1], doubts)", 12, (ORDERS,), TRANSIT),
     Mutant("settle leaves by a list of another version", CONFIRMING, "first=exactly(lists.version),\n                version=lists.version,\n            )", "first=exactly(lists.version))",
@@ -266,7 +282,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("ask the next question at once when one is refused", CONFIRMING,
            "                    return delay(self._failures - 1, self._environment.chance(), at_least=_at_least(error))\n", "                    continue\n",
            8, ("tests/informer/test_confirmer.py::test_a_server_that_refuses_is_left_alone_for_as_long_as_it_says",)),
-    Mutant("read two branches as of what all have reached", MERGING, "return self._shown if len(groups) == len(self._groups) else Section(self._union, groups)",
+    Mutant("read two branches as of what all have reached", UNION, "return self._shown if len(groups) == len(self._groups) else Section(self._union, groups)",
            "return self._shown", 3, ("tests/core/store/test_union_rules.py::test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_the_same",)),
     # ---- The protocol.
     Mutant("skip the end marker", PROTOCOL, "            if complete:  # The stream", "            if True:   # The stream", 3,
@@ -321,9 +337,9 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/store/test_store.py::test_a_record_never_shows_the_object_in_its_text",)),
     # ---- Bytes.
     Mutant("take half a line for a line", LINES, "        self._parts.append(rest)\n", "        if rest:\n            yield rest\n", 8,
-           ("tests/core/protocol/test_decoder.py::test_half_a_line_is_kept_back",)),
+           ("tests/core/protocol/test_watch_lines.py::test_half_a_line_is_kept_back",)),
     Mutant("keep an endless line", LINES, "        if self._size > self._limit:\n", "        if False:\n", 8,
-           ("tests/core/protocol/test_decoder.py::test_an_endless_line_is_refused_with_the_name_of_the_object_and_no_other_value",)),
+           ("tests/core/protocol/test_watch_lines.py::test_an_endless_line_is_refused_with_the_name_of_the_object_and_no_other_value",)),
     Mutant("take in what is of another kind", WIRE, "if found.kind != self.kind and (found.kind or not kindless):", "if False:", 8,
            ("tests/core/protocol/test_decoder.py::test_an_object_of_another_kind_or_group_is_refused",)),
     Mutant("take in a name that no request can have", WIRE, "        if not _can_be_named(metadata.namespace, metadata.name):\n", "        if False:\n", 8,
@@ -373,7 +389,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("name unreadable objects with each list", "informer/log.py", "if key not in before or before[key].version != record.version\n        ]", "]", 8,
            (UNREADABLE + "test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe",)),
     Mutant("compare the labels of what leaves", WIRE, "        if not leaves:\n", "        if True:\n", 8,
-           ("tests/core/protocol/test_decoder.py::test_contract_8_an_object_that_the_selector_does_not_select_is_refused_unless_it_leaves",)),
+           ("tests/core/protocol/test_watch_lines.py::test_contract_8_an_object_that_the_selector_does_not_select_is_refused_unless_it_leaves",)),
     Mutant("go on with the watch after an object outside of the selector", PROTOCOL, "    if outside:\n", "    if False:\n", 1,
            ("tests/core/protocol/test_machine.py::test_34_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pages_begins_it_again",)),
     Mutant("ask at once for the page with an object outside of the selector", PROTOCOL,
@@ -384,7 +400,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("answer with another object than the one that was asked for", "cache/server_reads.py", " and (names is None or record.name in names):", ":", 8,
            ("tests/cache/test_fetch.py::test_contract_8_an_object_that_was_not_asked_for_is_no_answer",)),
     Mutant("take every bookmark for the end of the initial state", WIRE, 'complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true"\n                )', "complete=True)", 3,
-           ("tests/core/protocol/test_decoder.py::test_only_a_bookmark_with_the_end_marker_ends_the_initial_state",)),
+           ("tests/core/protocol/test_watch_lines.py::test_only_a_bookmark_with_the_end_marker_ends_the_initial_state",)),
     Mutant("take any status below 300 for a success", "client/transport.py", "if response.status in (200, 201) or (", "if response.status < 300 or (", 8,
            ("tests/client/test_transport.py::test_a_status_that_no_list_or_watch_has_is_refused_although_it_is_below_300",)),
     Mutant("wait after a list whose version is still ahead", "informer/list_version.py", "frozenset({400, 410, 422, 504})", "frozenset({400, 410, 422})", 8,
@@ -533,7 +549,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("change the label of somebody else", "cache/adoption.py", "if key in wanted and key not in found}", "if key in wanted}", 14,
            ("tests/cache/test_live.py::test_a_label_with_another_value_is_not_changed",)),
     Mutant("show what the server says about a Secret", "cache/write_errors.py", '    message = "" if is_secret else refusal.message\n', "    message = refusal.message\n", 10,
-           ("tests/cache/test_live.py::test_10_what_the_server_says_about_a_secret_is_not_shown",)),
+           ("tests/cache/test_live_errors.py::test_10_what_the_server_says_about_a_secret_is_not_shown",)),
     Mutant("write back an object of a part", "cache/writes.py", "    await require_whole(runtime, request, resource, given)\n", "    assert require_whole\n", 13,
            ("tests/cache/test_live.py::test_13_an_object_of_which_a_part_is_kept_is_not_written_back",)),
 )

@@ -33,7 +33,7 @@ def _difference(case: Case, answer: Answer) -> str | None:
     except BadSelector as error:
         return f"we refuse it ({error}), Go reads {answer['canonical']!r}" if wanted else None
     if not wanted:
-        return f"we read {str(selector)!r}, {'a NUL is to be refused' if answer['ok'] else 'Go refuses it'}"
+        return f"we read {str(selector)!r}, {'a NUL must be refused' if answer['ok'] else 'Go refuses it'}"
     if not same_text(case, str(selector), answer):
         return f"we print {str(selector)!r}, Go {answer['canonical']!r}"
     for number, (labels, expected) in enumerate(zip(case.sets, answer["matches"], strict=True)):

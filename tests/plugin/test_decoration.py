@@ -70,7 +70,6 @@ def _default_registry() -> Iterator[None]:
 def test_it_stands_below_every_decorator_of_kopf(decorator: Callable[..., Any]) -> None:
     with pytest.raises(
         DeclarationError,
-        match=r"is registered with Kopf already.* below the decorators of Kopf, next to the function",
     ):
         with_cache(decorator()(lambda **_: None))
 
@@ -171,7 +170,5 @@ def test_an_index_may_be_named_cache() -> None:
 def test_where_it_stands_above_in_a_registry_of_its_own_the_start_ends_with_it() -> None:
     registry = kopf.OperatorRegistry()
     with_cache(kopf.on.create("pods", registry=registry, id="above")(lambda **_: None))
-    with pytest.raises(
-        DeclarationError, match="'above' is registered with Kopf already, and would be called without a cache"
-    ):
+    with pytest.raises(DeclarationError):
         started(registry, declaring(pods=""))

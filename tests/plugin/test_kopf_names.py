@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import kopf
@@ -30,7 +30,17 @@ ADVICE = (
     " kopf_selectcache/plugin/hooks.py or transport.py, correct kopf_selectcache/_kopf.py (or limit the"
     " version of kopf in setup.cfg meanwhile), and this test."
 )
-OWN = {"has_credentials", "log_in_again", "log_in_if_empty", "remove_credentials"}
+OWN = {
+    "activity_handlers",
+    "admission_handlers",
+    "has_activities",
+    "has_credentials",
+    "index_handlers",
+    "log_in_again",
+    "log_in_if_empty",
+    "remove_credentials",
+    "watching_handlers",
+}
 """What _kopf.py defines itself, from private attributes of Kopf."""
 SOURCE = Path(__file__).parents[2] / "kopf_selectcache" / "_kopf.py"
 
@@ -39,7 +49,7 @@ def imported() -> Iterator[tuple[str, str]]:
     """Yield module and name of all that _kopf.py imports, without importing it: it would not tell which one
     is missing."""
     for node in ast.walk(ast.parse(SOURCE.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("kopf."):
             yield from ((str(node.module), alias.name) for alias in node.names)
 
 
@@ -94,6 +104,62 @@ def test_each_name_is_listed_with_what_it_is_for() -> None:
         above = line if line.startswith("    #") else ""
     assert set(listed) == {name if name != "run" else "run_command" for _, name in imported()} | OWN
     assert all(listed.values())
+
+
+class PrivateNames(NamedTuple):
+    """The private names in a module: those of other packages that it imports, and those that it reads or sets
+    on other objects than its own; and those that it defines."""
+
+    imported: set[str]
+    touched: set[str]
+    defined: set[str]
+
+
+def private_names(source: str) -> PrivateNames:
+    """Return the private names in the text of a module.
+
+    >>> private_names("import kopf._kits.runner\\nfrom kopf._cogs import aiokits").imported == {
+    ...     "kopf._kits.runner",
+    ...     "kopf._cogs",
+    ... }
+    True
+    >>> private_names("self._own = registry._activities").touched
+    {'_activities'}
+    """
+    found = PrivateNames(set(), set(), set())
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names):
+                found.imported.update(alias.name for alias in names if "._" in alias.name)
+            case ast.ImportFrom(str(module), level=0) if "._" in module and module.startswith("kopf."):
+                found.imported.add(module)
+            case ast.Attribute(ast.Name("self" | "cls"), name) if is_private(name):
+                found.defined.add(name)
+            case ast.Attribute(_, name) if is_private(name):
+                found.touched.add(name)
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name) | ast.Name(name):
+                found.defined.add(name)
+            case ast.ImportFrom(_, names):
+                found.defined.update(alias.asname or alias.name for alias in names)
+    return found
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+STANDARD = {"_actions", "_replace"}
+"""Names of the standard library: those of tuples are public, and argparse has no public list of options."""
+
+
+def test_no_other_module_touches_private_names_of_kopf() -> None:
+    modules = {file: private_names(file.read_text()) for file in sorted(SOURCE.parent.rglob("*.py"))}
+    touched_there = modules.pop(SOURCE).touched
+    defined = set().union(*(names.defined for names in modules.values())) - touched_there
+    found = {
+        file.name: names.imported | names.touched - defined - STANDARD for file, names in modules.items()
+    }
+    assert {file: names for file, names in found.items() if names} == {}
 
 
 @pytest.fixture

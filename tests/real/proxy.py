@@ -35,7 +35,7 @@ def status(code: int, reason: str) -> dict[str, Any]:
 
 @dataclass
 class Fault:
-    """Answers requests that meet a condition with a refusal, so many times."""
+    """Refuses the first requests that meet a condition."""
 
     condition: Condition
     code: int

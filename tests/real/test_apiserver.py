@@ -85,7 +85,7 @@ def test_the_server_is_of_the_version_in_go_mod(real_api: ApiServer) -> None:
 
 
 def test_an_error_has_the_status_and_the_body(real_api: ApiServer) -> None:
-    with pytest.raises(ApiError, match='HTTP 404: configmaps "none" not found') as caught:
+    with pytest.raises(ApiError) as caught:
         real_api.request("GET", configmaps("default") + "/none")
     assert caught.value.status == 404
     assert caught.value.body["reason"] == "NotFound"
@@ -218,8 +218,9 @@ def test_a_watch_that_ends_before_what_was_waited_for_is_an_error(real_api: ApiS
 
 
 def test_a_watch_that_is_refused_is_an_error(real_api: ApiServer) -> None:
-    with pytest.raises(ApiError, match="HTTP 403"):
+    with pytest.raises(ApiError) as caught:
         real_api.watch(configmaps("default"), token=real_api.user().token)
+    assert caught.value.status == 403
 
 
 # --- users and rights

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.informer import _checked_reader
 from tests.apiserver.server import ApiServer
 from tests.real.inprocess import operating, run, until
@@ -63,7 +64,7 @@ def test_35_large_objects_are_listed_in_pages_of_4_mb_whose_limit_changes_within
 
             asked.clear()
             informer = operator.runtime.informer(KIND)
-            informer.reflectors[0].relist("audit")
+            informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: informer.counts.relists["audit"], "it is listed anew")
             assert limits(asked) == [4] * 8
             await operator.in_step(KIND)
@@ -109,7 +110,7 @@ def test_35_a_list_in_pieces_has_the_objects_of_the_list_in_pages(
             informer, names = operator.runtime.informer(KIND), operator.holds(KIND)
             asked.clear()
             informer.reflectors[0]._page_size.split()
-            informer.reflectors[0].relist("audit")
+            informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: informer.counts.relists["audit"], "it is listed anew")
             assert [("continue" in query) for query in asked] == [True], (
                 "the first page is read as it comes; it keeps to the limit, so the second is not"

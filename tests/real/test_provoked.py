@@ -159,7 +159,7 @@ def test_watches_that_overlap_are_listed_as_of_one_version_whatever_is_written_m
             )
 
         async with operating(api, namespace, FILTERS, asked=move) as operator:
-            listed = [each.branch.listed for each in operator.runtime.informer(TWO).reflectors]
+            listed = [each.substore.listed for each in operator.runtime.informer(TWO).reflectors]
             assert len(listed) == 2
             assert len(set(listed)) == 1
             assert next(moves) > 1, "something was written between the lists"

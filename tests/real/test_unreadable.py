@@ -12,6 +12,7 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Cached, Selector, Unreadable
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.testing.faults.payloads import nested
 from tests.apiserver.cluster import Cluster
@@ -99,7 +100,7 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
             assert await cache.audit(kind)
             assert cache.exists(kind, "deep-1", namespace)
             assert not await cache.gone(kind, "deep-1", namespace)
-            informer.reflectors[0].relist("test")
+            informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: informer.reflectors[0].commits == 2, "it is listed anew")
             await holds(cache, ["db", "web-1", "web-2"], ["deep-1"])
         async with keeping(

@@ -14,6 +14,7 @@ import pytest
 
 from kopf_selectcache import (
     ConflictingSelectors,
+    NoClient,
     NotDeclared,
     ReadError,
     Selector,
@@ -91,10 +92,10 @@ def test_every_kind_of_kubernetes_can_be_named_by_a_model() -> None:
     ],
 )
 def test_classes_that_name_no_kind_are_refused(given: Any) -> None:
-    with pytest.raises(UnknownKind, match=given.__name__):
+    with pytest.raises(UnknownKind):
         settings_of(kopf.OperatorSettings()).selectors[given] = "app=web"
     for read in READS:
-        with pytest.raises(ReadError, match=given.__name__):
+        with pytest.raises(ReadError):
             read(FakeCache([WEB], {"pods": ""}), given)
 
 
@@ -190,13 +191,7 @@ def test_handlers_wait_for_kinds_named_by_class() -> None:
 
 def test_an_object_of_pykube_says_that_it_has_no_client() -> None:
     found = reading("", WEB).get(Pod, "web-1", "ns")
-    with pytest.raises(
-        ReadError,
-        match=(
-            r"this object was read from a cache, and has no client to write or read with. Give it one:"
-            r" pod.api = pykube.HTTPClient"
-        ),
-    ):
+    with pytest.raises(NoClient):
         found.update()
     assert not hasattr(found.api, "session")
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Forbidden, Missing, Selector
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
@@ -139,7 +140,7 @@ def test_a_gap_harms_no_cache_that_is_not_watching() -> None:
             )
             environment.informer.resume()
             for each in environment.informer.reflectors:
-                each.relist("audit")
+                each.relist(MetricReason.AUDIT)
             assert environment.informer.resource is not None
 
     run(main())

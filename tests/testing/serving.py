@@ -54,7 +54,7 @@ class Served(Client):
 
 
 def told(events: Iterator[dict[str, Any]], count: int) -> list[tuple[str, str]]:
-    """Take so many events, as types and names."""
+    """Return the types and names of the next `count` events."""
     taken = [next(events) for _ in range(count)]
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in taken]
 

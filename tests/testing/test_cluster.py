@@ -8,7 +8,6 @@ import errno
 import gc
 import json
 import os
-import re
 import socket
 import ssl
 import stat
@@ -27,6 +26,7 @@ import pytest
 from kopf_selectcache.testing import EmbeddedCluster, ManifestError, Problem
 from tests.apiserver.client import ApiError, Client
 from tests.apiserver.cluster import Cluster
+from tests.messages.testkit import RULES
 
 from .serving import FOLLOWED, PODS, Served, pod, told
 
@@ -96,7 +96,7 @@ class TestItsLife:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         monkeypatch.setitem(sys.modules, "trustme", None)
         with (
-            pytest.raises(ImportError, match=r"pip install '\.\[testing\]' in a clone"),
+            pytest.raises(ImportError),
             EmbeddedCluster().in_thread(),
         ):
             pass
@@ -148,9 +148,8 @@ class TestItsLife:
             raise ZeroDivisionError
 
     def test_a_port_that_is_taken_is_told(self, cluster: EmbeddedCluster) -> None:
-        message = f"port {cluster.port} of 127.0.0.1 cannot be listened on: Address already in use"
         with (
-            pytest.raises(OSError, match=message) as caught,
+            pytest.raises(OSError) as caught,
             EmbeddedCluster(tls=False, port=cluster.port).in_thread(),
         ):
             pass
@@ -158,12 +157,11 @@ class TestItsLife:
 
     @pytest.mark.parametrize("port", [65536, -1, True, "8080"])
     def test_what_is_no_port_is_told_at_once(self, port: Any) -> None:
-        message = f"port={port!r} is no port: 0 \\(a free one\\) to 65535"
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError):
             EmbeddedCluster(port=port)
         with EmbeddedCluster(tls=False).in_thread() as cluster:
             cluster.stop_listening()
-            with pytest.raises(ValueError, match=message):
+            with pytest.raises(ValueError):
                 cluster.listen_again(port=port)
 
     def test_a_call_from_another_thread_that_is_interrupted_leaves_nothing_unfinished(
@@ -187,9 +185,9 @@ class TestItsLife:
 
     def test_what_needs_it_to_run_says_so(self) -> None:
         cluster = EmbeddedCluster()
-        with pytest.raises(RuntimeError, match="does not run"):
+        with pytest.raises(RuntimeError):
             cluster.stop_listening()
-        with pytest.raises(RuntimeError, match="there is no authority"):
+        with pytest.raises(RuntimeError):
             cluster.ca_file.exists()
 
     def test_it_can_be_filled_before_it_runs(self) -> None:
@@ -213,8 +211,9 @@ class TestHowToGetThere:
             )
             assert client.request("GET", pods, token=user.token)["items"] == []
             client.withdraw(grant)
-            with pytest.raises(ApiError, match="403"):
+            with pytest.raises(ApiError) as caught:
                 client.request("GET", pods, token=user.token)
+            assert caught.value.status == 403
             client.revoke(user.token)
             client.create_crd("example.com", "v1", "Widget", "widgets")
             client.close()
@@ -279,11 +278,12 @@ class TestObjects:
         assert client.names() == []
 
     def test_a_refusal_is_raised(self, cluster: EmbeddedCluster) -> None:
-        with pytest.raises(Problem, match='pods "a" not found') as caught:
+        with pytest.raises(Problem) as caught:
             cluster.get(pod("a"))
         assert (caught.value.code, caught.value.reason) == (404, "NotFound")
-        with pytest.raises(Problem, match='no matches for kind "Widget"'):
+        with pytest.raises(Problem) as caught:
             cluster.create({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}})
+        assert caught.value.code == 404
 
     def test_what_its_node_would_have_to_end_is_gone_at_once_without_grace(
         self, cluster: EmbeddedCluster, client: Served
@@ -297,20 +297,8 @@ class TestObjects:
         cluster.delete(pod("a"), grace_period=0)
         assert client.names() == []
 
-    @pytest.mark.parametrize(
-        ("given", "said"),
-        [
-            ("pods", "this is a str"),
-            ([pod("a")], r"several are given one by one, as in cluster\.create\(\*objects\)"),
-            (None, "this is a NoneType"),
-        ],
-    )
-    def test_what_is_no_object_is_told_with_one_that_is(
-        self, cluster: EmbeddedCluster, given: Any, said: str
-    ) -> None:
-        message = (
-            rf"an object is a dict, such as \{{'kind': 'Pod', 'metadata': \{{'name': 'web-1'\}}\}}: {said}"
-        )
+    @pytest.mark.parametrize("given", ["pods", [pod("a")], None])
+    def test_what_is_no_object_is_refused(self, cluster: EmbeddedCluster, given: Any) -> None:
         tries: list[Callable[[], object]] = [
             lambda: cluster.get(given),
             lambda: cluster.create(given),
@@ -318,28 +306,24 @@ class TestObjects:
             lambda: cluster.patch(given, {}),
         ]
         for each in tries:
-            with pytest.raises(TypeError, match=message):
+            with pytest.raises(TypeError):
                 each()
-        with pytest.raises(ValueError, match="an object is meant that has no kind"):
+        with pytest.raises(ValueError):
             cluster.create({"metadata": {"name": "a"}})
 
     def test_the_name_of_a_file_is_no_manifest_and_an_object_is_none_to_apply(
         self, cluster: EmbeddedCluster
     ) -> None:
-        with pytest.raises(
-            ManifestError, match=r"it has no kind\. Of a file or a folder, give the Path: Path\('crd\.yaml'\)"
-        ):
+        with pytest.raises(ManifestError):
             cluster.apply("crd.yaml")
-        with pytest.raises(
-            TypeError, match="apply takes a YAML text or a Path, and was given a dict; create takes objects"
-        ):
+        with pytest.raises(TypeError):
             cluster.apply(cast("Any", pod("a")))
 
     def test_all_objects_are_never_meant_by_an_object_without_a_name(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.create(pod("a"))
-        with pytest.raises(ValueError, match="a Pod is meant that has no name"):
+        with pytest.raises(ValueError):
             cluster.delete({"apiVersion": "v1", "kind": "Pod"})
         assert client.names() == ["a"]
 
@@ -371,16 +355,14 @@ class TestObjects:
 
     def test_a_refusal_that_has_no_reason_is_raised_as_any_other(self, cluster: EmbeddedCluster) -> None:
         saved = {**pod("a"), "metadata": {"name": "a", "resourceVersion": "7"}}
-        with pytest.raises(
-            Problem, match="resourceVersion should not be set on objects to be created"
-        ) as caught:
+        with pytest.raises(Problem) as caught:
             cluster.create(saved)
         assert (caught.value.code, caught.value.reason) == (500, "")
 
     def test_the_body_that_kopf_hands_to_handlers_is_an_object(self, cluster: EmbeddedCluster) -> None:
         (made,) = cluster.create(kopf.Body(cast("Any", {**pod("a"), "status": {"phase": "Running"}})))
         assert made["status"]["phase"] == "Running"
-        with pytest.raises(TypeError, match=r"an object has .* in it, a set, which no JSON is made of"):
+        with pytest.raises(TypeError):
             cluster.create({**pod("b"), "spec": {"containers": {1}}})
 
     def test_a_folder_of_manifests_is_applied(self, cluster: EmbeddedCluster, tmp_path: Path) -> None:
@@ -401,60 +383,18 @@ class TestObjects:
         assert client.refused(PODS).status == 401
         client.close()
 
-    @pytest.mark.parametrize(
-        ("rule", "said"),
-        [
-            (
-                {"apiGroups": [""], "resources": "pods", "verbs": ["list"]},
-                r"the resources of a rule are a list, .* Write 'resources': \['pods'\]",
-            ),
-            (
-                {"apiGroups": [""], "resources": ["pods"], "verbs": "list"},
-                r"the verbs of a rule are a list, .* Write 'verbs': \['list'\]",
-            ),
-            ({"apiGroups": [""], "resources": [1], "verbs": ["list"]}, "Write 'resources': a list of texts"),
-            (
-                {"apiGroups": [""], "resource": ["pods"], "verbs": ["list"]},
-                "a rule has no 'resource'. Did you mean 'resources'",
-            ),
-            (
-                {"apiGroups": [""], "resources": ["pods"], "verbs": ["LIST"]},
-                "the verb 'LIST' allows nothing. Did you mean 'list'",
-            ),
-            (
-                {"apiGroups": [""], "resources": ["pods"], "verbs": ["post"]},
-                "the verb 'post' allows nothing. Did you mean 'create'",
-            ),
-            (
-                {"apiGroups": [""], "resources": ["pod/status"], "verbs": ["get"]},
-                "the resource 'pod/status' of a rule allows nothing. Did you mean 'pods'",
-            ),
-            (
-                {"apiGroups": ["*"], "resources": ["Deployment"], "verbs": ["get"]},
-                "Did you mean 'deployments'",
-            ),
-            (
-                {"apiGroups": [""], "resources": ["webapps.example.com"], "verbs": ["get"]},
-                r"Write 'apiGroups': \['example\.com'\], 'resources': \['webapps'\]",
-            ),
-            ({"apiGroups": [""], "resources": ["pods"]}, "a rule without verbs allows nothing"),
-            (
-                {"resources": ["pods"], "verbs": ["list"]},
-                "a rule without apiGroups or resources allows nothing",
-            ),
-            ("pods", "a rule is a dict, .* and this is a str"),
-        ],
-    )
+    @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
     def test_a_rule_that_allows_nothing_is_refused_and_makes_no_user(
-        self, cluster: EmbeddedCluster, rule: Any, said: str
+        self, cluster: EmbeddedCluster, rule: Any
     ) -> None:
-        with pytest.raises((TypeError, ValueError), match=said):
+        with pytest.raises((TypeError, ValueError)):
             cluster.user("ann", [rule])
-        with pytest.raises(Problem, match="not found"):
+        with pytest.raises(Problem) as caught:
             cluster.get({"kind": "ClusterRole", "metadata": {"name": "user-ann"}})
+        assert caught.value.reason == "NotFound"
 
     def test_rules_are_a_list(self, cluster: EmbeddedCluster) -> None:
-        with pytest.raises(TypeError, match=r"rules are a list, .* and this is a dict"):
+        with pytest.raises(TypeError):
             cluster.user("ann", cast("Any", {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}))
 
     @pytest.mark.parametrize(
@@ -520,54 +460,19 @@ class TestWaiting:
         asyncio.run(run())
 
     @pytest.mark.parametrize(
-        ("existing", "awaited", "told"),
+        ("existing", "awaited"),
         [
-            (
-                [],
-                {"kind": "Pod", "metadata": {"name": "a"}},
-                (
-                    "Pod 'a' in namespace 'default' has not become what is waited for within 0.01 seconds: it"
-                    " does not exist"
-                ),
-            ),
-            (
-                [pod("a")],
-                pod("a"),
-                (
-                    "in namespace 'default' has not become what is waited for within 0.01 seconds: its"
-                    ' status is {"phase": "Pending"'
-                ),
-            ),
-            (
-                [],
-                {"kind": "Node", "metadata": {"name": "a"}},
-                "Node 'a' has not become what is waited for within 0.01 seconds: it does not exist",
-            ),
-            (
-                [],
-                {"kind": "Namespace", "metadata": {"name": "a"}},
-                "Namespace 'a' has not become what is waited for within 0.01 seconds: it does not exist",
-            ),
-            (
-                [],
-                {"kind": "Widget", "metadata": {"name": "a", "namespace": "shop"}},
-                (
-                    "Widget 'a' in namespace 'shop' has not become what is waited for within 0.01 seconds: it"
-                    " does not exist"
-                ),
-            ),
-            (
-                [{"kind": "ConfigMap", "metadata": {"name": "a"}}],
-                {"kind": "ConfigMap", "metadata": {"name": "a"}},
-                "0.01 seconds: it has no status",
-            ),
+            ([], pod("a")),
+            ([pod("a")], pod("a")),
+            ([], {"kind": "Node", "metadata": {"name": "a"}}),
+            ([], {"kind": "Widget", "metadata": {"name": "a", "namespace": "shop"}}),
         ],
     )
-    def test_what_does_not_come_is_told_with_the_namespace_and_the_status(
-        self, cluster: EmbeddedCluster, existing: list[dict[str, Any]], awaited: dict[str, Any], told: str
+    def test_a_wait_for_what_does_not_come_has_an_end(
+        self, cluster: EmbeddedCluster, existing: list[dict[str, Any]], awaited: dict[str, Any]
     ) -> None:
         cluster.create(*existing)
-        with pytest.raises(TimeoutError, match=re.escape(told)):
+        with pytest.raises(TimeoutError):
             cluster.wait_for(awaited, lambda _: False, timeout=0.01)
 
     def test_a_long_status_is_clipped_and_no_data_is_told(self, cluster: EmbeddedCluster) -> None:
@@ -586,14 +491,15 @@ class TestWaiting:
 
     def test_a_mistake_in_the_predicate_is_raised_where_it_was_made(self, cluster: EmbeddedCluster) -> None:
         cluster.create(pod("a"))
-        with pytest.raises(KeyError, match="nope"):
+        with pytest.raises(KeyError) as caught:
             cluster.wait_for(pod("a"), lambda now: now["nope"])
+        assert caught.value.args == ("nope",)
         cluster.create(pod("b"))  # Nobody is told of changes who does not wait any more.
 
     def test_a_loop_is_not_stopped(self) -> None:
         async def run() -> None:
             async with EmbeddedCluster(tls=False) as cluster:
-                with pytest.raises(RuntimeError, match=r"await cluster\.until"):
+                with pytest.raises(RuntimeError):
                     cluster.wait_for(pod("a"), lambda _: True)
 
         asyncio.run(run())

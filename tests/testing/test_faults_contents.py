@@ -27,12 +27,12 @@ from .serving import FOLLOWED, PODS, RawRequest, Served, pod, told, unchunked
 @pytest.mark.parametrize("fault", [BigObjects, DropEvents, EmptyVersion, Inserted, NoMetadata, WrongKind])
 class TestNames:
     def test_one_name_is_refused_with_the_list_to_write(self, fault: Callable[..., Fault]) -> None:
-        with pytest.raises(TypeError, match=r"^names= is 'big', not a list: write names=\['big'\]$"):
+        with pytest.raises(TypeError):
             fault(names="big")
 
     @pytest.mark.parametrize("names", [b"big", {"big": 1}, 1, [None], [b"big"]])
     def test_items_that_are_no_texts_are_refused(self, fault: Callable[..., Fault], names: object) -> None:
-        with pytest.raises(TypeError, match=r"^names= is .*, not a list of texts$"):
+        with pytest.raises(TypeError):
             fault(names=names)
 
     @pytest.mark.parametrize("names", [["big"], ("big",), {"big"}, frozenset({"big"})])
@@ -43,7 +43,7 @@ class TestNames:
 
 
 def test_one_type_of_events_is_refused_with_the_list_to_write() -> None:
-    with pytest.raises(TypeError, match=r"^types= is 'ADDED', not a list: write types=\['ADDED'\]$"):
+    with pytest.raises(TypeError):
         DropEvents("ADDED")
 
 
@@ -54,7 +54,7 @@ class TestContents:
 
     def test_half_of_the_json_comes(self, cluster: EmbeddedCluster, client: Served) -> None:
         cluster.faults.add(MalformedJSON())
-        with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
+        with pytest.raises(ValueError):
             json.loads(client.listed())
 
     def test_one_line_of_a_watch_is_broken(self, cluster: EmbeddedCluster) -> None:
@@ -65,7 +65,7 @@ class TestContents:
             body = unchunked(request.until(b"\r\n0\r\n\r\n").partition(b"\r\n\r\n")[2])
         first, second = body.splitlines()
         assert json.loads(first)["type"] == "ADDED"
-        with pytest.raises(ValueError, match=r"Unterminated|Expecting"):
+        with pytest.raises(ValueError):
             json.loads(second)
 
     def test_objects_have_no_metadata(self, cluster: EmbeddedCluster, client: Served) -> None:

@@ -73,53 +73,37 @@ def test_a_resource_may_be_named_with_its_group_and_its_subresource_with_it() ->
     )
 
 
-@pytest.mark.parametrize(
-    ("verb", "meant"),
-    [
-        ("LIST", "Did you mean 'list'[?] "),
-        ("GET", "Did you mean 'get'[?] "),
-        ("lists", "Did you mean 'list'[?] "),
-        ("POST", "Did you mean 'create'[?] "),
-        ("put", "Did you mean 'update'[?] "),
-        ("pods", ""),
-        (1, ""),
-    ],
-)
-def test_a_verb_that_no_request_has_is_refused_at_once(verb: Any, meant: str) -> None:
-    message = f"^verb={verb!r} is the verb of no request[.] {meant}There are get, list, watch, create, "
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("verb", ["LIST", "GET", "lists", "POST", "put", "pods", 1])
+def test_a_verb_that_no_request_has_is_refused_at_once(verb: Any) -> None:
+    with pytest.raises(ValueError):
         Requests().where(verb)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError):
         Requests().wait(verb, "pods")
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError):
         asyncio.run(Requests().until(verb, "pods"))
 
 
 @pytest.mark.parametrize(
-    ("resource", "meant"),
+    "resource",
     [
-        ("pod", "pods"),
-        ("po", "pods"),
-        ("Pod", "pods"),
-        ("Pods", "pods"),
-        ("ConfigMaps", "configmaps"),
-        ("v1/pods", "pods"),
-        ("apps/v1/deployments", "deployments"),
-        ("pods.v1", "pods"),
-        ("deploy/status", "deployments/status"),
-        ("deployment.apps", "deployments.apps"),
-        ("webapps.v1.example.com", "webapps.example.com"),
-        ("example.com/v1/webapps", "webapps.example.com"),
-        ("WebApp", ""),
-        (1, ""),
+        "pod",
+        "po",
+        "Pod",
+        "Pods",
+        "ConfigMaps",
+        "v1/pods",
+        "apps/v1/deployments",
+        "pods.v1",
+        "deploy/status",
+        "deployment.apps",
+        "webapps.v1.example.com",
+        "example.com/v1/webapps",
+        "WebApp",
+        1,
     ],
 )
-def test_a_name_that_is_no_plural_of_a_resource_is_refused_at_once(resource: Any, meant: str) -> None:
-    asking = f"Did you mean '{meant}'[?] " if meant else ""
-    with pytest.raises(
-        ValueError,
-        match=f"^resource={resource!r} is the resource of no request[.] {asking}A resource is a plural",
-    ):
+def test_a_name_that_is_no_plural_of_a_resource_is_refused_at_once(resource: Any) -> None:
+    with pytest.raises(ValueError):
         Requests().where("list", resource)
 
 
@@ -176,9 +160,7 @@ def test_who_waits_no_more_is_forgotten() -> None:
 
 def test_waiting_in_a_thread_has_an_end() -> None:
     requests = Requests()
-    with pytest.raises(
-        TimeoutError, match="0 of 1 such requests have been answered: list; nothing at all was asked"
-    ):
+    with pytest.raises(TimeoutError):
         requests.wait("list", timeout=0)
     requests.add(asked("/api/v1/pods"))
     assert requests.wait("list")[0].code == 200
@@ -206,13 +188,16 @@ def is_canary(asked: Asked) -> bool:
 
 
 def test_a_timeout_that_the_condition_raises_is_its_own() -> None:
+    own = TimeoutError()
+
     def late(_: Asked) -> bool:
-        raise TimeoutError("of its own")
+        raise own
 
     requests = Requests()
     requests.add(asked("/api/v1/pods"))
-    with pytest.raises(TimeoutError, match=r"^of its own\nraised by where="):
+    with pytest.raises(TimeoutError) as caught:
         requests.wait(where=late)
+    assert caught.value is own
 
 
 def test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server() -> None:
@@ -222,7 +207,7 @@ def test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server() ->
         right = asyncio.create_task(requests.until("list"))
         await asyncio.sleep(0)
         requests.add(asked("/api/v1/pods"))
-        with pytest.raises(KeyError, match="no such") as caught:
+        with pytest.raises(KeyError) as caught:
             await wrong
         assert caught.value.__notes__[0].startswith(
             "raised by"

@@ -78,14 +78,12 @@ def given_object(verb: str, source: object, *, is_named: bool = True) -> Given:
     Without `is_named`, it may have `generateName` instead of a name.
     """
     call = f"cache.{verb}()"
-    obj = dict(source) if isinstance(source, Mapping) else to_dict(source)
+    obj = as_dict(source)
     if obj is None:
         raise NotWritable(
             f"{call}: the object is {shown_with_type(source)}",
             remedy="Give a dict, a body, or an object of kubernetes or pykube",
         )
-    if not isinstance(source, Mapping):
-        _fill_kind(obj, source)
     metadata = obj.get("metadata")
     obj["metadata"] = dict(metadata) if isinstance(metadata, Mapping) else {}
     for part in ("apiVersion", "kind"):
@@ -99,6 +97,16 @@ def given_object(verb: str, source: object, *, is_named: bool = True) -> Given:
         )
     require_json(call, f"the {clipped(obj['kind'], 100)}", obj)
     return Given(obj, source)
+
+
+def as_dict(source: object) -> dict[str, Any] | None:
+    """Return an object as a dict with its kind; None if it is none."""
+    if isinstance(source, Mapping):
+        return dict(source)
+    obj = to_dict(source)
+    if obj is not None:
+        _fill_kind(obj, source)
+    return obj
 
 
 def require_json(call: str, what: str, value: object) -> None:

@@ -72,7 +72,7 @@ def wrong(error: msgspec.ValidationError) -> tuple[str, str]:
     >>> try: msgspec.convert({'spec': {}}, msgspec.defstruct('Pod', [('spec', msgspec.defstruct('Spec', [('node', str)]))]))
     ... except msgspec.ValidationError as error: wrong(error)
     ('$.spec', 'node')
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     if error.__cause__ is not None:
         return "$", ""  # The struct itself raised it, with any text.
     path, lacks = _WHERE.search(str(error)), _LACKS.match(str(error))

@@ -62,7 +62,7 @@ def parted(data: bytes, starts: Sequence[bytes]) -> Parts | None:
     >>> parts = parted(b'{"kind":"PodList","items":[{"metadata":{}},{"metadata":{}}],"metadata":{}}', [b'{"metadata":{'])
     >>> parts.envelope, list(parts.items)
     (b'{"kind":"PodList","items":[],"metadata":{}}', [b'{"metadata":{}}', b'{"metadata":{}}'])
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     first, end = data.find(_ITEMS) + len(_ITEMS), data.rfind(b"]")
     if not len(_ITEMS) <= first <= end:
         return None

@@ -6,7 +6,7 @@ guess. An object stays the bytes that it came as, except for what is dropped (`c
 is cut out without decoding the rest.
 
 An object that the decoder gives up on costs itself alone: pages and lines that it is a part of, and its
-metadata, are scanned instead (`core.scanner`). What remains of it is an `Unreadable` record.
+metadata, are scanned instead (`core.scanner`). What remains of it is an `UnreadableRecord`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.interning import Sharing
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
-from kopf_selectcache.core.store.record import Record, Unreadable, compact_json
+from kopf_selectcache.core.store.record import Record, UnreadableRecord, compact_json
 
 from ._decoding import FAILURES, MOST_TOKEN, decode_as, reason_of, refusal_of
 from ._fastpath import parted, without_managed
@@ -46,7 +46,7 @@ from .messages import END_OF_INITIAL_EVENTS, Bookmark, Event, Message, Page, Ref
 
 
 class _Failed(NamedTuple):
-    """An attempt to decode what is kept of an object. It is not repeated on the same stack."""
+    """A failed attempt to decode the stored part of an object. It is not repeated on the same stack."""
 
     kept: bytes
     error: Exception
@@ -161,7 +161,7 @@ class Reader:
         packing: Packing | None = None,
         sent: Sent = EVERYTHING,
     ) -> Reader:
-        """Return the reader of a resource of which this much is kept."""
+        """Return the reader of a resource with this projection."""
         return cls(
             resource.api_version,
             resource.kind.kind,
@@ -358,8 +358,8 @@ class Reader:
         )
 
     def _usual(self, data: bytes, *, kindless: bool, leaves: bool) -> Record | _Failed | None:
-        """Read an object that is written as servers write them, and kept as it usually is. None says nothing
-        about it.
+        """Read an object in the usual form of servers, with the usual projection. After None it may be valid
+        or not.
 
         It is decoded once, and wholly, since the decoder looks only at what it is asked for, and readers ask
         for all of it.
@@ -440,8 +440,8 @@ class Reader:
         failed: _Failed | None = None,
         outlined: Outline | None = None,
     ) -> Record:
-        """Read any object, and say what is wrong with it. It is scanned once at most: `outlined` is what a
-        scan of its line has found.
+        """Read any object; raise Garbled if it is invalid. It is scanned once at most: `outlined` is the
+        result of a scan of its line.
         """
         found, outlined = self._found(data, outlined)
         metadata = found.metadata
@@ -478,7 +478,7 @@ class Reader:
         if not leaves and (term := self.sent.failing_key(metadata.namespace, metadata.name)) is not None:
             raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
         uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
-        return Unreadable(
+        return UnreadableRecord(
             intern(metadata.namespace),
             metadata.name,
             metadata.uid,
@@ -549,11 +549,11 @@ class Reader:
     def _by_indexes(
         self, metadata: Metadata | UsualMetadata, kept: bytes, whole: Mapping[str, msgspec.Raw] | None
     ) -> dict[str, Values]:
-        """Read the values of declared indexes off an object: each function is given one of its own.
+        """Compute the values of declared indexes. Each function receives its own copy of the object.
 
-        Lists, watches and handlers have it in several shapes, and it must be found by the same: it says what
-        it is, and has no `managedFields`. `whole` has its members as they came, where not all but those is
-        kept.
+        Lists, watches and handlers have the object in several forms, but its values must be equal. The copy
+        therefore has its kind, and no `managedFields`. `whole` has its members as received, if more than
+        `managedFields` is dropped.
         """
         try:
             came = kept if whole is None else msgspec.json.encode(ALL.cut(self._members(whole)))
@@ -568,10 +568,10 @@ class Reader:
     def _stored_part(
         self, data: bytes, found: Object, outlined: Outline | None
     ) -> tuple[bytes, bytes, Mapping[str, msgspec.Raw] | None]:
-        """Return what is kept of an object, which says what it is, the field labels' values that are not to
-        be found in that, and its members.
+        """Return the stored part of an object with its kind, the values of field labels that this part lacks,
+        and its members.
 
-        What is kept as a whole is copied unread, and its members are None.
+        An object that is stored as a whole is copied without decoding, and its members are None.
         """
         untouched = not self.projection.partial and b'"managedFields"' not in data
         if untouched and found.kind and found.api_version:

@@ -1,36 +1,37 @@
 """The list/watch protocol as a state machine: `step(state, input)` returns the next state and the effects.
 No I/O.
 
-Theory of operation ------------------- A cache must come to equal the contents of the server, and stay equal.
-It lists all objects, page by page, and then watches for what changed since the version of that list. While
-the watch goes on, each event moves the version forward. When it ends, for whatever reason, a new one starts
-at that version. When the server does not know the version any more (410), everything is listed anew, beside
-what is held: readers see the old state until the new one is complete.
+Theory of operation
+-------------------
+A stream must reach the contents of the server, and follow them. It lists all objects, page by page, and then
+watches for changes since the version of that list. Each event moves the version forward. When the watch ends,
+a new one starts at that version. When the server does not know the version any more (410), the stream is
+relisted: readers see the old generation until the new one is complete.
 
-Four rules keep it true:
+Four rules keep the contents correct:
 
-1. Nothing is shown before it is complete. A list is committed when its last page has come, all pages of one
-   version; an initial stream when the bookmark with the end marker has come. What is cut short is forgotten;
-   only a page that fails is asked for again, a few times, beside those that have come.
+1. Readers see complete lists only. A list is committed when its last page has come, with all pages of one
+   version; an initial stream when the bookmark with the end marker has come. An incomplete list is dropped;
+   if only a page fails, that page is requested again, a few times.
 2. The version never goes back. A relist asks for NotOlderThan the highest version seen; a server that lags
-   behind is asked again later. Only a consistent read that is older than what was seen means that the server
-   was restored.
+   behind is asked again later. Only a consistent list that is older than the highest version seen means that
+   the server was restored.
 3. After a failure the next request waits, twice as long with each failure in a row. A watch that ended
    cleanly, or was open for a while and brought something, has not failed: the next one is opened at once.
    That happens once, and again after each watch that was open for some seconds, so no fault makes a storm.
    Pages that bring new objects follow each other at once, too (`core.protocol.pager`); so does the newest
    list, once, if the version that several branches share (`SharedVersion`) is refused.
 4. A message is progress only if the version moves. A version that is no number among numbers, half a line,
-   garbled bytes and unknown types end the stream, and it is resumed; after more than three failures in a row
-   at the same version, everything is listed anew.
+   garbled bytes and unknown types end the stream, and it is resumed. After more than three failures in a row
+   at the same version, all objects are listed again.
 
 States
 ------
-    Idle        nothing has been asked for yet
-    Listing     a page is asked for; what came so far is staged
-    Filling     an initial stream (WatchList) comes in; what came so far is staged
-    Watching    a watch is asked for or open; events are taken in as they come
-    Waiting     the next request is due after a while
+    Idle        no request has been sent
+    Listing     a page is requested; the objects of the pages before are staged
+    Filling     an initial stream (WatchList) arrives; its objects are staged
+    Watching    a watch is requested or open; events are applied as they arrive
+    Waiting     the next request is sent after a delay
 
 Effects are what the caller must do, in order: *commands* go to the server and the clock, *deltas* to the
 store.
@@ -126,7 +127,7 @@ class List:
     """Ask for a page: the one of the token, or the first: as new as `not_older_than`, or the newest of all if
     empty.
 
-    The first of several branches' may be as of the version that others are listed at, too: that was the
+    The first of several streams' may be as of the version that others are listed at, too: that was the
     newest, a moment ago.
     """
 
@@ -563,12 +564,12 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
         and (why.lasted or known.may_reopen)
     ):
         known = replace(known, failures=0 if lived else state.known.failures, may_reopen=False)
-        return Step(Watching(known, state.version), (Watch(state.version),))  # No failure: nobody is told.
+        return Step(Watching(known, state.version), (Watch(state.version),))  # No failure, so no report.
     if lived and not mute:
         known = replace(known, failures=1)
     stuck = (garbled or mute) and known.failures > PATIENCE
     if mute and not known.marked:
-        # It may also have nothing to say, and send no bookmarks: a list now and then will do.
+        # There may be no events, and the server sends no bookmarks: an occasional list is enough.
         stuck = known.failures % (PATIENCE + 1) == 0
     return _wait(known, (), why, resume="" if stuck else state.version, at_least=at_least)
 

@@ -219,7 +219,7 @@ class Paging:
     >>> paging.turn(Page('10', '', ()))
     >>> paging.is_complete
     True
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
 
     def __init__(
         self,

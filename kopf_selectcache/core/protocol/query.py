@@ -23,7 +23,7 @@ def written(path: str, query: Mapping[str, str]) -> str:
 
 
 def listing(command: List) -> dict[str, str]:
-    """Return what makes a list the one that is to come: which page, and how new.
+    """Return the parameters of a list: its page, and its version.
 
     >>> listing(List(not_older_than='100'))
     {'resourceVersion': '100', 'resourceVersionMatch': 'NotOlderThan'}
@@ -35,7 +35,7 @@ def listing(command: List) -> dict[str, str]:
 
 
 def exactly(version: str) -> dict[str, str]:
-    """Return what makes a list one as of this version.
+    """Return the parameters of a list at exactly this version.
 
     >>> exactly('100')
     {'resourceVersion': '100', 'resourceVersionMatch': 'Exact'}
@@ -57,7 +57,7 @@ def is_beyond_server(refusal: Refusal) -> bool:
 
 
 def not_older_than(version: str) -> dict[str, str]:
-    """Return what makes a list as new as this version, or newer.
+    """Return the parameters of a list at this version, or a newer one.
 
     >>> not_older_than('100')
     {'resourceVersion': '100', 'resourceVersionMatch': 'NotOlderThan'}
@@ -66,7 +66,7 @@ def not_older_than(version: str) -> dict[str, str]:
 
 
 def watching(command: Watch) -> dict[str, str]:
-    """Return what makes a watch the one that is to come: since when, and whether with what there is.
+    """Return the parameters of a watch: its version, and if it begins with the present objects.
 
     >>> watching(Watch('100'))
     {'watch': 'true', 'allowWatchBookmarks': 'true', 'resourceVersion': '100'}

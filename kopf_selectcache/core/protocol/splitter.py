@@ -43,7 +43,7 @@ class Splitter:
     [b'{"a": 1}', b' {"b": {}}, {"c": "]}"}']
     >>> splitter.head, splitter.envelope()
     (b'{"items": [', b'{"items": [], "kind": "List"}')
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
 
     def __init__(self, *, most: int, piece: int) -> None:
         self.head = b""

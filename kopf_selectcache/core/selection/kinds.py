@@ -38,7 +38,7 @@ from .values import (
     Domain,
 )
 
-Key: TypeAlias = str | tuple[str, ...]
+KindKey: TypeAlias = str | tuple[str, ...]
 """A key, by which users name a kind: `'pods'`, `'jobs.batch'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`,
 ..."""
 
@@ -50,7 +50,7 @@ class Field:
     label: str
     domain: Domain
     same_as: str
-    """The field label that stands for this one and all its aliases: equal ones are one dimension."""
+    """The canonical field label of this one and its aliases: aliases are one dimension."""
     value: Extractor
 
     def path_of(self, value: str) -> tuple[str, ...] | None:
@@ -64,7 +64,7 @@ class Field:
         >>> spec = find('pods').fields
         >>> spec['spec.nodeName'].path_of('n1'), spec['spec.restartPolicy'].path_of('Never'), spec['spec.restartPolicy'].path_of('Always')
         (('spec', 'nodeName'), ('spec', 'restartPolicy'), None)
-        """  # noqa: E501
+        """  # A line of an example is not broken.  # noqa: E501
         match self.value:
             case String((path,), default) if value not in ("", default):
                 return path
@@ -90,7 +90,7 @@ class Kind:
     kind: str
     plural: str
     namespaced: bool | None
-    """None if nobody has asked the server yet."""
+    """None before the server was asked."""
     fields: Mapping[str, Field] = field(repr=False, hash=False)
     versions: tuple[str, ...] = ()
     """The API versions for which the field labels hold."""
@@ -162,7 +162,7 @@ class Kind:
         )
 
 
-def find(key: Key | Kind) -> Kind | None:
+def find(key: KindKey | Kind) -> Kind | None:
     """Return the built-in kind that this key means, or None if it means none of Kubernetes' own.
 
     Keys are those of Kopf's decorators, plus a tuple's parts joined by slashes:
@@ -175,7 +175,7 @@ def find(key: Key | Kind) -> Kind | None:
 
     >>> find('events').group, find('events.events.k8s.io').group
     ('', 'events.k8s.io')
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
     if isinstance(key, Kind):
         return key
     group, version, name = parse_key(key)
@@ -185,7 +185,7 @@ def find(key: Key | Kind) -> Kind | None:
     return None
 
 
-def parse_key(key: Key) -> tuple[str | None, str | None, str]:
+def parse_key(key: KindKey) -> tuple[str | None, str | None, str]:
     """Read a key as Kopf reads the arguments of its decorators: the group and version, where given, and a
     name.
     """

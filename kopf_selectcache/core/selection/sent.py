@@ -62,7 +62,7 @@ class Sent:
     >>> str(sent.failing_term({'spec': {'nodeName': 'n2'}})), sent.failing_term({'spec': {'nodeName': 'n1'}})
     ('spec.nodeName=n1', None)
     >>> sent.without('spec.nodeName').failing_term({'spec': {'nodeName': 'n2'}})
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
 
     requirements: tuple[LabelRequirement, ...] = ()
     terms: tuple[tuple[FieldTerm, Extractor], ...] = ()

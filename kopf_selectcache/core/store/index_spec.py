@@ -115,8 +115,9 @@ class Indexed:
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:
             why = (
-                "returned"
-                f" {'a list with something else than texts in it' if isinstance(made, (list, tuple, set, frozenset)) else f'something of the type {type(made).__name__}'}"  # noqa: E501
+                "returned a list with something else than texts in it"
+                if isinstance(made, (list, tuple, set, frozenset))
+                else f"returned something of the type {type(made).__name__}"
             )
         # Raised outside of the handler, so that its context is not the error, which may hold the object.
         raise BadIndex(self.name, why)

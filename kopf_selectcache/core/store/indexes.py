@@ -17,7 +17,7 @@ from kopf_selectcache.core.selection.grammar import LabelRequirement
 from .generation import Held
 from .index_spec import ODD, Indexed
 from .postings import OWNER, Dimension, Index
-from .record import Record, Unreadable
+from .record import Record, UnreadableRecord
 
 WORTH = 200
 """The number of candidates up to which a read requests no index, which would save about 20 µs."""
@@ -80,7 +80,7 @@ class Chosen(NamedTuple):
     """The number of candidates before the intersection."""
     missing: Dimension | None = None
     """The missing index that would help such a read."""
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[UnreadableRecord, ...] = ()
     """All unreadable records, regardless of the predicate. `records` has none of them."""
 
 
@@ -162,7 +162,7 @@ class Indexes:
     def _missing(self, lookup: Lookup, size: int, *, asking: bool) -> Dimension | None:
         """Return a missing index that would help, or None; `asking` creates it."""
         for indexed, _ in (*lookup.values, *lookup.where):
-            # Only the view of a branch may lack a declared index. The union has all of them.
+            # Only the view of a substore may lack a declared index. The union has all of them.
             if (dimension := Dimension("index", indexed.name)) not in self.made:
                 if asking:
                     self.declare(indexed)

@@ -115,7 +115,7 @@ class Projection:
 
     >>> Projection.of(drop=['spec.containers.env', ('metadata', 'annotations', 'kubectl.kubernetes.io/last-applied-configuration')])
     Projection(drop=(('metadata', 'annotations', 'kubectl.kubernetes.io/last-applied-configuration'), ('spec', 'containers', 'env')))
-    """  # noqa: E501
+    """  # A line of an example is not broken.  # noqa: E501
 
     keep: tuple[Keys, ...] | None = None
     """Only these paths and the identity are stored; None means all."""
@@ -160,8 +160,9 @@ class Projection:
         object.__setattr__(self, "_stored", _tree(rules, rest=self.keep is None))
 
     def __repr__(self) -> str:
-        said = {"keep": self.keep, "drop": self.drop or None, "transform": self.transform}
-        return f"Projection({', '.join(f'{name}={value!r}' for name, value in said.items() if value is not None)})"  # noqa: E501
+        options = {"keep": self.keep, "drop": self.drop or None, "transform": self.transform}
+        shown = (f"{name}={value!r}" for name, value in options.items() if value is not None)
+        return f"Projection({', '.join(shown)})"
 
     def __str__(self) -> str:
         """Write it as it is declared."""

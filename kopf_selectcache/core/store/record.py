@@ -105,7 +105,7 @@ TOO_DEEP = "it is nested too deeply"
 OUT_OF_RANGE = "it has a number that is out of range"
 
 
-class Unreadable(Record):
+class UnreadableRecord(Record):
     """A stored object that cannot be decoded. Only its metadata is known."""
 
     why: str = ""
@@ -128,7 +128,7 @@ class Unreadable(Record):
     def is_same(self, other: Record) -> bool:
         """Return True if the object, its version, its metadata and the reason are the same."""
         return (
-            isinstance(other, Unreadable)
+            isinstance(other, UnreadableRecord)
             and super().is_same(other)
             and ((self.labels, self.owners, self.why) == (other.labels, other.owners, other.why))
         )

@@ -19,13 +19,13 @@ from .generation import all_of, differing
 from .index_spec import Indexed, note
 from .indexes import AT_ONCE, Chosen, Indexes, Lookup
 from .postings import room
-from .record import Record, Unreadable, is_newer, is_older
+from .record import Record, UnreadableRecord, is_newer, is_older
 
 Records = dict[str, dict[str, Record]]
 """Records by namespace and name."""
 
 
-class Cause(StrEnum):
+class ChangeCause(StrEnum):
     """Why subscribers receive a change. The last four are departures."""
 
     ENTERED = "entered"
@@ -48,7 +48,7 @@ class Change:
 
     before: Record | None
     after: Record | None
-    cause: Cause
+    cause: ChangeCause
 
 
 class Readable(Protocol):
@@ -76,7 +76,7 @@ class Store:
         *,
         request_index: Callable[[], None] = lambda: None,
         tally: Tally | None = None,
-        departure: Cause = Cause.LEFT,
+        departure: ChangeCause = ChangeCause.LEFT,
     ) -> None:
         self._lock = Lock()
         self._departure = departure
@@ -88,7 +88,7 @@ class Store:
         self._gone: dict[tuple[str, str], Record] = {}
         """Deletions in the staged generation. They prevent a late replay from adding the object again."""
         self._version = ""
-        self.unreadable: Mapping[tuple[str, str], Unreadable] = {}
+        self.unreadable: Mapping[tuple[str, str], UnreadableRecord] = {}
         """The unreadable records by key. The mapping is replaced as a whole, so readers need no lock."""
 
     # ---- Reading: the lock is held while references are collected, never while records are decoded.
@@ -219,11 +219,14 @@ class Store:
             if self._indexes.made:
                 self._indexes.change(before, record)
             if before is None:
-                changes = [Change(None, record, Cause.ENTERED)]
+                changes = [Change(None, record, ChangeCause.ENTERED)]
             elif before.uid == record.uid:
-                changes = [Change(before, record, Cause.UPDATED)]
+                changes = [Change(before, record, ChangeCause.UPDATED)]
             else:
-                changes = [Change(before, None, Cause.REPLACED), Change(None, record, Cause.ENTERED)]
+                changes = [
+                    Change(before, None, ChangeCause.REPLACED),
+                    Change(None, record, ChangeCause.ENTERED),
+                ]
             if self.unreadable or not record.stored:
                 self._separate(changes)
         if self._tally is not None:
@@ -275,11 +278,11 @@ class Store:
         changes: list[Change] = []
         for before, after in differing(self._held, staged):
             if before is None:
-                cause = Cause.ENTERED
+                cause = ChangeCause.ENTERED
             elif after is not None:
-                cause = Cause.UPDATED
+                cause = ChangeCause.UPDATED
             elif before.name in staged.get(before.namespace, {}):
-                cause = Cause.REPLACED
+                cause = ChangeCause.REPLACED
             else:
                 cause = self._departure
             changes.append(Change(before, after, cause))
@@ -320,14 +323,14 @@ class Store:
 
     def _separate(self, changes: list[Change]) -> None:
         """Update the mapping of unreadable records."""
-        found: dict[tuple[str, str], Unreadable] | None = None
+        found: dict[tuple[str, str], UnreadableRecord] | None = None
         for change in changes:
             before, after = change.before, change.after
             if (after is not None and not after.stored) or (before is not None and not before.stored):
                 found = {**self.unreadable} if found is None else found
                 if before is not None:
                     found.pop(before.key, None)
-                if isinstance(after, Unreadable):
+                if isinstance(after, UnreadableRecord):
                     found[after.key] = after
         if found is not None:
             self.unreadable = found

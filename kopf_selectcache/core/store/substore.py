@@ -13,26 +13,26 @@ from .accounting import Tally
 from .generation import all_of
 from .indexes import Chosen, Lookup
 from .record import Record, are_numbers, is_newer, is_older
-from .store import Cause, Change, Store
+from .store import Change, ChangeCause, Store
 
-Key: TypeAlias = tuple[str, str]
+ObjectKey: TypeAlias = tuple[str, str]
 """The namespace and name of an object."""
 
 SPARE = 1000
-"""The number of confirming reads that are remembered for branches that are behind. Beyond it, the branches
+"""The number of confirming reads that are remembered for substores that are behind. Beyond it, the substores
 are relisted. Also the slack of heaps before they are compacted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The namespace and names that a branch selects; None means any."""
+    """The namespace and names that a substore selects; None means any."""
 
     namespace: str | None = None
     names: frozenset[str] | None = None
     complete: bool = False
-    """True if the stream has no other selector. An object that departs from such a branch is gone."""
+    """True if the stream has no other selector. An object that departs from such a substore is gone."""
 
-    def have(self, key: Key) -> bool:
+    def have(self, key: ObjectKey) -> bool:
         return self.namespace in (None, key[0]) and (self.names is None or key[1] in self.names)
 
     def meet(self, other: Keys) -> bool:
@@ -42,7 +42,7 @@ class Keys:
 
 
 class Left(NamedTuple):
-    """A leave that not all branches have reached yet."""
+    """A leave that not all substores have reached yet."""
 
     epoch: int
     version: str
@@ -52,7 +52,7 @@ class Left(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The answer of a confirming read that some branches have not reached. Until then, their records of the
+    """The answer of a confirming read that some substores have not reached. Until then, their records of the
     key are outdated.
     """
 
@@ -63,13 +63,13 @@ class Read(NamedTuple):
 
 
 class _Wait:
-    """The keys to evaluate again when a branch reaches a version. A heap has the oldest version first."""
+    """The keys to evaluate again when a substore reaches a version. A heap has the oldest version first."""
 
     __slots__ = ("keys", "version")
 
     def __init__(self, version: str) -> None:
         self.version = version
-        self.keys: dict[Key, None] = {}
+        self.keys: dict[ObjectKey, None] = {}
 
     def __lt__(self, other: _Wait) -> bool:
         return is_older(self.version, other.version)
@@ -86,13 +86,13 @@ class View(Store):
     def stages_nothing(self) -> bool:
         return self._staged is None
 
-    def held(self, key: Key) -> Record | None:
+    def held(self, key: ObjectKey) -> Record | None:
         return self._held.get(key[0], {}).get(key[1])
 
 
 class UnionView(View):
-    """The visible union of several branches. Groups of branches have no key in common, so each group has its
-    own version.
+    """The visible union of several substores. Groups of substores have no key in common, so each group has
+    its own version.
     """
 
     def __init__(
@@ -106,7 +106,9 @@ class UnionView(View):
         records, _ = store.records()
         for indexed in store.indexed:
             self.declare(indexed)
-        self.show([Change(None, record, Cause.ENTERED) for record in records], dict(enumerate(versions)))
+        self.show(
+            [Change(None, record, ChangeCause.ENTERED) for record in records], dict(enumerate(versions))
+        )
 
     def version_of(self, groups: Iterable[int]) -> str:
         """Return the oldest version of these groups; empty until all of them are listed."""
@@ -121,7 +123,9 @@ class UnionView(View):
         with self._lock:
             return list(all_of(self._held)), self.version_of(groups)
 
-    def chosen_of(self, groups: Iterable[int], lookup: Lookup, key: Key | None, *, asking: bool) -> Chosen:
+    def chosen_of(
+        self, groups: Iterable[int], lookup: Lookup, key: ObjectKey | None, *, asking: bool
+    ) -> Chosen:
         with self._lock:
             chosen = self._chosen(lookup, key, asking=asking)._replace(version=self.version_of(groups))
         if asking and chosen.missing is not None:
@@ -176,14 +180,14 @@ class Section:
     def records(self) -> tuple[list[Record], str]:
         return self._union.records_of(self._groups)
 
-    def chosen(self, lookup: Lookup, key: Key | None = None, *, asking: bool = True) -> Chosen:
+    def chosen(self, lookup: Lookup, key: ObjectKey | None = None, *, asking: bool = True) -> Chosen:
         return self._union.chosen_of(self._groups, lookup, key, asking=asking)
 
     def weights(self) -> dict[str, int]:
         return self._union.weights()
 
 
-class Branch:
+class Substore:
     """The records and the version of one stream. Only the union (`core.store.union`) writes to it."""
 
     def __init__(
@@ -197,16 +201,18 @@ class Branch:
         self.holds_all = keys.namespace is None and keys.names is None
         """True if the stream could hold an object of any name."""
         self.view = View(
-            request_index=request_index, tally=tally, departure=Cause.GONE if keys.complete else Cause.LEFT
+            request_index=request_index,
+            tally=tally,
+            departure=ChangeCause.GONE if keys.complete else ChangeCause.LEFT,
         )
         self.epoch = 0
         self.listed = ""
-        """The version of the last list. The branch has no events from before it."""
-        self.vague: set[Key] = set()
+        """The version of the last list. The substore has no events from before it."""
+        self.vague: set[ObjectKey] = set()
         """Keys of objects that left at an unknown version, between the last known version and the next."""
         self._waits: list[_Wait] = []
         self._versions: dict[str, _Wait] = {}
-        self._waiting: dict[Key, _Wait] = {}
+        self._waiting: dict[ObjectKey, _Wait] = {}
         """The wait of each key. There is one per key, so that an object that comes and goes does not fill the
         heap."""
 
@@ -224,14 +230,14 @@ class Branch:
         )
 
     def lags(self, read: Read) -> bool:
-        """Return True if the branch may still report states older than the read. Versions that cannot be
+        """Return True if the substore may still report states older than the read. Versions that cannot be
         compared never lag.
         """
         if not self.version and self.view.stages_nothing:
             return False  # Its first list has not begun, and will be newer than the read.
         return self.epoch < read.epoch or is_older(self.version or "0", read.version)
 
-    def wait_for(self, version: str, key: Key) -> None:
+    def wait_for(self, version: str, key: ObjectKey) -> None:
         if key in self._waiting:
             return
         wait = self._versions.get(version)
@@ -241,17 +247,17 @@ class Branch:
         wait.keys[key] = None
         self._waiting[key] = wait
 
-    def reach(self, version: str) -> list[Key]:
+    def reach(self, version: str) -> list[ObjectKey]:
         """Advance to a version; return the keys that waited for it."""
         self.view.progress(version)
-        keys: list[Key] = []
+        keys: list[ObjectKey] = []
         while self._waits and not is_newer(self._waits[0].version, self.version):
             keys += self._versions.pop(heappop(self._waits).version).keys
         for key in keys:
             del self._waiting[key]
         return keys
 
-    def wait_no_more(self, keys: Iterable[Key]) -> None:
+    def wait_no_more(self, keys: Iterable[ObjectKey]) -> None:
         for key in keys:
             wait = self._waiting.pop(key, None)
             if wait is not None:
@@ -282,23 +288,23 @@ def least(versions: Iterable[str]) -> str:
     return found
 
 
-def key_of(change: Change) -> Key:
+def key_of(change: Change) -> ObjectKey:
     record = change.after or change.before
     assert record is not None, "a change of nothing"
     return record.key
 
 
-def groups_of(branches: Iterable[Branch]) -> tuple[frozenset[Branch], ...]:
-    """Return groups of branches. Branches of different groups have no key in common."""
-    groups: list[frozenset[Branch]] = []
-    for branch in branches:
-        near = [group for group in groups if any(branch.keys.meet(other.keys) for other in group)]
-        groups = [*(group for group in groups if group not in near), frozenset({branch}).union(*near)]
+def groups_of(substores: Iterable[Substore]) -> tuple[frozenset[Substore], ...]:
+    """Return groups of substores. Substores of different groups have no key in common."""
+    groups: list[frozenset[Substore]] = []
+    for substore in substores:
+        near = [group for group in groups if any(substore.keys.meet(other.keys) for other in group)]
+        groups = [*(group for group in groups if group not in near), frozenset({substore}).union(*near)]
     return tuple(groups)
 
 
-def first_behind(left: Left, branches: Iterable[Branch]) -> Branch | None:
-    return next((branch for branch in branches if not branch.has_reached(left)), None)
+def first_behind(left: Left, substores: Iterable[Substore]) -> Substore | None:
+    return next((substore for substore in substores if not substore.has_reached(left)), None)
 
 
 def supersedes(record: Record, other: Record, *, said: bool) -> bool:
@@ -306,12 +312,12 @@ def supersedes(record: Record, other: Record, *, said: bool) -> bool:
     return is_newer(record.version, other.version) if said else is_older(other.version, record.version)
 
 
-def is_denied(record: Record, branch: Branch, read: Read) -> bool:
-    """Return True if a read disproves a record of a branch: the record is older than the read, and the branch
-    was not listed since.
+def is_denied(record: Record, substore: Substore, read: Read) -> bool:
+    """Return True if a read disproves a record of a substore: the record is older than the read, and the
+    substore was not listed since.
     """
-    return branch.epoch < read.epoch or (
+    return substore.epoch < read.epoch or (
         record.uid != read.there
         and not is_newer(record.version, read.version)
-        and (branch.lags(read) or is_older(branch.listed, read.version))
+        and (substore.lags(read) or is_older(substore.listed, read.version))
     )

@@ -1,11 +1,11 @@
 """Unconfirmed leaves, and the metadata lists that settle many of them.
 
-An unconfirmed leave is an object that is shown although no branch holds it, or only an older version of it.
+An unconfirmed leave is an object that is shown although no substore holds it, or only an older version of it.
 
-A joined list proves a leave only if no branch holds the object at one common version: between two versions,
-the object may have moved from one branch to another. So the lists are exactly as of the newest version that
-a branch has reached, and each branch behind this version is listed. An older version would be enough for the
-leaves, but a server that was restored unnoticed may already be past it, with other objects.
+A joined list proves a leave only if no substore holds the object at one common version: between two versions,
+the object may have moved from one substore to another. So the lists are exactly as of the newest version that
+a substore has reached, and each substore behind this version is listed. An older version would be enough for
+the leaves, but a server that was restored unnoticed may already be past it, with other objects.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from heapq import heappop, heappush
 from itertools import count
 
 from .record import is_newer, is_number, is_older, rank_of
-from .substore import SPARE, Branch, Key, Left
+from .substore import SPARE, Left, ObjectKey, Substore
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """An unconfirmed leave: a shown object that no branch holds, or only in an older version.
+    """An unconfirmed leave: a shown object that no substore holds, or only in an older version.
 
     To settle it, list the metadata of this name (`metadata.name=`) and compare the uid. A list is used
     because it has a version.
@@ -36,11 +36,11 @@ class Doubt:
     epoch: int
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ObjectKey:
         return self.namespace, self.name
 
 
-class Doubts(dict[Key, Doubt]):
+class Doubts(dict[ObjectKey, Doubt]):
     """Unconfirmed leaves by key, with a heap for the oldest. Leaves at an unknown version come first."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Doubts(dict[Key, Doubt]):
         self._heap: list[tuple[tuple[int, str], int, Doubt]] = []
         self._numbers = count()
 
-    def __setitem__(self, key: Key, doubt: Doubt) -> None:
+    def __setitem__(self, key: ObjectKey, doubt: Doubt) -> None:
         super().__setitem__(key, doubt)
         self._push(doubt)
         if len(self._heap) > 2 * len(self) + SPARE:
@@ -68,44 +68,48 @@ class Doubts(dict[Key, Doubt]):
 
 @dataclass(frozen=True, slots=True)
 class JoinedLists:
-    """Lists of metadata that settle many leaves at once: one for each branch that is behind, with its
+    """Lists of metadata that settle many leaves at once: one for each substore that is behind, with its
     selector.
     """
 
     version: str
     """The exact version of all lists."""
-    branches: tuple[int, ...]
-    """The numbers of the branches to list."""
+    substores: tuple[int, ...]
+    """The numbers of the substores to list."""
     doubts: tuple[Doubt, ...]
     """The leaves that they can settle."""
 
 
 def lists_of(
-    group: Collection[Branch],
-    branches: Sequence[Branch],
-    could_hold: Mapping[Doubt, Collection[Branch]],
+    group: Collection[Substore],
+    substores: Sequence[Substore],
+    could_hold: Mapping[Doubt, Collection[Substore]],
     epoch: int,
 ) -> JoinedLists | None:
     """Return the lists that settle some of these leaves; None if lists settle none. `could_hold` has the
-    branches that could hold the object of each leave.
+    substores that could hold the object of each leave.
     """
     version = ""
-    for branch in branches:
-        if branch in group and branch.epoch == epoch and (not version or is_older(version, branch.version)):
-            version = branch.version
-    behind = frozenset(branch for branch in group if not branch.has_reached(Left(epoch, version)))
-    # A branch that is not behind and holds the object has missed the leave. Only a read by name settles it.
+    for substore in substores:
+        if (
+            substore in group
+            and substore.epoch == epoch
+            and (not version or is_older(version, substore.version))
+        ):
+            version = substore.version
+    behind = frozenset(substore for substore in group if not substore.has_reached(Left(epoch, version)))
+    # A substore that is not behind and holds the object has missed the leave. Only a read by name settles it.
     doubts = tuple(
         doubt
         for doubt, near in could_hold.items()
         if doubt.version
         and not is_newer(doubt.version, version)
         and not behind.isdisjoint(near)
-        and all(branch in behind or branch.view.held(doubt.key) is None for branch in near)
+        and all(substore in behind or substore.view.held(doubt.key) is None for substore in near)
     )
     numbers = tuple(
         number
-        for number, branch in enumerate(branches)
-        if branch in behind and any(branch in could_hold[doubt] for doubt in doubts)
+        for number, substore in enumerate(substores)
+        if substore in behind and any(substore in could_hold[doubt] for doubt in doubts)
     )
     return JoinedLists(version, numbers, doubts) if doubts else None

@@ -10,7 +10,7 @@ import msgspec
 DEEPEST = 200
 
 
-class Unreadable(ValueError):
+class UnreadableBody(ValueError):
     """The body is no JSON, or nested too deeply."""
 
 
@@ -21,7 +21,7 @@ def decode(data: bytes) -> Any:
     except UnicodeDecodeError:
         return decode(data.decode(errors="replace").encode())
     except msgspec.DecodeError as error:
-        raise Unreadable(str(error)) from None
+        raise UnreadableBody(str(error)) from None
     except RecursionError:
         raise _too_deep(data) from None
     if data.count(b"{") + data.count(b"[") > DEEPEST and is_too_deep(value):
@@ -43,9 +43,9 @@ def is_too_deep(value: object) -> bool:
     return True
 
 
-def _too_deep(data: bytes) -> Unreadable:
+def _too_deep(data: bytes) -> UnreadableBody:
     bracket = "[" if data.count(b"[") > data.count(b"{") else "{"
-    return Unreadable(f"invalid character '{bracket}' exceeded max depth")
+    return UnreadableBody(f"invalid character '{bracket}' exceeded max depth")
 
 
 def summary(data: bytes) -> str:

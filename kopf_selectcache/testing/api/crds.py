@@ -17,7 +17,7 @@ from . import schemas
 from .history import History, Stored, Table
 from .kinds import Column, Kinds, Served
 from .kubectl import columns
-from .metadata import Cause, cause, in_order, invalid_value
+from .metadata import StatusCause, cause, in_order, invalid_value
 from .status import Problem
 from .strategies import part
 
@@ -91,7 +91,7 @@ class Definitions:
         elif served.table == TABLE:
             _fill(new)
 
-    def problems_of(self, served: Served, new: Mapping[str, Any]) -> list[Cause]:
+    def problems_of(self, served: Served, new: Mapping[str, Any]) -> list[StatusCause]:
         if served.schema is not None:
             return schemas.problems_of(served.schema, new)
         if served.table != TABLE:
@@ -103,7 +103,7 @@ class Definitions:
 
     def problems_of_change(
         self, served: Served, old: Mapping[str, Any], new: Mapping[str, Any]
-    ) -> list[Cause]:
+    ) -> list[StatusCause]:
         if served.table != TABLE:
             return []
         return [
@@ -290,7 +290,7 @@ def _fill(new: dict[str, Any]) -> None:
     }
 
 
-def _wrong(new: Mapping[str, Any]) -> list[Cause]:
+def _wrong(new: Mapping[str, Any]) -> list[StatusCause]:
     """Return the errors of a definition that cannot be served."""
     spec, name = new["spec"], new["metadata"].get("name", "")
     names, group, versions = spec["names"], spec.get("group") or "", spec["versions"]
@@ -339,7 +339,7 @@ def _wrong(new: Mapping[str, Any]) -> list[Cause]:
     return found
 
 
-def _wrong_column(column: Mapping[str, Any], where: str) -> Iterator[Cause]:
+def _wrong_column(column: Mapping[str, Any], where: str) -> Iterator[StatusCause]:
     wanted = f"must be one of {','.join(_COLUMN_TYPES)}"
     if not column.get("name"):
         yield cause("FieldValueRequired", "Required value", f"{where}.name")

@@ -17,7 +17,7 @@ from .status import expired
 
 Table: TypeAlias = tuple[str, str]
 """The place of the objects of one resource: its group and plural."""
-Key: TypeAlias = tuple[str, str]
+ObjectKey: TypeAlias = tuple[str, str]
 """Namespace (empty if there is none) and name."""
 
 # Changes that are remembered, unless they are compacted before: some minutes of a very busy cluster.
@@ -30,7 +30,7 @@ KEPT_AT_LEAST = 1_000  # unless they are of the last changes: those stay, at any
 class Stored:
     """One version of an object."""
 
-    key: Key
+    key: ObjectKey
     uid: str
     version: int
     data: bytes
@@ -67,8 +67,8 @@ class History:
         """The horizon: changes from this version on are known; earlier ones are not, as after etcd's
         compaction.
         """
-        self._objects: dict[Table, dict[Key, Stored]] = {}
-        self._order: dict[Table, list[Key]] = {}
+        self._objects: dict[Table, dict[ObjectKey, Stored]] = {}
+        self._order: dict[Table, list[ObjectKey]] = {}
         self._log: deque[Change] = deque()
         self._log_bytes = 0
         self._kept = kept
@@ -78,16 +78,16 @@ class History:
 
     # ---- Reading.
 
-    def get(self, table: Table, key: Key) -> Stored | None:
+    def get(self, table: Table, key: ObjectKey) -> Stored | None:
         return self._objects.get(table, {}).get(key)
 
-    def keys(self, table: Table, *, namespace: str = "", after: Key | None = None) -> list[Key]:
+    def keys(self, table: Table, *, namespace: str = "", after: ObjectKey | None = None) -> list[ObjectKey]:
         """Return the keys in order: those of a namespace, if given, and those after a key."""
         order = self._order.get(table, [])
         return _within(order, namespace, after)
 
     def at(
-        self, table: Table, version: int, *, namespace: str = "", after: Key | None = None
+        self, table: Table, version: int, *, namespace: str = "", after: ObjectKey | None = None
     ) -> list[Stored]:
         """Return the objects as of this version, in order; raise Expired (410) if it is forgotten."""
         objects = self._objects.get(table, {})
@@ -192,7 +192,7 @@ class Backup(NamedTuple):
     """A copy of all objects at one version."""
 
     version: int
-    objects: Mapping[Table, Mapping[Key, Stored]]
+    objects: Mapping[Table, Mapping[ObjectKey, Stored]]
 
 
 def at_version(stored: Stored, version: int, data: bytes) -> Stored:
@@ -205,12 +205,12 @@ def _weight(change: Change) -> int:
     return sum(len(stored.data) for stored in (change.before, change.gone) if stored is not None)
 
 
-def _place(key: Key) -> str:
+def _place(key: ObjectKey) -> str:
     """Return the sort key of objects in etcd: those of `apps-2` come before those of `apps`."""
     return f"{key[0]}/{key[1]}"
 
 
-def _within(order: list[Key], namespace: str, after: Key | None) -> list[Key]:
+def _within(order: list[ObjectKey], namespace: str, after: ObjectKey | None) -> list[ObjectKey]:
     start = bisect_right(order, _place(after), key=_place) if after is not None else 0
     if not namespace:
         return order[start:]

@@ -10,7 +10,7 @@ import json
 from typing import NamedTuple
 
 from . import body, types
-from .history import History, Key, Stored
+from .history import History, ObjectKey, Stored
 from .kinds import Served
 from .options import EXACT, ListOptions
 from .selection import Selection
@@ -88,7 +88,7 @@ def page(
     return Page(chosen, version)
 
 
-def _path(selection: Selection, key: Key) -> str:
+def _path(selection: Selection, key: ObjectKey) -> str:
     """Return the position after this key, within the list."""
     return f"{key[1]}\0" if selection.namespace or not key[0] else f"{key[0]}/{key[1]}\0"
 
@@ -98,7 +98,7 @@ def _token(version: int, start: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
 
-def _read_token(token: str, served: Served, selection: Selection) -> tuple[int, Key]:
+def _read_token(token: str, served: Served, selection: Selection) -> tuple[int, ObjectKey]:
     try:
         read = body.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     except (binascii.Error, ValueError) as error:

@@ -56,7 +56,7 @@ _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
 _GENERATED = 58  # Go's limit of 63 without the five letters of the suffix.
 
-Cause: TypeAlias = Mapping[str, str]
+StatusCause: TypeAlias = Mapping[str, str]
 
 LABEL_VALUE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must"
@@ -80,16 +80,16 @@ _LABEL = (
 )
 
 
-def cause(reason: str, message: str, field: str) -> Cause:
+def cause(reason: str, message: str, field: str) -> StatusCause:
     return {"reason": reason, "message": message, "field": field}
 
 
-def invalid_value(field: str, value: object, why: str) -> Cause:
+def invalid_value(field: str, value: object, why: str) -> StatusCause:
     told = f'"{value}"' if isinstance(value, str) else str(value)
     return cause("FieldValueInvalid", f"Invalid value: {told}: {why}", field)
 
 
-def forbidden(field: str, why: str) -> Cause:
+def forbidden(field: str, why: str) -> StatusCause:
     return cause("FieldValueForbidden", f"Forbidden: {why}", field)
 
 
@@ -174,9 +174,9 @@ def with_version(data: bytes, version: int) -> bytes:
 # ---- Checking
 
 
-def problems_of(served: Served, metadata: Mapping[str, Any]) -> list[Cause]:
+def problems_of(served: Served, metadata: Mapping[str, Any]) -> list[StatusCause]:
     """Return the errors of the metadata of an object before it is stored."""
-    found: list[Cause] = []
+    found: list[StatusCause] = []
     name = metadata.get("name", "")
     if not name:
         found.append(
@@ -220,7 +220,7 @@ def _wrong_name(served: Served, name: str) -> Iterator[str]:
         yield "must be no more than 253 characters" if len(name) > 253 else SUBDOMAIN
 
 
-def _wrong_owner(owner: Mapping[str, Any]) -> Iterator[Cause]:
+def _wrong_owner(owner: Mapping[str, Any]) -> Iterator[StatusCause]:
     for key, why in (
         ("apiVersion", "version must not be empty"),
         ("kind", "must not be empty"),
@@ -231,7 +231,7 @@ def _wrong_owner(owner: Mapping[str, Any]) -> Iterator[Cause]:
             yield invalid_value(f"metadata.ownerReferences.{key}", "", why)
 
 
-def problems_of_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Cause]:
+def problems_of_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[StatusCause]:
     """Return the changes of the metadata that are not allowed."""
     found = [
         invalid_value(f"metadata.{key}", new[key], "field is immutable")

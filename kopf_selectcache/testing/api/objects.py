@@ -14,7 +14,7 @@ import msgspec
 
 from . import builtin, deletion, events, metadata, options, patches, schemas, strategies, types
 from .crds import Definitions
-from .history import History, Key, Stored
+from .history import History, ObjectKey, Stored
 from .kinds import Kinds, Served
 from .status import CHANGED, Problem, already_exists, bad_request, conflict, invalid, not_found
 from .types import Unknown, ignore
@@ -326,11 +326,11 @@ class Objects:
         if number != old.version:
             raise conflict(served.plural, old.key[1], CHANGED, group=served.group)
 
-    def _problems_of(self, served: Served, new: Mapping[str, Any]) -> list[metadata.Cause]:
+    def _problems_of(self, served: Served, new: Mapping[str, Any]) -> list[metadata.StatusCause]:
         return self.definitions.problems_of(served, new) + strategies.problems_of(served, new)
 
     def _check(
-        self, served: Served, found: list[metadata.Cause], name: str, more: list[metadata.Cause]
+        self, served: Served, found: list[metadata.StatusCause], name: str, more: list[metadata.StatusCause]
     ) -> None:
         if found or more:
             group = (
@@ -421,7 +421,7 @@ class Objects:
             self._finish_namespace(old.key[0])
         return gone
 
-    def _stored(self, served: Served, key: Key, body: Mapping[str, Any], version: int) -> Stored:
+    def _stored(self, served: Served, key: ObjectKey, body: Mapping[str, Any], version: int) -> Stored:
         said = body["metadata"]
         fields = (
             events.field_values(body)
@@ -469,7 +469,7 @@ class Objects:
         return list({served.table: served for served in self.kinds if served.namespaced}.values())
 
 
-def forbidden(served: Served, name: str, why: str, causes: list[metadata.Cause]) -> Problem:
+def forbidden(served: Served, name: str, why: str, causes: list[metadata.StatusCause]) -> Problem:
     details: dict[str, Any] = {
         "name": name,
         **({"group": served.group} if served.group else {}),

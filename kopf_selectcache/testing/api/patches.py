@@ -44,7 +44,7 @@ def read(patch: bytes, content_type: str, served: Served) -> Apply:
 def _decode(patch: bytes, *, prefix: str) -> Any:
     try:
         return body.decode(patch)
-    except body.Unreadable as error:
+    except body.UnreadableBody as error:
         raise bad_request(f"{prefix}{error}") from None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from .metadata import Cause, cause
+from .metadata import StatusCause, cause
 
 _PRESERVES = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
@@ -103,12 +103,12 @@ def has(schema: Mapping[str, Any], path: str) -> bool:
 # ---- Checks
 
 
-def problems_of(schema: Mapping[str, Any], obj: Mapping[str, Any]) -> list[Cause]:
+def problems_of(schema: Mapping[str, Any], obj: Mapping[str, Any]) -> list[StatusCause]:
     """Return the violations of an object, in the order of its fields."""
     return list(_problems(schema, obj, ""))
 
 
-def _problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[Cause]:
+def _problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[StatusCause]:
     if value is None and schema.get("nullable"):
         return
     given = _type_of(value)
@@ -140,7 +140,7 @@ def _problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[Cau
         )
 
 
-def _of_object(schema: Mapping[str, Any], value: Mapping[str, Any], where: str) -> Iterator[Cause]:
+def _of_object(schema: Mapping[str, Any], value: Mapping[str, Any], where: str) -> Iterator[StatusCause]:
     known = schema.get("properties") or {}
     rest = schema.get("additionalProperties")
     for key, item in value.items():
@@ -161,7 +161,7 @@ def _of_object(schema: Mapping[str, Any], value: Mapping[str, Any], where: str) 
         )
 
 
-def _of_list(schema: Mapping[str, Any], value: list[Any], where: str) -> Iterator[Cause]:
+def _of_list(schema: Mapping[str, Any], value: list[Any], where: str) -> Iterator[StatusCause]:
     items = schema.get("items")
     if isinstance(items, Mapping):
         for index, item in enumerate(value):
@@ -176,7 +176,7 @@ def _of_list(schema: Mapping[str, Any], value: list[Any], where: str) -> Iterato
         )
 
 
-def _of_string(schema: Mapping[str, Any], value: str, where: str) -> Iterator[Cause]:
+def _of_string(schema: Mapping[str, Any], value: str, where: str) -> Iterator[StatusCause]:
     if len(value) > schema.get("maxLength", len(value)):
         yield cause("FieldValueTooLong", f"Too long: may not be more than {schema['maxLength']} bytes", where)
     if len(value) < schema.get("minLength", 0):
@@ -194,7 +194,7 @@ def _matches(pattern: str, value: str) -> bool:
         return True
 
 
-def _of_number(schema: Mapping[str, Any], value: float, where: str) -> Iterator[Cause]:
+def _of_number(schema: Mapping[str, Any], value: float, where: str) -> Iterator[StatusCause]:
     least, most = schema.get("minimum"), schema.get("maximum")
     if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
         yield _invalid(
@@ -222,5 +222,5 @@ def _as_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _invalid(where: str, value: object, why: str) -> Cause:
+def _invalid(where: str, value: object, why: str) -> StatusCause:
     return cause("FieldValueInvalid", f"Invalid value: {_as_json(value)}: {where} {why}", where)

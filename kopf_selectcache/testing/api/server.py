@@ -328,7 +328,7 @@ def _body(request: Request, kind: str) -> Mapping[str, Any]:
         return sent
     try:
         return _typed(request.body)
-    except reading.Unreadable as error:
+    except reading.UnreadableBody as error:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json"
             f" parse error: {error} ({reading.summary(request.body)})"
@@ -339,7 +339,7 @@ def _typed(data: bytes) -> dict[str, Any]:
     """Read an object whose kind and apiVersion, if present, are texts."""
     body = reading.decode(data)
     if why := types.misfit(body, types.TYPE, _TYPE):
-        raise reading.Unreadable(why)
+        raise reading.UnreadableBody(why)
     return dict(body or {})
 
 
@@ -359,7 +359,7 @@ def _deleting(request: Request) -> dict[str, Any]:
         body = _sent_as_protobuf(request)
         try:
             body = _typed(request.body) if body is None else body
-        except reading.Unreadable as error:
+        except reading.UnreadableBody as error:
             raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
         kind = body.get("kind") or "DeleteOptions"
         if kind != "DeleteOptions":

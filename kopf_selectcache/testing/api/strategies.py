@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from . import events, types
 from .kinds import Served
-from .metadata import Cause, cause, forbidden, invalid_value
+from .metadata import StatusCause, cause, forbidden, invalid_value
 
 Body: TypeAlias = dict[str, Any]
 
@@ -111,7 +111,7 @@ def before_update(served: Served, body: Body) -> None:
         _namespace_label(body)
 
 
-def problems_of(served: Served, body: Mapping[str, Any]) -> list[Cause]:
+def problems_of(served: Served, body: Mapping[str, Any]) -> list[StatusCause]:
     """Return the errors of a built-in object. Few rules are checked here."""
     if served.table == events.TABLE:
         found = []
@@ -130,7 +130,7 @@ def problems_of(served: Served, body: Mapping[str, Any]) -> list[Cause]:
     ]
 
 
-def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Cause]:
+def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[StatusCause]:
     """Return the changes of a built-in object that are not allowed."""
     if served.table in {("", "configmaps"), ("", "secrets")} and old.get("immutable") is True:
         return [
@@ -144,7 +144,8 @@ def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str,
         return [forbidden("spec", _POD_FIELDS)]
     if served.plural in {"rolebindings", "clusterrolebindings"} and old.get("roleRef") != new.get("roleRef"):
         ref = part(new, "roleRef")
-        told = f'{{"APIGroup":"{ref.get("apiGroup", "")}","Kind":"{ref.get("kind", "")}","Name":"{ref.get("name", "")}"}}'  # noqa: E501
+        group, kind, name = (ref.get(key, "") for key in ("apiGroup", "kind", "name"))
+        told = f'{{"APIGroup":"{group}","Kind":"{kind}","Name":"{name}"}}'
         return [
             {**invalid_value("roleRef", "", ""), "message": f"Invalid value: {told}: cannot change roleRef"}
         ]

@@ -16,7 +16,7 @@ from kopf_selectcache.core.protocol._fastpath import parted, without_managed
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
 from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 
 PODS = Reader("v1", "Pod")
 CAREFUL = Reader("v1", "Pod", accepts=lambda _: True)
@@ -258,7 +258,7 @@ def test_a_few_objects_are_one_slice() -> None:
 
 
 def seen(record: Record) -> object:
-    obj = record.decode() if not isinstance(record, Unreadable) else None
+    obj = record.decode() if not isinstance(record, UnreadableRecord) else None
     return record.key, record.uid, record.version, record.labels, record.owners, obj
 
 

@@ -20,7 +20,7 @@ from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.scanner import Unscannable, is_deeper, outline
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Unreadable
+from kopf_selectcache.core.store.record import UnreadableRecord
 
 METADATA = b'"name":"a","namespace":"ns","uid":"u","resourceVersion":"5"'
 MANAGED = b',"managedFields":[{"manager":"m","fieldsV1":{"f:spec":{}}}]'
@@ -29,7 +29,8 @@ ALTERNATING = b'[{"a":' * 25_000 + b"0" + b"}]" * 25_000
 VALUES = {"lists": DEEP, "objects": ALTERNATING}
 ATTEMPTS = [["MainThread"]]
 if sys.version_info >= (3, 12):
-    # It decodes so many levels that the cheap check of the nesting does not decide: a thread tries as well.
+    # The decoder reaches a depth at which the cheap check of the nesting does not decide: a thread with a
+    # larger stack tries as well.
     ATTEMPTS.append(["MainThread", "selectcache"])
 READER = Reader("v1", "Pod")
 TRANSFORMING = Reader(
@@ -93,7 +94,7 @@ def test_an_event_with_an_object_of_too_many_levels_is_scanned_once_decoded_once
     line = event(written(VALUES[value], managed=managed), LINES[form])
     read = READER.line(line)
     assert isinstance(read, Event)
-    assert isinstance(read.record, Unreadable)
+    assert isinstance(read.record, UnreadableRecord)
     assert (read.record.name, read.record.why) == ("a", "it is nested too deeply")
     assert counts.scans == [len(line)]
     assert counts.decodes in ATTEMPTS
@@ -105,7 +106,7 @@ def test_an_item_of_too_many_levels_is_scanned_once_and_decoded_once(counts: Cou
         b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[%s]}' % obj
     )
     assert isinstance(page, Page)
-    assert isinstance(page.records[0], Unreadable)
+    assert isinstance(page.records[0], UnreadableRecord)
     assert counts.scans == [len(obj)]
     assert counts.decodes in ATTEMPTS
 
@@ -116,7 +117,7 @@ def test_where_a_part_is_dropped_an_object_of_too_many_levels_is_scanned_once_an
     line = event(written(DEEP))
     read = TRANSFORMING.line(line)
     assert isinstance(read, Event)
-    assert isinstance(read.record, Unreadable)
+    assert isinstance(read.record, UnreadableRecord)
     assert counts.scans == [len(line)]
     assert counts.decodes in ATTEMPTS
 
@@ -128,7 +129,7 @@ def test_an_object_that_fails_on_the_stack_of_the_caller_is_decoded_again_in_a_t
         raise RecursionError
 
     monkeypatch.setattr(decoder, "_EVERYTHING", SimpleNamespace(decode=fail))
-    assert not isinstance(READER.record(written(b"[[1]]")), Unreadable)
+    assert not isinstance(READER.record(written(b"[[1]]")), UnreadableRecord)
     assert (counts.scans, counts.decodes) == ([], ["selectcache"])
 
 
@@ -138,7 +139,7 @@ def test_an_object_with_a_value_that_the_decoder_refuses_is_decoded_once(
 ) -> None:
     read = READER.line(event(written(value)))
     assert isinstance(read, Event)
-    assert isinstance(read.record, Unreadable)
+    assert isinstance(read.record, UnreadableRecord)
     assert (len(counts.scans), counts.decodes) == (scans, ["MainThread"])
 
 

@@ -21,7 +21,7 @@ from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import IDLE, MOST, WORTH, Lookup
 from kopf_selectcache.core.store.postings import OWNER, Dimension
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Cause, Change, Readable, Store
+from kopf_selectcache.core.store.store import Change, ChangeCause, Readable, Store
 from kopf_selectcache.core.store.substore import Keys, Section, UnionView
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
@@ -261,8 +261,8 @@ def test_so_it_does_where_several_branches_are_shown(
                 for each in [*([step[1]] if step[0] == "ask" else []), *asked]:
                     for readable in (
                         union.store,
-                        union.needed([union.branches[which]]),
-                        union.needed(union.branches[:2]),
+                        union.needed([union.substores[which]]),
+                        union.needed(union.substores[:2]),
                     ):
                         assert found(readable, each, asking=step[0] == "ask") == {
                             held for held in readable.records()[0] if meets(held, each)
@@ -530,7 +530,7 @@ def test_a_read_of_some_branches_wants_an_index_as_one_of_all_does() -> None:
     union = UnionView(2, request_index=lambda: told.append(None))
     union.show(
         [
-            Change(None, record(f"pod-{number}", app="web"), Cause.ENTERED)
+            Change(None, record(f"pod-{number}", app="web"), ChangeCause.ENTERED)
             for number in range(indexes.WORTH + 1)
         ],
         {0: "5", 1: "5"},

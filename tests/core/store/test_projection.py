@@ -33,7 +33,7 @@ from kopf_selectcache.core.store.projection import (
     keys_of,
     parts_of,
 )
-from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 
 CANARY = "canary-7f3a"
 LAST_APPLIED = ("metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
@@ -208,7 +208,7 @@ def test_what_reads_select_by_is_what_it_was(projection: Projection) -> None:
 
 def test_an_object_that_only_its_dropped_part_made_unreadable_is_taken_in() -> None:
     data = dump(POD).replace(b'"n-1"', b"1e999")
-    assert isinstance(Reader.of(PODS, ALL).record(data), Unreadable)
+    assert isinstance(Reader.of(PODS, ALL).record(data), UnreadableRecord)
     assert (
         Reader("v1", "Pod", Projection.of(drop=["spec"])).record(data).decode()["metadata"]["name"] == "web-1"
     )
@@ -244,7 +244,7 @@ def test_where_what_is_kept_cannot_be_decoded_the_object_is_unreadable(
 ) -> None:
     if projection.keep is not None and b'"a"' in bad:
         bad = bad.replace(b'"a"', b'"b"')  # Of what is at `a`, nothing is kept.
-    assert isinstance(Reader("v1", "Pod", projection).record(with_spec(bad)), Unreadable)
+    assert isinstance(Reader("v1", "Pod", projection).record(with_spec(bad)), UnreadableRecord)
 
 
 @pytest.mark.parametrize("rules", [{"keep": ["spec.a.b"]}, {"drop": ["spec.a.b"]}], ids=str)
@@ -259,7 +259,7 @@ def test_contract_8_lists_in_lists_that_are_nested_too_deeply_are_scanned_a_few_
 
     monkeypatch.setattr(projection_module, "items_of", counted)
     deep = with_spec(b'{"a":' + DEEP + b"}")
-    assert isinstance(Reader("v1", "Pod", Projection.of(**rules)).record(deep), Unreadable)
+    assert isinstance(Reader("v1", "Pod", Projection.of(**rules)).record(deep), UnreadableRecord)
     assert len(scanned) <= 2 * (projection_module.MOST_LISTS + 1), "once more on an empty stack"
     lists = b"[" * 20 + b'{"b":1e999,"c":1}' + b"]" * 20
     kept = Reader("v1", "Pod", Projection.of(drop=["spec.a.b"])).record(with_spec(b'{"a":' + lists + b"}"))
@@ -324,7 +324,7 @@ def test_a_transform_that_makes_an_object_too_deep_makes_it_unreadable() -> None
         return obj
 
     assert isinstance(
-        Reader("v1", "Pod", Projection.of(transform=nested)).record(with_spec(b"{}")), Unreadable
+        Reader("v1", "Pod", Projection.of(transform=nested)).record(with_spec(b"{}")), UnreadableRecord
     )
 
 
@@ -649,7 +649,7 @@ def calls_or_why(data: bytes) -> object:
         record = Reader.of(PODS, Projection.of(transform=recursing)).record(data)
     except Garbled as garbled:
         return str(garbled)
-    return record.why if isinstance(record, Unreadable) else record.decode()["calls"]
+    return record.why if isinstance(record, UnreadableRecord) else record.decode()["calls"]
 
 
 def test_what_a_transform_makes_of_an_object_does_not_depend_on_the_stack_of_the_caller() -> None:
@@ -683,5 +683,5 @@ def test_a_transform_is_not_called_with_a_number_out_of_range() -> None:
 
     assert isinstance(
         Reader.of(PODS, Projection.of(transform=transform)).record(dump(POD).replace(b'"n-1"', b"1e999")),
-        Unreadable,
+        UnreadableRecord,
     )

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
-from kopf_selectcache.core.store.record import Record, Unreadable, is_newer, is_older
-from kopf_selectcache.core.store.store import Cause, Change, Store
+from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_newer, is_older
+from kopf_selectcache.core.store.store import Change, ChangeCause, Store
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import writers
@@ -168,10 +168,10 @@ def test_a_commit_tells_the_difference_and_each_departure_once() -> None:
         [("1", None), ("3", "103"), ("4", None), (None, "104"), (None, "105")], key=str
     )
     assert [(change.before, change.cause) for change in difference if change.after is None] == [
-        (left, Cause.LEFT),
-        (replaced, Cause.REPLACED),
+        (left, ChangeCause.LEFT),
+        (replaced, ChangeCause.REPLACED),
     ]
-    assert [change.cause for change in difference if change.after is not None].count(Cause.UPDATED) == 1
+    assert [change.cause for change in difference if change.after is not None].count(ChangeCause.UPDATED) == 1
     store.begin()
     for record in store.records()[0]:
         store.put(record)
@@ -215,15 +215,15 @@ def test_a_restored_server_may_differ_in_nothing_but_what_was_dropped() -> None:
     assert record.lost() == {"status.phase": "Running"}
 
 
-def unreadable(app: str = "web", owner: str = "o", why: str = "it is nested too deeply") -> Unreadable:
-    return Unreadable("shop", "a", "uid-of-a", "95", {"app": app}, (owner,), b"", why=why)
+def unreadable(app: str = "web", owner: str = "o", why: str = "it is nested too deeply") -> UnreadableRecord:
+    return UnreadableRecord("shop", "a", "uid-of-a", "95", {"app": app}, (owner,), b"", why=why)
 
 
 @pytest.mark.parametrize(
     "other", [unreadable(app="db"), unreadable(owner="p"), unreadable(why="it is not UTF-8")]
 )
 def test_an_unreadable_object_of_a_restored_server_has_the_labels_owners_and_reason_of_the_last_list(
-    other: Unreadable,
+    other: UnreadableRecord,
 ) -> None:
     store = committed(unreadable())
     store.begin()
@@ -311,9 +311,9 @@ def test_the_deletion_of_another_object_of_that_name_changes_nothing_while_stage
 def test_an_object_comes_changes_and_leaves() -> None:
     store = committed()
     first, second = pod("a", "101"), pod("a", "102")
-    assert store.put(first) == [Change(None, first, Cause.ENTERED)]
-    assert store.put(second) == [Change(first, second, Cause.UPDATED)]
-    assert store.leave(pod("a", "103")) == [Change(second, None, Cause.LEFT)]
+    assert store.put(first) == [Change(None, first, ChangeCause.ENTERED)]
+    assert store.put(second) == [Change(first, second, ChangeCause.UPDATED)]
+    assert store.leave(pod("a", "103")) == [Change(second, None, ChangeCause.LEFT)]
     assert store.records() == ([], "100")
 
 
@@ -333,7 +333,7 @@ def test_an_older_object_of_another_uid_does_not_come_back() -> None:
 def test_a_deletion_and_creation_seen_as_one_change_is_told_as_both() -> None:
     old, new = pod("a", "9", uid="one"), pod("a", "10", uid="two")
     store = committed(old)
-    assert store.put(new) == [Change(old, None, Cause.REPLACED), Change(None, new, Cause.ENTERED)]
+    assert store.put(new) == [Change(old, None, ChangeCause.REPLACED), Change(None, new, ChangeCause.ENTERED)]
 
 
 def test_a_replayed_deletion_is_told_once() -> None:

@@ -20,7 +20,7 @@ def test_dropping_a_union_frees_its_substores_without_the_garbage_collector(stre
         union = Union([Keys()] * streams)
         for writer in writers(union):
             _fill(writer)
-        found: list[weakref.ref[object]] = [weakref.ref(branch) for branch in union.branches]
+        found: list[weakref.ref[object]] = [weakref.ref(branch) for branch in union.substores]
         found += [weakref.ref(store) for store in union.stores]
         del writer, union
         assert [each() for each in found] == [None] * len(found)

@@ -26,7 +26,7 @@ def pod(namespace: str, version: str) -> Record:
 
 
 def over(namespaces: int) -> Union:
-    """Return branches of so many namespaces, each of which has been listed and holds one object."""
+    """Return a union of one branch per namespace. Each branch was listed and holds one object."""
     union = Union([Keys(f"ns-{number}") for number in range(namespaces)])
     for number, branch in enumerate(writers(union)):
         branch.begin()

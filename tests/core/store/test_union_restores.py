@@ -71,7 +71,7 @@ def test_what_was_lost_gives_way_to_a_list_past_the_restored_state() -> None:
     a.progress("900")
     a.leave(pod("910"))
     listed(a, "500", restored=True)
-    assert (held(union), b.epoch, union.take_outdated()) == ("900", 1, {b.branch: "restored"})
+    assert (held(union), b.epoch, union.take_outdated()) == ("900", 1, {b.substore: "restored"})
     assert told(listed(b, "510", pod("450"))) == [("900", "450")]
     assert union.take_outdated() == {}, "it has missed nothing"
 
@@ -93,7 +93,7 @@ def test_the_version_stays_until_all_branches_have_heard_that_the_server_was_res
 def test_another_object_of_that_name_and_version_shows_that_the_server_was_restored() -> None:
     union, a, b = two(pod("9", uid="lost"))
     assert told(listed(a, "40", pod("9", uid="new"))) == [("9", None), (None, "9")]
-    assert union.take_outdated() == {b.branch: "restored"}
+    assert union.take_outdated() == {b.substore: "restored"}
 
 
 def test_what_is_listed_otherwise_in_the_same_version_is_shown_as_it_was_listed() -> None:
@@ -138,7 +138,7 @@ def test_when_one_branch_finds_that_the_server_was_restored_the_others_are_to_be
     union, a, b = two(pod("10"))
     assert union.take_outdated() == {}
     listed(a, "8", restored=True)
-    assert union.take_outdated() == {b.branch: "restored"}
+    assert union.take_outdated() == {b.substore: "restored"}
     listed(b, "8", restored=True)
     assert union.take_outdated() == {}
 
@@ -227,4 +227,4 @@ def test_a_branch_that_is_outdated_by_a_restore_is_not_called_one_that_missed_so
     b.progress("14")
     a.progress("20")
     assert (held(union), union.doubts[0].version) == ("12", "12"), "it has missed the change besides"
-    assert union.take_outdated() == {a.branch: "restored"}
+    assert union.take_outdated() == {a.substore: "restored"}

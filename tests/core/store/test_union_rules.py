@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Cause, Change
-from kopf_selectcache.core.store.substore import Branch, Keys
+from kopf_selectcache.core.store.store import Change, ChangeCause
+from kopf_selectcache.core.store.substore import Keys, Substore
 from kopf_selectcache.core.store.unconfirmed import Doubt
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
@@ -234,30 +234,30 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
     if not late:
         listed(b, "10")
     sizes: list[int] = []
-    outdated: list[tuple[Branch, str]] = []
+    outdated: list[tuple[Substore, str]] = []
     for version in range(11, 5_011, 2):
         a.put(pod(str(version), name=f"job-{version}"))
         a.leave(pod(str(version + 1), name=f"job-{version}"))
         union.confirmed(union.doubts[0], version=str(version + 1))
         outdated += union.take_outdated().items()
         sizes.append(
-            len(union._reads) + sum(len(branch._waits) + len(branch._waiting) for branch in union.branches)
+            len(union._reads) + sum(len(branch._waits) + len(branch._waiting) for branch in union.substores)
         )
     assert max(sizes) < 4_000
-    assert outdated == ([] if late else [(b.branch, "behind")] * 2), "it is to be listed anew"
+    assert outdated == ([] if late else [(b.substore, "behind")] * 2), "the branch is outdated, and relisted"
 
 
 @pytest.mark.parametrize(
     ("uid", "outside", "cause"),
     [
-        ("uid", True, Cause.LEFT),
-        ("", False, Cause.GONE),
-        ("two", False, Cause.GONE),
-        ("two", True, Cause.GONE),
+        ("uid", True, ChangeCause.LEFT),
+        ("", False, ChangeCause.GONE),
+        ("two", False, ChangeCause.GONE),
+        ("two", True, ChangeCause.GONE),
     ],
 )
 def test_a_confirmed_leave_departs_as_gone_only_if_the_server_has_no_such_object(
-    uid: str, outside: bool, cause: Cause
+    uid: str, outside: bool, cause: ChangeCause
 ) -> None:
     union, _, _, doubt = doubtful()
     (change,) = union.confirmed(doubt, version="20", uid=uid, outside=outside)
@@ -296,7 +296,7 @@ def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_li
         assert (b.progress(version), held(union), union.take_outdated()) == (
             [],
             None,
-            {b.branch: "missed"},
+            {b.substore: "missed"},
         )
     changes = listed(b, "22", *([pod("12")] if there else []))
     # Where it is there all the same, the server was restored under higher versions.
@@ -391,7 +391,7 @@ def grouped() -> Union:
 def test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_the_same() -> None:
     union = grouped()
     one, other, two, ca, tls = writers(union)
-    shop, infra = union.needed([one.branch, two.branch]), union.needed([ca.branch, tls.branch])
+    shop, infra = union.needed([one.substore, two.substore]), union.needed([ca.substore, tls.substore])
     it = pod("9")
     listed(one, "10", it)
     assert (shop.version, infra.version) == ("", "")
@@ -405,14 +405,14 @@ def test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_
     assert infra.version == "", "the third could hold what they have not heard of"
     listed(other, "13")
     assert (shop.version, infra.version, union.store.version) == ("12", "13", "12")
-    assert {*union.near([ca.branch])} == {other.branch, ca.branch, tls.branch}
+    assert {*union.near([ca.substore])} == {other.substore, ca.substore, tls.substore}
 
 
 def test_what_all_or_one_alone_could_hold_is_read_without_a_detour() -> None:
     union = grouped()
-    assert union.needed(union.branches) is union.store
-    assert union.needed(union.branches[:2]) is union.store
-    assert union.needed(union.branches[1:2]) is union.branches[1].view
+    assert union.needed(union.substores) is union.store
+    assert union.needed(union.substores[:2]) is union.store
+    assert union.needed(union.substores[1:2]) is union.substores[1].view
 
 
 def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
@@ -429,12 +429,12 @@ def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
     for branch in (one, two):
         branch.progress("15")
     assert (
-        union.needed([one.branch, two.branch]).version,
-        union.needed([other.branch, ca.branch]).version,
+        union.needed([one.substore, two.substore]).version,
+        union.needed([other.substore, ca.substore]).version,
     ) == ("15", "10")
     for branch in (ca, tls):
         branch.progress("20")
-    assert union.needed([other.branch, ca.branch]).version == "20"
+    assert union.needed([other.substore, ca.substore]).version == "20"
 
 
 @pytest.mark.parametrize("uid", ["uid", "another"], ids=["changed", "recreated"])
@@ -448,7 +448,7 @@ def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_t
     b.progress("14")
     assert (held(union), union.take_outdated()) == ("12", {})
     a.progress("20")  # Past the change, of which the server has told it nothing.
-    assert (held(union), union.take_outdated()) == ("12", {a.branch: "missed"})
+    assert (held(union), union.take_outdated()) == ("12", {a.substore: "missed"})
     changes = listed(a, "21", *([pod("14", uid=uid)] if there else [])) + b.progress("21")
     assert told(changes) == [("12", "14" if there else None)]
     assert union.take_outdated() == {}
@@ -462,7 +462,7 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
     a.progress("20")
     assert (held(union), union.take_outdated(), union.store.version) == (
         "12",
-        {a.branch: "missed"},
+        {a.substore: "missed"},
         "10",
     ), "it has left, and is shown"
     assert list(union.doubts) == [Doubt("shop", "it", "uid", "12", 0)]
@@ -474,7 +474,7 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
     assert a.progress("22") == [], "it still holds what it was not told of"
     assert (held(union), union.take_outdated(), union.store.version) == (
         None,
-        {a.branch: "missed"},
+        {a.substore: "missed"},
         "22",
     )
 

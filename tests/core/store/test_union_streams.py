@@ -12,8 +12,8 @@ from kopf_selectcache.core.store.accounting import Tally, weight
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import Lookup
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Cause, Change
-from kopf_selectcache.core.store.substore import Key, Keys
+from kopf_selectcache.core.store.store import Change, ChangeCause
+from kopf_selectcache.core.store.substore import Keys, ObjectKey
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 
@@ -47,7 +47,7 @@ def test_a_second_stream_is_added_to_an_only_one_and_read_once_it_is_listed() ->
     other = admitted(union)
     assert (union.store.version, names(union), before.version) == ("", ["a"], "10")
     changes = listed(other, "10", pod("2", "b"))
-    assert ([change.cause for change in changes], union.store.version) == ([Cause.ENTERED], "10")
+    assert ([change.cause for change in changes], union.store.version) == ([ChangeCause.ENTERED], "10")
     assert (names(union), len(before.records()[0])) == (["a", "b"], 1)
 
 
@@ -57,8 +57,8 @@ def test_a_new_stream_of_other_objects_leaves_the_versions_of_the_others() -> No
     listed(shop, "10", pod("1", "a"))
     listed(bank, "11")
     infra = admitted(union, Keys("infra"))
-    both = union.needed([shop.branch, bank.branch])
-    assert (both.version, union.store.version, union.needed([infra.branch]).version) == ("10", "", "")
+    both = union.needed([shop.substore, bank.substore])
+    assert (both.version, union.store.version, union.needed([infra.substore]).version) == ("10", "", "")
     listed(infra, "12")
     assert union.store.version == "10"
 
@@ -70,8 +70,8 @@ def test_the_objects_of_a_removed_stream_depart_once(*, complete: bool) -> None:
     listed(shop, "10", pod("1", "a"))
     listed(bank, "11", pod("2", "b", "bank"))
     before = union.store
-    (change,) = union.retire(bank.branch)
-    assert (change.before, change.after, change.cause) == (pod_of(before, "b"), None, Cause.LEFT)
+    (change,) = union.retire(bank.substore)
+    assert (change.before, change.after, change.cause) == (pod_of(before, "b"), None, ChangeCause.LEFT)
     assert (names(union), union.store.version) == (["a"], "10")
     assert sorted(record.name for record in before.records()[0]) == ["a", "b"], "readers of before see it"
 
@@ -89,10 +89,10 @@ def test_an_object_that_the_others_could_hold_is_shown_until_they_have_come_so_f
     listed(b, "10", pod("1"))
     b.put(pod("15"))
     b.progress("20")
-    assert union.retire(b.branch) == []
+    assert union.retire(b.substore) == []
     assert (names(union), len(union.doubts)) == (["it"], 1)
     (change,) = a.put(pod("16"))
-    assert (change.cause, union.doubts) == (Cause.UPDATED, ())
+    assert (change.cause, union.doubts) == (ChangeCause.UPDATED, ())
     a.progress("20")
     assert (names(union), union.store.version) == (["it"], "20")
 
@@ -105,8 +105,8 @@ def test_a_leave_that_waits_for_a_removed_stream_is_settled() -> None:
     a.leave(pod("12"))
     a.progress("13")
     assert names(union) == ["it"]
-    (change,) = union.retire(b.branch)
-    assert (change.cause, names(union), union.doubts) == (Cause.LEFT, [], ())
+    (change,) = union.retire(b.substore)
+    assert (change.cause, names(union), union.doubts) == (ChangeCause.LEFT, [], ())
 
 
 def test_a_new_stream_belongs_to_the_present_epoch() -> None:
@@ -137,7 +137,7 @@ def test_declared_indexes_are_those_of_the_store_before() -> None:
 def test_the_last_stream_cannot_be_removed() -> None:
     union = Union()
     with pytest.raises(AssertionError):
-        union.retire(union.branches[0])
+        union.retire(union.substores[0])
 
 
 class Server:
@@ -147,8 +147,8 @@ class Server:
         self.rng, self.tally = random.Random(seed), Tally()
         self.union = Union([self.rng.choice(SPACES)], tally=self.tally)
         self.version = 10
-        self.objects: dict[Key, Record] = {}
-        self.members: dict[Key, list[Writer]] = {}
+        self.objects: dict[ObjectKey, Record] = {}
+        self.members: dict[ObjectKey, list[Writer]] = {}
         self.coming: dict[Writer, list[Callable[[], object]]] = {}
         self._list(writers(self.union)[0])
 
@@ -169,7 +169,7 @@ class Server:
         del self.coming[writer]
         for key, members in self.members.items():
             self.members[key] = [each for each in members if each is not writer]
-        self.union.retire(writer.branch)
+        self.union.retire(writer.substore)
 
     def change(self) -> None:
         self.version += 1
@@ -195,7 +195,7 @@ SPACES = [Keys(), Keys("shop"), Keys("bank"), Keys("shop", frozenset("ab"))]
 
 @pytest.mark.parametrize("seed", range(60))
 def test_streams_come_and_go_and_the_union_shows_what_they_hold(seed: int) -> None:
-    server, seen = Server(seed), dict[Key, int]()
+    server, seen = Server(seed), dict[ObjectKey, int]()
     union = server.union
     for _ in range(60):
         match server.rng.randrange(8):

@@ -1,0 +1,95 @@
+"""Laying: adds own writes to those of one informer, tells the waits for changes, and drops the writes that no
+stream reports in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from kopf_selectcache.core.redact import printable
+from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
+from kopf_selectcache.core.store.store import Change, ChangeCause
+
+from .audit import LONGEST_NAME
+from .environment import Environment
+
+
+class Laying:
+    """The own writes of one informer, as they are added and dropped. Any thread may call `lay`."""
+
+    def __init__(
+        self,
+        own_writes: OwnWrites,
+        resource: object,
+        *,
+        environment: Environment,
+        context: Callable[[], dict[str, str]],
+    ) -> None:
+        self._own_writes = own_writes
+        self._resource = resource  # `str` returns the name of the resource.
+        self._environment = environment
+        self._context = context  # Returns the attributes of log records.
+        self._has_laid = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None  # Known while `run` runs.
+        self._listeners: list[Callable[[Change], None]] = []
+
+    def lay(self, write: OwnWrite) -> None:
+        """Show a write in reads from now on, and tell those who wait for changes."""
+        with self._own_writes.lock:
+            dropped = self._own_writes.lay(write)
+        for each in dropped:
+            self._log(each, "there are too many of them")
+        loop = self._loop
+        if loop is None or loop is _running_loop():
+            self._tell(write)
+        else:
+            with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+                loop.call_soon_threadsafe(self._tell, write)
+
+    def _tell(self, write: OwnWrite) -> None:
+        self._has_laid.set()
+        if write.record is not None:
+            for listener in tuple(self._listeners):
+                listener(Change(None, write.record, ChangeCause.UPDATED))
+
+    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call the listener with each written object; return the function that ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def run(self) -> None:
+        """Drop writes that no stream has reported for `sync_timeout`, until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        environment = self._environment
+        patience = environment.settings.sync_timeout
+        while True:
+            await self._has_laid.wait()
+            self._has_laid.clear()
+            while self._own_writes.writes:
+                await environment.sleep(patience / 2)
+                with self._own_writes.lock:
+                    expired = self._own_writes.expire(environment.clock() - patience)
+                for each in expired:
+                    if each.expected:
+                        self._log(each, f"its watch has not reported it in {patience:g} s")
+
+    def _log(self, write: OwnWrite, why: str) -> None:
+        self._environment.logger.warning(
+            "The cache of %(resource)s does not show the own write of %(object)s any more: %(why)s. Reads"
+            " show what the watch has reported.",
+            {
+                "resource": str(self._resource),
+                "object": printable("/".join(filter(None, write.key)), LONGEST_NAME),
+                "why": why,
+            },
+            extra=self._context(),
+        )
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

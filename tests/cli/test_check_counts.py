@@ -1,0 +1,362 @@
+"""The command `check`: the objects that caches would hold, counted, and the memory that they would take."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import itertools
+import sys
+from base64 import b64encode
+from pathlib import Path
+from random import Random
+
+import pytest
+import yaml
+
+from kopf_selectcache.cli.check import add_arguments, checked
+from kopf_selectcache.core.store.accounting import OVERHEAD
+from kopf_selectcache.settings.quantity import written
+from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.sample_objects import Population
+from tests.cli.conftest import HEAD, Command, parsed, pod
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def parsed_arguments(*given: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(given)
+
+
+class TestWhatWouldBeHeld:
+    @pytest.mark.usefixtures("busy")
+    def test_objects_are_counted_against_all_there_are(self, command: Command) -> None:
+        said = command("check", "select['v1/pods'] = 'app=web'")
+        assert (said.code, said.errors) == (0, "")
+        assert said.output.splitlines()[1].split()[:5] == ["pods", "label='app=web'", "3", "of", "5"]
+        found = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
+        assert found["aboutMemory"] == found["held"]["aboutBytes"] + 3 * OVERHEAD
+        assert (
+            f"1 cache would hold 3 objects, about {written(found['held']['aboutBytes'])} of JSON, in"
+            f" {written(found['aboutMemory'])} of memory." in said.output
+        )
+        assert (
+            f"    in memory: {written(found['aboutMemory'])}\n"
+            in command("check", "select['v1/pods'] = 'app=web'", "-o", "wide").output
+        )
+        assert "Nothing is wrong." in said.output
+
+    def test_bytes_are_those_that_the_cache_would_keep(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.create(pod("big", "web", size=50_000))
+        whole = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
+        cut = parsed(
+            command(
+                "check", "select['v1/pods'] = Cached('app=web', drop=['metadata.annotations'])", "-o", "json"
+            )
+        )["caches"][0]
+        assert 50_000 < whole["held"]["aboutBytes"] < 60_000
+        assert cut["held"]["aboutBytes"] < 5_000
+        assert cut["all"]["aboutBytes"] > 50_000
+        assert cut["kept"] == "drop=['metadata.annotations']"
+
+    @pytest.mark.usefixtures("busy")
+    def test_what_two_watches_hold_counts_once(self, command: Command) -> None:
+        said = parsed(
+            command(
+                "check",
+                "select['v1/pods'] = ['app=web', Selector(names=['web-1', 'db-0'], namespaces=['default'])]",
+                "-o",
+                "json",
+            )
+        )
+        assert said["caches"][0]["held"]["objects"] == 4
+
+    def test_objects_are_counted_by_their_metadata_in_pages(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(1001)))
+        said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))
+        assert said["caches"][0]["held"]["objects"] == said["caches"][0]["all"]["objects"] == 1001
+        limits = [
+            int(each.query["limit"])
+            for each in cluster.requests
+            if (each.verb, each.resource) == ("list", "pods")
+        ]
+        assert sorted(limits, reverse=True)[:4] == [
+            500,
+            500,
+            500,
+            100,
+        ]  # Whole objects come in the small ones alone.
+
+    def test_where_counting_takes_long_it_is_shown_how_far_it_is(
+        self,
+        cluster: EmbeddedCluster,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(501)))
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        (tmp_path / "web.py").write_text(f"{HEAD}    select['v1/pods'] = 'app=web'\n")
+        shown, seconds = io.StringIO(), itertools.count(step=10)
+        asyncio.run(
+            checked(parsed_arguments(str(tmp_path / "web.py")), errors=shown, clock=lambda: next(seconds))
+        )
+        assert shown.getvalue().splitlines() == ["counting v1/pods: 500", "counting v1/pods: 501"]
+
+    def test_all_there_is_of_a_kind_is_counted_and_weighed_in_one_request(
+        self, busy: EmbeddedCluster, command: Command
+    ) -> None:
+        command("check", "select['v1/pods'] = 'app=web'")
+        asked = [
+            each
+            for each in busy.requests
+            if (each.verb, each.resource) == ("list", "pods") and "labelSelector" not in each.query
+        ]
+        assert len(asked) == 1
+
+    @pytest.mark.usefixtures("busy")
+    def test_names_that_share_a_watch_are_counted_alone(self, command: Command) -> None:
+        declared = (
+            "select['v1/pods'] = Cached(Selector(names=['web-1', 'db-0'], namespaces=['default']),"
+            " share_watches=True)"
+        )
+        said = parsed(command("check", declared, "-o", "json"))["caches"][0]
+        assert said["held"]["objects"] == said["held"]["weighedObjects"] == 2
+
+    def test_a_filter_without_namespaces_is_of_those_that_the_operator_watches(
+        self, busy: EmbeddedCluster, command: Command
+    ) -> None:
+        busy.create(
+            {"kind": "Namespace", "metadata": {"name": "shop"}}, pod("web-9", "web", namespace="shop")
+        )
+        counted = [
+            parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json", *where))["caches"][0]
+            for where in ((), ("-A",), ("-n", "shop"), ("-n", "shop", "-n", "default"))
+        ]
+        assert [(each["held"]["objects"], each["all"]["objects"]) for each in counted] == [
+            (4, 6),
+            (4, 6),
+            (1, 1),
+            (4, 6),
+        ]
+
+    def test_what_there_is_is_counted_where_a_filter_names_other_namespaces_than_are_watched(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        for namespace in ("shop", "infra"):
+            cluster.namespace(namespace)
+        cluster.create(pod("web-1", "web", namespace="infra"))
+        said = parsed(
+            command("check", "select['v1/pods'] = Selector(namespaces=['infra'])", "-n", "shop", "-o", "json")
+        )["caches"][0]
+        assert (said["held"]["objects"], said["all"]["objects"]) == (1, 1)
+
+    def test_who_may_not_look_at_all_there_is_is_told_of_the_namespaces_that_are_named(
+        self,
+        cluster: EmbeddedCluster,
+        command: Command,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        cluster.namespace("infra")
+        cluster.create(pod("web-1", "web", namespace="infra"), pod("web-2", "db", namespace="infra"))
+        token = cluster.user(
+            "reader",
+            [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
+            namespace="infra",
+        )
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "reader", token=token)))
+        said = parsed(
+            command("check", "select['v1/pods'] = Selector('app=web', namespaces=['infra'])", "-o", "json")
+        )["caches"][0]
+        assert (said["held"]["objects"], said["all"]["objects"]) == (1, 2)
+
+    def test_more_than_may_be_held_is_to_be_changed(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(*(pod(f"web-{number}", "web", size=50_000) for number in range(10)))
+        said = command("check", "select['v1/pods'] = Cached('app=web', max_bytes='300Ki')")
+        assert said.code == 1
+        assert "! pods: 10 objects would take about 49" in said.output
+        assert "of memory, and max_bytes='300Ki' is allowed. Select or keep less in" in said.output
+        said = command("check", "settings.selectcache.max_bytes = '300Ki'\nselect['v1/pods'] = 'app=web'")
+        assert said.code == 1
+        assert "! all caches together would take about 49" in said.output
+        assert (
+            "of memory, and settings.selectcache.max_bytes = '300Ki' is allowed. Narrow their filters; or"
+            " allow more: settings.selectcache.max_bytes = '" in said.output
+        )
+        assert (
+            command(
+                "check",
+                "settings.selectcache.max_bytes = '1Mi'\nselect['v1/pods'] = Cached('app=web',"
+                " max_bytes='1Mi')",
+            ).code
+            == 0
+        )
+
+    def test_later_pages_are_weighed_as_well(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(
+            *(pod(f"a-{number}", "web") for number in range(500)),
+            *(pod(f"b-{number}", "web", size=10_000) for number in range(500)),
+        )
+        said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
+        assert said["held"]["weighedObjects"] == 200
+        assert 4_000_000 < said["held"]["aboutBytes"] < 7_000_000
+
+    @pytest.mark.parametrize(
+        ("many", "storage", "packs"),
+        [
+            (110, "auto", True),
+            (110, "packed", True),
+            (110, "raw", False),
+            (50, "auto", False),
+            (50, "packed", True),
+        ],
+    )
+    def test_memory_is_reckoned_as_objects_would_be_stored(
+        self,
+        cluster: EmbeddedCluster,
+        command: Command,
+        many: int,
+        storage: str,
+        packs: bool,
+    ) -> None:
+        cluster.create(*Population(seed=7).pods(many))
+        for declared in (
+            f"select['v1/pods'] = Cached(Selector(), storage='{storage}')",
+            f"settings.selectcache.storage = '{storage}'\nselect['v1/pods'] = Selector()",
+        ):
+            said = parsed(command("check", declared, "-A", "-o", "json"))["caches"][0]
+            json, memory = said["held"]["aboutBytes"], said["aboutMemory"] - many * OVERHEAD
+            assert 0.1 * json < memory < 0.6 * json if packs else memory == json
+
+    def test_what_packing_makes_no_smaller_is_not_reckoned_to_be(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        chance = Random(1)
+        cluster.create(
+            *(
+                {
+                    "kind": "Secret",
+                    "metadata": {"name": f"s{number}"},
+                    "data": {"key": b64encode(chance.randbytes(1500)).decode()},
+                }
+                for number in range(150)
+            )
+        )
+        said = parsed(command("check", "select['v1/secrets'] = Cached(Selector())", "-o", "json"))["caches"][
+            0
+        ]
+        assert said["aboutMemory"] == said["held"]["aboutBytes"] + 150 * OVERHEAD
+
+    def test_values_that_are_indexed_are_memory_and_no_json(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.create(*(pod(f"web-{number}", "web", size=5000) for number in range(10)))
+        declared = (
+            "select['v1/pods'] = Cached('app=web', drop=['metadata.annotations'], index={'notes': lambda obj:"
+            " obj['metadata']['annotations']['note']})"
+        )
+        said = parsed(command("check", declared, "-o", "json"))["caches"][0]
+        assert said["held"]["aboutBytes"] < 10 * 1000 < 10 * 5000 < said["aboutMemory"]
+
+    def test_what_is_declared_and_found_nowhere_is_told(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(20)))
+        declared = (
+            "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName', 'spec.containers.image'],"
+            " index={'n': 'spec.nodeNam', 'image': 'spec.containers.image'})"
+        )
+        said = command("check", declared)
+        assert said.code == 0
+        assert [line for line in said.output.splitlines() if "weighed" in line] == [
+            (
+                "  * keep=['specs.nodeName'] keeps nothing of the 20 that were weighed: none has anything"
+                " there. Look at how it is spelt."
+            ),
+            (
+                "  * index={'n': 'spec.nodeNam'} finds none of the 20 that were weighed: none has a value by"
+                " it. Look at how it is spelt."
+            ),
+        ]
+
+    def test_where_a_function_makes_what_is_kept_nothing_is_said_of_keep(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(20)))
+        declared = "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName'], transform=lambda obj: obj)"
+        assert "weighed" not in command("check", declared).output
+
+    def test_what_several_lists_have_is_looked_at_once(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(10)))
+        assert (
+            "weighed"
+            not in command(
+                "check", "select['v1/pods'] = Cached(['app=web', 'app'], keep=['specs.nodeName'])"
+            ).output
+        )
+
+    def test_of_a_few_objects_nothing_is_said_that_they_have_not(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(19)))
+        assert (
+            "weighed"
+            not in command("check", "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName'])").output
+        )
+
+    def test_what_could_not_be_counted_is_not_taken_for_nothing(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.create(pod("web-1", "web"), pod("db-1", "db"))
+        declared = """
+def broken(obj): return obj if obj['metadata']['name'] == 'web-1' else None
+select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namespaces=['default'])], transform=broken)
+"""  # The operator has long lines.  # noqa: E501
+        said = command("check", declared)
+        assert said.code == 1
+        assert " ? of 2 " in said.output.splitlines()[1]
+
+    def test_indexes_that_would_keep_the_cache_from_its_objects_are_told(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.create(pod("web-1", "web"))
+        said = command(
+            "check",
+            "select['v1/pods'] = Cached('app=web', index={'node': lambda pod: pod['spec']['canary']})",
+        )
+        assert said.code == 1
+        assert (
+            "Pod, default/web-1, cannot be indexed: the function of the index 'node' raised KeyError at "
+            in said.output
+        )
+        assert (
+            "Correct index= of settings.selectcache.selectors['v1/pods']; it must return a text, a list of"
+            " texts, or None for an object without a value" in said.output
+        )
+
+    def test_wide_shows_each_list_and_watch(self, command: Command) -> None:
+        said = command(
+            "check",
+            "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])",
+            "-o",
+            "wide",
+        )
+        assert (
+            "    0 in /api/v1/namespaces/infra/secrets?fieldSelector=metadata.name=tls"
+            in said.output.splitlines()
+        )
+
+    @pytest.mark.usefixtures("busy")
+    def test_yaml_says_what_json_says(self, command: Command) -> None:
+        declared = "select['v1/pods'] = 'app=web'"
+        assert yaml.safe_load(command("check", declared, "-o", "yaml").output) == parsed(
+            command("check", declared, "-o", "json")
+        )

@@ -1,0 +1,343 @@
+"""Lines of a watch, refusals, and chunks to lines: bytes that the decoder accepts or refuses."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol._decoding import MOST_SAID
+from kopf_selectcache.core.protocol.decoder import Reader, read_refusal
+from kopf_selectcache.core.protocol.lines import Lines
+from kopf_selectcache.core.protocol.messages import Bookmark, Event, Message, Refusal
+from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.sent import Sent
+from kopf_selectcache.core.store.projection import ALL
+from tests.cache.environment import builtin
+
+from .decoding import CANARY, METADATA, PODS, dump, event, garbled, listing, written
+
+# ---- Lines of a watch.
+
+
+@pytest.mark.parametrize("type_", ["ADDED", "MODIFIED", "DELETED"])
+def test_an_event_has_its_type_and_its_object(type_: str) -> None:
+    read = PODS.line(event(type_, {"kind": "Pod", "apiVersion": "v1", "metadata": METADATA}))
+    assert isinstance(read, Event)
+    assert (read.type, read.record.name, read.record.version) == (type_, "web-1", "5")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "complete"),
+    [
+        ({}, False),
+        ({"annotations": None}, False),
+        ({"annotations": {}}, False),
+        ({"annotations": {"k8s.io/initial-events-end": "true"}}, True),
+        ({"annotations": {"k8s.io/initial-events-end": "false"}}, False),
+    ],
+)
+def test_only_a_bookmark_with_the_end_marker_ends_the_initial_state(
+    annotations: dict[str, Any], complete: bool
+) -> None:
+    bookmark = {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": "12", "creationTimestamp": None, **annotations},
+    }
+    assert PODS.line(event("BOOKMARK", bookmark)) == Bookmark("12", complete=complete)
+
+
+@pytest.mark.parametrize(
+    "object_", [{}, {"metadata": None}, {"metadata": {}}, {"metadata": {"resourceVersion": ""}}]
+)
+def test_a_bookmark_without_a_version_is_refused(object_: Any) -> None:
+    garbled(PODS.line, event("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", **object_}))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"kind": "Node", "apiVersion": "v1"},
+        {"kind": "Pod", "apiVersion": "example.com/v1"},
+        {"apiVersion": "v1"},
+    ],
+)
+def test_a_bookmark_of_another_kind_or_group_is_refused(said: dict[str, str]) -> None:
+    garbled(PODS.line, event("BOOKMARK", said | {"metadata": {"resourceVersion": "999999"}}))
+
+
+SELECTING = Reader.of(
+    Resource(builtin("pods"), "v1"),
+    ALL,
+    sent=Sent.of(
+        builtin("pods"), [LabelRequirement("app", "=", ("web",))], [FieldTerm("spec.nodeName", "n1")]
+    ),
+)
+NOT_SELECTED = [
+    ({"labels": {"app": "db"}}, {"nodeName": "n1"}, "app=web does not select: its label app is 'db'"),
+    ({}, {"nodeName": "n1"}, "app=web does not select: it has no"),
+    ({"labels": {"app": "web"}}, {"nodeName": CANARY}, "spec.nodeName=n1 does not select"),
+    ({"labels": {"app": "web"}}, {}, "spec.nodeName=n1 does not select"),
+]
+
+
+@pytest.mark.parametrize("usual", [True, False])
+@pytest.mark.parametrize(("metadata", "spec", "why"), NOT_SELECTED)
+def test_contract_8_an_object_that_the_selector_does_not_select_is_refused_unless_it_leaves(
+    metadata: dict[str, Any],
+    spec: dict[str, str],
+    why: str,
+    usual: bool,  # A parameter of the test.
+) -> None:
+    obj = written(
+        {"kind": "Pod", "apiVersion": "v1", "metadata": METADATA | metadata, "spec": spec}, usual=usual
+    )
+    for type_ in ("ADDED", "MODIFIED"):
+        told = garbled(SELECTING.line, event(type_, obj))
+        assert f"the object 'shop/web-1' came, which {why}" in told
+        assert CANARY not in told
+    garbled(SELECTING.page, listing(written({"metadata": METADATA | metadata, "spec": spec}, usual=usual)))
+    left: Message | None = None
+    with suppress(Garbled):
+        left = SELECTING.line(event("DELETED", obj))
+    assert isinstance(left, Event)
+    assert left.record.labels == metadata.get("labels", {})
+
+
+@pytest.mark.parametrize("usual", [True, False])
+def test_an_object_that_the_selector_selects_is_taken_in(usual: bool) -> None:  # A parameter of the test.
+    obj = {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": METADATA | {"labels": {"app": "web"}},
+        "spec": {"nodeName": "n1"},
+    }
+    assert isinstance(SELECTING.line(event("ADDED", written(obj, usual=usual))), Event)
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        (
+            {"code": 410, "reason": "Expired", "message": "too old resource version"},
+            Refusal(410, "Expired", "too old resource version"),
+        ),
+        (
+            {"code": 500, "reason": "InternalError", "message": "etcd leader changed"},
+            Refusal(500, "InternalError", "etcd leader changed"),
+        ),
+        ({"code": 429, "details": {"retryAfterSeconds": 7}}, Refusal(429, retry_after=7.0)),
+        ({"code": 410, "metadata": {"continue": "fresh"}, "details": None}, Refusal(410, token="fresh")),
+        ({}, Refusal(0)),
+    ],
+)
+def test_an_error_in_the_stream_is_a_refusal(status: dict[str, Any], refusal: Refusal) -> None:
+    assert (
+        PODS.line(
+            event(
+                "ERROR", {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", **status}
+            )
+        )
+        == refusal
+    )
+
+
+@pytest.mark.parametrize("type_", ["", "added", "SYNC", "x" * 10_000])
+def test_an_event_of_an_unknown_type_is_refused_in_few_words(type_: str) -> None:
+    assert len(garbled(PODS.line, event(type_, {"metadata": METADATA}))) < 200
+
+
+STATUS = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Failure",
+    "reason": "Expired",
+    "code": 410,
+}
+
+
+def test_a_status_may_stand_in_a_watch_by_itself() -> None:
+    assert PODS.line(dump(STATUS)) == PODS.rest(dump(STATUS)) == Refusal(410, "Expired")
+
+
+@pytest.mark.parametrize(
+    "rest", [b"", dump(STATUS)[:-1], dump([STATUS]), event("ADDED", {"kind": "Pod", "metadata": METADATA})]
+)
+def test_what_else_comes_after_the_last_newline_is_nothing(rest: bytes) -> None:
+    assert PODS.rest(rest) is None
+
+
+@pytest.mark.parametrize(
+    "line", [{"object": {}}, {"type": "ADDED"}, {"type": 1, "object": {}}, {"type": "ERROR", "object": [1]}]
+)
+def test_a_line_of_another_shape_is_refused(line: Any) -> None:
+    garbled(PODS.line, dump(line))
+
+
+# ---- Refusals of requests.
+
+
+def test_a_refusal_says_what_the_status_says_but_its_code_is_that_of_the_answer() -> None:
+    status = {
+        "kind": "Status",
+        "code": 200,
+        "reason": "Forbidden",
+        "message": "no",
+        "metadata": {"continue": "fresh"},
+    }
+    assert read_refusal(403, dump(status)) == Refusal(403, "Forbidden", "no", None, "fresh")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"<html>Bad Gateway</html>", b"[]", b"\xff", b'{"code":"x"}', b"[" * 100_000]
+)
+def test_a_refusal_by_a_proxy_is_its_code(data: bytes) -> None:
+    assert read_refusal(502, data) == Refusal(502)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (30.5, 30.5),
+        (0.0, 0.0),
+        (None, 4.0),
+    ],
+)
+def test_the_header_says_how_long_to_wait_and_where_it_does_not_the_status(
+    header: float | None, seconds: float
+) -> None:
+    assert (
+        read_refusal(429, dump({"details": {"retryAfterSeconds": 4}}), retry_after=header).retry_after
+        == seconds
+    )
+
+
+def test_a_status_that_asks_to_wait_for_less_than_no_time_asks_for_nothing() -> None:
+    assert read_refusal(429, dump({"details": {"retryAfterSeconds": -4}})) == Refusal(429)
+
+
+def test_what_a_server_says_is_one_line_for_people_to_read() -> None:
+    said = {
+        "kind": "Status",
+        "code": 403,
+        "reason": "For\nbidden",
+        "message": "first\r\n  second\x1b[31m\u2028third",
+    }
+    assert PODS.rest(dump(said)) == Refusal(403, "For bidden", "first second [31m third")
+
+
+@pytest.mark.parametrize("length", [MOST_SAID + 1, 2 * MOST_SAID, 2_000_000])
+def test_what_a_server_says_has_an_end(length: int) -> None:
+    said = {"kind": "Status", "code": 500, "reason": "M" * length, "message": "M" * length}
+    for refusal in (
+        PODS.rest(dump(said)),
+        PODS.line(dump({"type": "ERROR", "object": said})),
+        read_refusal(500, dump(said)),
+    ):
+        assert refusal == Refusal(500, "M" * MOST_SAID + "…", "M" * MOST_SAID + "…")
+    short = said | {"reason": "", "message": "M" * MOST_SAID}
+    assert PODS.rest(dump(short)) == Refusal(500, "", "M" * MOST_SAID)
+    assert PODS.rest(dump(said | {"reason": "", "message": " " * length})) in (
+        Refusal(500),
+        Refusal(500, "", "…"),
+    )
+
+
+# ---- Chunks to lines.
+
+
+STREAM = b"".join(
+    event("ADDED", {"kind": "Pod", "metadata": METADATA | {"name": f"p-{i}", "labels": {"x": "\u00e9"}}})
+    + b"\n"
+    for i in range(4)
+)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\n\n \n"])
+def test_wherever_the_chunks_are_cut_the_lines_are_the_same(end: bytes) -> None:
+    stream = STREAM.replace(b"\n", end)
+    expected: list[Message] = [PODS.line(line) for line in STREAM.splitlines()]
+    for cut in range(len(stream) + 1):
+        lines = Lines()
+        found = [*lines.feed(stream[:cut]), *lines.feed(stream[cut:])]
+        assert [repr(PODS.line(line)) for line in found] == list(map(repr, expected))
+
+
+def test_byte_by_byte_the_lines_are_the_same() -> None:
+    lines = Lines()
+    assert [
+        line for byte in range(len(STREAM)) for line in lines.feed(STREAM[byte : byte + 1])
+    ] == STREAM.splitlines()
+
+
+def test_half_a_line_is_kept_back() -> None:
+    lines = Lines()
+    assert list(lines.feed(b'{"whole":1}\n{"half"')) == [b'{"whole":1}']
+    assert list(lines.feed(b"")) == []
+    assert list(lines.feed(b":2}")) == []
+    assert lines.rest == b'{"half":2}'
+    assert list(lines.feed(b"\n")) == [b'{"half":2}']
+
+
+def test_lines_count_one_by_one_towards_the_limit() -> None:
+    lines = Lines(limit=10)
+    for _ in range(100):
+        assert list(lines.feed(b"12345\n6789")) != []
+        assert list(lines.feed(b"0\n")) == [b"67890"]
+    assert list(lines.feed(b"1234567890")) == []
+
+
+def endless(start: bytes, *, size: int = 7) -> str:
+    lines, data = Lines(limit=1000), start + b"x" * 2000
+    with pytest.raises(Garbled, match="longer than 1,000 bytes") as info:
+        deque(line for at in range(0, len(data), size) for line in lines.feed(data[at : at + size]))
+    return str(info.value)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b'{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-1","namespace":"shop"},"data":{"x":"',
+        (
+            b'{"type":"ADDED", "object" :'
+            # The text is one line.
+            b' {"apiVersion":"v1","data":{"name":"canary"},"kind":"Pod","metadata":{"annotations":{"name":"canary","q":"\\"\\\\\\"name\\":{"},"labels":{"name":"canary"},"managedFields":[{"name":"canary"}],"name":'  # noqa: E501
+            b' "web-1","uid":"'
+        ),
+    ],
+)
+@pytest.mark.parametrize("size", [7, 10_000])
+def test_an_endless_line_is_refused_with_the_name_of_the_object_and_no_other_value(
+    start: bytes, size: int
+) -> None:
+    assert endless(start, size=size) == "a line of a watch is longer than 1,000 bytes; the object is 'web-1'"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"canary",
+        b'{"name":"canary"',
+        b'{"object":{"name":"canary","data":{"name":"canary"},"metadata":["name","canary",{"name":"canary"}]',
+        b'{"object":{"metadata":{"name":"canary',
+        b'}}]]{"object":[{"metadata":{"name":"canary"',
+    ],
+)
+def test_where_the_name_cannot_be_told_nothing_is(start: bytes) -> None:
+    assert endless(start) == "a line of a watch is longer than 1,000 bytes"
+
+
+def test_the_work_is_linear_in_the_bytes_however_small_the_chunks() -> None:
+    # Counted, not timed: what is kept back is put together once, when its line ends, and not with each chunk.
+    lines = Lines()
+    for count in range(1, 1000):
+        assert list(lines.feed(b"abc")) == []
+        assert lines._parts == [b"abc"] * count
+    assert list(lines.feed(b"\n")) == [b"abc" * 999]
+    assert lines._parts == [b""]

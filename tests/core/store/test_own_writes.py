@@ -1,0 +1,271 @@
+"""Own writes: which of them reads show, and until when."""
+
+from __future__ import annotations
+
+import pytest
+
+from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.substore import Keys, Substore
+
+KEY = "shop", "a"
+
+
+def record(version: int, uid: str = "u1", name: str = "a") -> Record:
+    return Record("shop", name, uid, str(version), {}, (), b"{}")
+
+
+def written(version: int, uid: str = "u1", name: str = "a") -> OwnWrite:
+    return OwnWrite(("shop", name), uid, str(version), record(version, uid, name), at=float(version))
+
+
+def outside(version: int, uid: str = "u1") -> OwnWrite:
+    return OwnWrite(KEY, uid, str(version), None, at=float(version))
+
+
+def deleted(uid: str = "u1") -> OwnWrite:
+    return OwnWrite(KEY, uid, "", None, at=0.0)
+
+
+def branch(version: int, namespace: str | None = None) -> Substore:
+    made = Substore(Keys(namespace))
+    made.view.begin()
+    made.view.commit(str(version))
+    return made
+
+
+def following(*versions: int) -> tuple[OwnWrites, list[Substore]]:
+    branches, found = [branch(each) for each in versions], OwnWrites()
+    found.follow(branches)
+    return found, branches
+
+
+def progress(writes: OwnWrites, stream: Substore, version: str, held: Record | None = None) -> None:
+    writes.progress(stream, version)
+    writes.settle(lambda _: held)
+
+
+def listed(writes: OwnWrites, stream: Substore, laid: int) -> None:
+    writes.list(stream, laid)
+    writes.settle(lambda _: None)
+
+
+def keys(writes: OwnWrites) -> list[str]:
+    return [write.version or "deleted" for write in writes]
+
+
+@pytest.mark.parametrize(
+    ("write", "held", "version", "shown"),
+    [
+        (written(12), record(11), "11", "12"),
+        (written(12), None, "11", "12"),
+        (written(12), None, "12", None),
+        (written(12), record(13), "11", "13"),
+        (written(12), record(12), "11", "12"),
+        (written(12), record(11), "12", "12"),
+        (outside(12), record(11), "11", None),
+        (outside(12), record(13), "11", "13"),
+        (deleted("u1"), record(11, "u1"), "99", None),
+        (deleted("u1"), record(11, "u2"), "9", "11"),
+        (deleted("u1"), None, "9", None),
+    ],
+)
+def test_of_a_stored_object_and_a_write_the_newer_one_is_shown(
+    write: OwnWrite, held: Record | None, version: str, shown: str | None
+) -> None:
+    found = write.instead_of(held, version)
+    assert (found.version if found is not None else None) == shown
+
+
+def test_a_write_waits_for_each_stream_that_could_hold_its_object() -> None:
+    writes, (one, other) = following(10, 10)
+    writes.lay(written(12))
+    progress(writes, one, "12")
+    assert keys(writes) == ["12"]
+    progress(writes, other, "11")
+    assert keys(writes) == ["12"]
+    progress(writes, other, "13")
+    assert keys(writes) == []
+    assert writes.size == 0
+
+
+def test_a_write_does_not_wait_for_streams_of_other_namespaces() -> None:
+    writes, near = OwnWrites(), branch(10, "shop")
+    writes.follow([near, branch(10, "elsewhere")])
+    writes.lay(written(12))
+    progress(writes, near, "12")
+    assert keys(writes) == []
+
+
+def test_an_answer_that_comes_after_the_event_is_not_laid_over() -> None:
+    writes, _ = following(12)
+    writes.lay(written(12))
+    assert keys(writes) == []
+
+
+def test_before_the_first_list_a_write_is_shown_and_waits_for_a_list_that_has_it() -> None:
+    writes, made = OwnWrites(), Substore(Keys())
+    writes.follow([made])
+    writes.lay(written(12))
+    progress(writes, made, "11")
+    assert keys(writes) == ["12"]
+    progress(writes, made, "12")
+    assert keys(writes) == []
+
+
+@pytest.mark.parametrize(("uid", "left"), [("u1", ["deleted"]), ("u2", [])])
+def test_a_deletion_hides_its_object_until_another_one_of_the_name_comes(uid: str, left: list[str]) -> None:
+    writes, _ = following(10)
+    writes.lay(deleted("u1"))
+    writes.put(record(13, uid))
+    assert keys(writes) == left
+
+
+@pytest.mark.parametrize(("uid", "left"), [("u1", []), ("u2", ["deleted"])])
+def test_a_deletion_is_over_when_its_object_departs(uid: str, left: list[str]) -> None:
+    writes, _ = following(10)
+    writes.lay(deleted("u1"))
+    writes.leave(record(13, uid))
+    assert keys(writes) == left
+
+
+@pytest.mark.parametrize(("version", "left"), [(11, ["12"]), (12, []), (13, [])])
+def test_an_event_of_the_object_at_the_version_of_the_write_or_later_retires_it(
+    version: int, left: list[str]
+) -> None:
+    writes, _ = following(10)
+    writes.lay(written(12))
+    writes.put(record(version))
+    assert keys(writes) == left
+
+
+@pytest.mark.parametrize(("version", "left"), [(11, ["12"]), (12, ["12"]), (13, [])])
+def test_a_departure_at_the_version_of_the_write_may_be_its_own_effect(version: int, left: list[str]) -> None:
+    writes, _ = following(10, 10)
+    writes.lay(written(12))
+    writes.leave(record(version))
+    assert keys(writes) == left
+
+
+@pytest.mark.parametrize(("version", "left"), [("12", ["12"]), ("13", [])])
+def test_a_confirmed_absence_retires_older_writes(version: str, left: list[str]) -> None:
+    writes, _ = following(10, 10)
+    writes.lay(written(12))
+    writes.confirm(KEY, version)
+    assert keys(writes) == left
+
+
+@pytest.mark.parametrize(
+    ("laid", "left"),
+    [
+        ([written(12), written(11)], ["12"]),
+        ([written(12), written(13)], ["13"]),
+        ([written(12), deleted()], ["deleted"]),
+        ([deleted(), written(12)], ["deleted"]),
+        ([deleted("u1"), written(12, "u2")], ["12"]),
+        ([written(12, "u2"), deleted("u1")], ["12"]),
+        ([deleted("u1"), deleted("u2")], ["deleted"]),
+        ([outside(12), written(13)], ["13"]),
+    ],
+)
+def test_answers_may_arrive_in_another_order_than_the_server_gave_them(
+    laid: list[OwnWrite], left: list[str]
+) -> None:
+    writes, _ = following(10)
+    for write in laid:
+        writes.lay(write)
+    assert keys(writes) == left
+    assert writes.size == sum(write.size for write in writes)
+
+
+def test_a_newer_write_of_an_object_outlives_the_version_of_the_older_one() -> None:
+    writes, (stream,) = following(10)
+    writes.lay(written(12))
+    writes.lay(written(14))
+    progress(writes, stream, "13")
+    assert keys(writes) == ["14"]
+    progress(writes, stream, "14")
+    assert keys(writes) == []
+
+
+def test_versions_that_are_no_numbers_are_not_laid_over() -> None:
+    writes, (stream,) = following(10)
+    writes.lay(OwnWrite(KEY, "u1", "abc", record(12), at=0.0))
+    assert keys(writes) == []
+    writes.lay(written(12))
+    progress(writes, stream, "abc")
+    assert keys(writes) == ["12"]
+
+
+def test_a_restart_waits_for_the_new_streams() -> None:
+    writes, (before,) = following(10)
+    writes.lay(written(12))
+    after = branch(11)
+    writes.follow([after])
+    progress(writes, before, "20")
+    assert keys(writes) == ["12"]
+    writes.follow([branch(12)])
+    assert keys(writes) == []
+
+
+def test_a_restored_server_ends_all_writes() -> None:
+    writes, (stream,) = following(10)
+    writes.lay(written(12))
+    writes.clear()
+    assert (keys(writes), writes.size) == ([], 0)
+    writes.lay(written(14))
+    progress(writes, stream, "14")
+    assert keys(writes) == []
+
+
+def test_the_oldest_writes_are_dropped_beyond_a_number_and_beyond_a_size() -> None:
+    writes = OwnWrites(most=2)
+    assert [writes.lay(written(12, name=name)) for name in "ab"] == [[], []]
+    assert [each.key[1] for each in writes.lay(written(12, name="c"))] == ["a"]
+    writes = OwnWrites(most_bytes=4)
+    writes.lay(written(12, name="a"))
+    writes.lay(written(12, name="b"))
+    assert [each.key[1] for each in writes.lay(written(12, name="c"))] == ["a"]
+    assert (len(writes), writes.size) == (2, 4)
+
+
+def test_writes_from_before_a_time_expire() -> None:
+    writes, _ = following(10)
+    writes.lay(written(12, name="a"))
+    writes.lay(written(13, name="b"))
+    assert [each.key[1] for each in writes.expire(13.0)] == ["a"]
+    assert [each.key[1] for each in writes] == ["b"]
+
+
+def test_a_write_is_forgotten_on_request() -> None:
+    writes, _ = following(10)
+    writes.lay(written(12))
+    writes.forget(("shop", "b"))
+    writes.forget(KEY)
+    assert not writes
+
+
+def test_a_newest_list_that_began_after_the_write_retires_it_whatever_its_version() -> None:
+    writes, (one, other) = following(10, 10)
+    writes.lay(deleted())
+    listed(writes, one, writes.laid)
+    assert keys(writes) == ["deleted"]
+    listed(writes, other, writes.laid - 1)
+    assert keys(writes) == ["deleted"]
+    listed(writes, other, writes.laid)
+    assert keys(writes) == []
+
+
+@pytest.mark.parametrize(
+    ("held", "left"), [(None, []), (record(11), ["12"]), (record(12), []), (record(13), [])]
+)
+def test_a_write_that_all_streams_have_passed_stays_while_the_store_shows_an_older_object(
+    held: Record | None, left: list[str]
+) -> None:
+    writes, (one, other) = following(10, 10)
+    writes.lay(written(12))
+    progress(writes, one, "12", held)
+    progress(writes, other, "13", held)
+    assert keys(writes) == left
+    writes.settle(lambda _: None)
+    assert keys(writes) == []

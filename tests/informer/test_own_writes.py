@@ -1,0 +1,247 @@
+"""Own writes of an informer: what reads show, when they expire, and how that is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from kopf_selectcache.cache import own_writes
+from kopf_selectcache.cache.own_writes import remember_answer, remember_deletion
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.errors import ReadError
+from kopf_selectcache.testing import FakeCache
+from tests.cache.environment import NODES, PODS
+from tests.informer.test_own_writes_model import FILTERS, Model, State
+
+WEB, OTHER = {"app": "web"}, {"app": "db"}
+
+
+def written(*labels: dict[str, str] | None) -> Model:
+    """Return a model with one stream, and own writes of `a` that it has not reported."""
+    model = Model(FILTERS["one stream"])
+    for each in labels:
+        model.write("a", each, own=True)
+        model.answer(0)
+    return model
+
+
+def test_9_a_created_object_is_seen_by_every_read() -> None:
+    cache = written(WEB).cache
+    assert cache.get("pods", "a", "ns")["metadata"]["uid"] == "u1"
+    assert cache.exists("pods", "a", "ns")
+    assert cache.get("pods", "a", "ns", as_="view").metadata["name"] == "a"
+    assert [each["metadata"]["name"] for each in cache.list("pods", label="app=web")] == ["a"]
+    assert cache.list("pods", label="app=web", keys_only=True) == [("ns", "a")]
+    assert cache.count("pods", label="app=web") == 1
+    assert cache.held("pods", keys_only=True) == [("ns", "a")]
+
+
+def test_9_an_object_that_left_the_filter_by_an_own_write_is_not_shown() -> None:
+    model = Model(FILTERS["one stream"])
+    model.write("a", WEB, own=False)
+    model.deliver(model.streams[0])
+    assert model.cache.count("pods", label="app=web") == 1
+    model.write("a", OTHER, own=True)
+    model.answer(0)
+    assert model.cache.count("pods", label="app=web") == 0
+
+
+def test_9_a_deleted_object_is_not_shown_and_another_one_of_the_name_is() -> None:
+    model = written(WEB)
+    model.deliver(model.streams[0])
+    model.write("a", None, own=True)
+    model.answer(0)
+    assert not model.cache.held("pods")
+    model.write("a", WEB, own=True)
+    model.answer(0)
+    assert [each["metadata"]["uid"] for each in model.cache.held("pods")] == ["u2"]
+
+
+def test_9_owners_and_indexes_see_own_writes() -> None:
+    model = Model(FILTERS["one stream"])
+    obj = model.obj("a", State(11, "u1", WEB))
+    obj["metadata"]["ownerReferences"] = [{"uid": "owner"}]
+    remember_answer(model.runtime, PODS, msgspec.json.encode(obj))
+    owner = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "namespace": "ns", "uid": "owner"}}
+    assert len(model.cache.owned(owner, "pods")) == 1
+
+
+def test_9_explain_and_stats_say_that_own_writes_are_shown() -> None:
+    model = written(WEB)
+    assert model.cache.explain("pods", label="app=web").laid_over == 1
+    assert model.cache.explain("pods", label="app=web,tier=gold").laid_over == 0
+    assert model.cache.stats("pods").own_writes == 1
+    assert "own write" in str(model.cache.stats("pods"))
+    model.deliver(model.streams[0])
+    assert model.cache.explain("pods", label="app=web").laid_over == 0
+    assert model.cache.stats("pods").own_writes == 0
+
+
+def test_9_a_server_that_went_back_ends_all_own_writes() -> None:
+    model = written(WEB)
+    model.write("b", WEB, own=False)
+    model.bookmark(model.streams[0])
+    model.write("b", OTHER, own=True)
+    model.answer(0)
+    model.version, model.history["b"] = 10, model.history["b"][:1]
+    model.history["a"] = model.history["a"][:1]
+    model.relist(model.streams[0])
+    assert not model.informer.own_writes
+    assert not model.cache.held("pods")
+
+
+def test_9_what_the_object_waits_for_when_it_is_deleted_is_shown() -> None:
+    model = written(WEB)
+    model.deliver(model.streams[0])
+    obj = model.obj("a", State(12, "u1", WEB))
+    obj["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/a"]}
+    remember_deletion(model.runtime, PODS, "ns", "a", "u1", msgspec.json.encode(obj))
+    assert "deletionTimestamp" in model.cache.get("pods", "a", "ns")["metadata"]
+    remember_deletion(model.runtime, PODS, "ns", "a", "u1", b'{"kind":"Status"}')
+    assert not model.cache.held("pods")
+
+
+def test_9_objects_of_kinds_without_a_cache_are_ignored() -> None:
+    model = written()
+    remember_answer(model.runtime, NODES, b"{}")
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n", "uid": "u", "resourceVersion": "11"},
+    }
+    model.cache.remember(node)
+    model.cache.forget(node)
+    assert not model.informer.own_writes
+
+
+def test_9_other_clients_hand_their_objects_over() -> None:
+    model = written()
+    obj = model.obj("a", State(11, "u1", WEB))
+    model.cache.remember(obj)
+    obj["metadata"]["labels"] = OTHER  # The caller's object is not kept.
+    assert model.cache.held("pods", label="app=web", keys_only=True) == [("ns", "a")]
+    model.cache.forget(obj)
+    assert not model.cache.held("pods")
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize(
+    "obj", [None, "pod", {}, {"metadata": None}, {"metadata": {"name": "a", "uid": "u"}}]
+)
+def test_9_what_is_no_object_of_a_server_is_refused(obj: Any, deleted: bool) -> None:
+    cache = written().cache
+    with pytest.raises(ReadError):
+        (cache.forget if deleted else cache.remember)(obj)
+
+
+def test_9_an_answer_that_is_no_object_lays_nothing_over() -> None:
+    model = written()
+    remember_answer(model.runtime, PODS, b'{"kind":"Status"}')
+    assert not model.informer.own_writes
+
+
+def test_9_where_only_the_server_knows_a_field_of_the_filter_nothing_is_laid_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Model(FILTERS["one stream"])
+    monkeypatch.setattr(own_writes, "selects", lambda *_: None)
+    model.cache.remember(model.obj("a", State(11, "u1", WEB)))
+    assert not model.informer.own_writes
+
+
+def test_9_a_wait_sees_an_own_write() -> None:
+    async def main() -> None:
+        model = Model(FILTERS["one stream"])
+        model.operator.loop = asyncio.get_running_loop()
+        waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, label="app=web"))
+        while not model.informer.laying._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        model.write("a", WEB, own=True)
+        model.answer(0)
+        assert (await waiting)["metadata"]["name"] == "a"
+
+    asyncio.run(main())
+
+
+def test_9_a_thread_hands_its_object_over_and_a_wait_sees_it() -> None:
+    async def main() -> None:
+        model = Model(FILTERS["one stream"])
+        model.passes = False
+        task = asyncio.ensure_future(model.informer.laying.run())
+        model.operator.loop = asyncio.get_running_loop()
+        waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, label="app=web"))
+        while not model.informer.laying._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        obj = model.obj("a", State(11, "u1", WEB))
+
+        def work() -> int:
+            model.cache.remember(obj)
+            return model.cache.count("pods", label="app=web")
+
+        assert await asyncio.to_thread(work) == 1
+        assert (await waiting)["metadata"]["uid"] == "u1"
+        task.cancel()
+
+    asyncio.run(main())
+
+
+def test_9_a_thread_that_outlives_the_loop_hands_its_object_over() -> None:
+    model = Model(FILTERS["one stream"])
+
+    async def main() -> None:
+        task = asyncio.ensure_future(model.informer.laying.run())
+        await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(main())
+    model.cache.remember(model.obj("a", State(11, "u1", WEB)))
+    assert model.cache.count("pods", label="app=web") == 1
+
+
+def test_9_a_write_beyond_the_bound_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    model = Model(FILTERS["one stream"])
+    model.informer.own_writes._most = 1
+    for name in "ab":
+        model.cache.remember(model.obj(name, State(11, name, WEB)))
+    assert [each for each in caplog.records if "ns/a" in each.getMessage()]
+
+
+def test_9_a_fake_cache_remembers_and_forgets() -> None:
+    cache = FakeCache([], {"pods": "app=web"})
+    obj = Model(FILTERS["one stream"]).obj("a", State(99, "u1", WEB))
+    cache.remember(obj)
+    assert cache.count("pods", label="app=web") == 1
+    cache.forget(obj)
+    assert cache.count("pods", label="app=web") == 0
+
+
+def test_9_a_write_that_no_stream_reports_is_dropped_and_named_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        model = Model(FILTERS["one stream"])
+        model.write("a", WEB, own=True)
+        model.write("b", OTHER, own=True)  # No stream reports what is outside of its filter.
+        model.answer(0)
+        model.answer(0)
+        task = asyncio.ensure_future(model.informer.laying.run())
+        while model.informer.own_writes:  # Time passes as the task sleeps.  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        task.cancel()
+        assert not model.cache.held("pods")
+
+    asyncio.run(main())
+    (record,) = [each for each in caplog.records if "own write" in each.getMessage()]
+    assert record.args is not None
+    assert "ns/a" in record.getMessage()
+
+
+def test_9_a_new_list_after_an_outage_retires_own_writes() -> None:
+    model = written(WEB)
+    stream = model.streams[0]
+    model.run(stream, stream.writer.take(Refusal(410, "Expired")))
+    assert not model.informer.own_writes
+    assert len(model.cache.held("pods")) == 1
