@@ -337,6 +337,7 @@ def main() -> None:
     arguments = parser.parse_args()
     pods = []
     for number, pod in enumerate(Population(seed=5, namespaces=["bench"]).pods(arguments.objects)):
+        del pod["metadata"]["ownerReferences"]  # The owners do not exist: the pods would be collected.
         pod["metadata"]["labels"]["shard"] = str(number % WATCHES)
         pods.append(pod)
     size = sum(len(json.dumps(pod)) for pod in pods) / len(pods)

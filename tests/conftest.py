@@ -158,8 +158,8 @@ def api(server: str, request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def embedded() -> Iterator[EmbeddedCluster]:
-    """The embedded server that all tests share."""
-    with EmbeddedCluster().in_thread() as cluster:
+    """The embedded server that all tests share. Like the real one here, it has no controllers."""
+    with EmbeddedCluster(garbage_collection=False).in_thread() as cluster:
         yield cluster
 
 

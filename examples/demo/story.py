@@ -161,7 +161,8 @@ def kubeconfig_of(cluster):
 def tell(arguments):
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="demo-"))
-        cluster = stack.enter_context(EmbeddedCluster().in_thread())
+        # The ReplicaSets that own the sample pods do not exist.
+        cluster = stack.enter_context(EmbeddedCluster(garbage_collection=False).in_thread())
         title(0, f"An embedded Kubernetes API, with {arguments.pods + 3 * arguments.runs:,} objects")
         others, mine = fill(cluster, arguments.pods, arguments.runs)
         title(

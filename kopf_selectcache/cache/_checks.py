@@ -9,6 +9,7 @@ from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_label
 from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.json_values import key_of
 from kopf_selectcache.core.store.projection import Projection, keys_of
 from kopf_selectcache.selectors.client_classes import stands_for
 from kopf_selectcache.selectors.names import is_name
@@ -83,8 +84,8 @@ def require_stored(request: Request, resource: Resource, projection: Projection)
 
 
 def index_values(request: Request, indexes: Mapping[str, Indexed]) -> tuple[tuple[Indexed, object], ...]:
-    """Return the values of `index=`; raise ReadError for an index that there is not. A value may be that of a
-    Secret, and is not shown.
+    """Return the keys of the values of `index=`; raise ReadError for an index that there is not. A value may
+    be that of a Secret, and is not shown.
     """
     values = []
     for name, value in (request.index or {}).items():
@@ -101,5 +102,5 @@ def index_values(request: Request, indexes: Mapping[str, Indexed]) -> tuple[tupl
                 f"{request!r}: the value of the index {name!r} is of the type {type(value).__name__}",
                 remedy="Give one value, which is a text for indexes by a function",
             )
-        values.append((index, value))
+        values.append((index, key_of(value)))
     return tuple(values)

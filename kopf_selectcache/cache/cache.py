@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, cast, overload
 
 from kopf_selectcache._errors import NoSuchRead, NotDeclared, NotSynced, Stale, StateError
-from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import Record
@@ -690,10 +689,10 @@ class Cache:
                 remedy=f"Did you mean cache.{meant}?" if meant else f"There are {', '.join(sorted(reads))}",
             )
 
-    def __contains__(self, item: object) -> NoReturn:
+    def __contains__(self, _: object) -> NoReturn:
         raise TypeError(
-            f"a cache is not a container: write cache.exists(kind, name, namespace) for an object, or"
-            f" {shown(item)} in settings.selectcache.selectors for a declared kind"
+            "a cache is not a container: write cache.exists(kind, name, namespace) for an object, or"
+            " `key in settings.selectcache.selectors` for a declared kind"
         )
 
     def __repr__(self) -> str:

@@ -202,7 +202,7 @@ class _Wait:
         """Wait for all streams, also if the informer replaces them meanwhile."""
         with _logged(self._informer, self._event):
             while not await self._for_all():
-                await self._informer.settled()
+                await self._informer.wait_until_settled()
 
     async def _for_all(self) -> bool:
         """Wait for all streams. Return False if the informer has replaced them meanwhile."""

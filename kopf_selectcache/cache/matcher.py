@@ -21,6 +21,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import Lookup
+from kopf_selectcache.core.store.json_values import is_same, key_of
 from kopf_selectcache.core.store.projection import ALL, Keys, Path, Projection, as_written, at, keys_of
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, Verdict
@@ -136,7 +137,7 @@ class Match:
     owner: str | None = None
     """The uid of an owner."""
     values: tuple[tuple[Indexed, object], ...] = ()
-    """Declared indexes, each with a value that the object must have."""
+    """Declared indexes, each with the key of a value that the object must have."""
     served: tuple[tuple[Indexed, object], ...] = ()
     """The part of `where` that declared indexes may answer."""
 
@@ -182,7 +183,7 @@ class Match:
             where=paths,
             values=values,
             served=tuple(
-                (by_path[path], value)
+                (by_path[path], key_of(value))
                 for path, value in paths
                 if path in by_path and projection.exact(path) and isinstance(value, (str, bool, int, float))
             ),
@@ -207,7 +208,7 @@ class Match:
                 owner=rest.owner,
                 values=rest.values,
             )
-        seen_to = [(index.path, value) for index, value in self.served if (index, value) not in rest.where]
+        seen_to = [(index.path, key) for index, key in self.served if (index, key) not in rest.where]
         return Match(
             rest.names,
             rest.namespaces,
@@ -218,7 +219,7 @@ class Match:
                 for each in self.terms
                 if each.indexed is None or (each.indexed, each.term.value) in rest.where
             ),
-            tuple(each for each in self.where if each not in seen_to),
+            tuple((path, value) for path, value in self.where if (path, key_of(value)) not in seen_to),
             rest.owner,
             rest.values,
             tuple(each for each in self.served if each in rest.where),
@@ -269,7 +270,9 @@ class Match:
             records = (record for record in records if self.owner in record.owners)
         if self.values:
             records = (
-                record for record in records if all(value in index.of(record) for index, value in self.values)
+                record
+                for record in records
+                if all(value in index.keys(record) for index, value in self.values)
             )
         return _labelled(records, self.requirements) if self.requirements else iter(records)
 
@@ -279,7 +282,7 @@ class Match:
 
     def _by_object(self, record: Record, obj: Obj) -> bool:
         return all(term.matches(record, obj) for term in self.terms) and all(
-            _found(obj, path) == value for path, value in self.where
+            is_same(_found(obj, path), value) for path, value in self.where
         )
 
 
@@ -383,6 +386,9 @@ def _by_path(path: tuple[str, ...]) -> Callable[[Obj], tuple[bool, bool, Any]]:
 
 # ---- Comparisons.
 
+REMEMBERED = 1024
+"""Maximum number of memoised comparisons of one kind, and of memoised selectors of one operator."""
+
 
 class Coverage(NamedTuple):
     """The result of a comparison, as errors show it."""
@@ -452,15 +458,12 @@ class Comparisons:
         declared: Selector | AnyOf,
         projection: Projection,
         indexes: Mapping[str, Indexed],
-        *,
-        remembered: int = 1024,
     ) -> None:
         self.resource = resource
         self.filter = declared
         self.projection = projection
         self.indexes = indexes
         """The declared and added indexes, by name."""
-        self._remembered = remembered
         self._by_id: dict[int, Compared] = {}  # It keeps the selector, so that its id is not reused.
         self._by_selector: dict[Selector, Compared] = {}
         self.kind, self._branches = resource.domains, declared.branches
@@ -480,7 +483,7 @@ class Comparisons:
             raise ReadError(
                 f"{self.resource} are cluster-scoped, and the read names a namespace", remedy="Leave it out"
             )
-        if len(self._by_id) >= self._remembered:
+        if len(self._by_id) >= REMEMBERED:
             self._by_id, self._by_selector = {}, {}
         found = self._by_selector.setdefault(selector, Compared(selector, self))
         if found.selector is selector:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from kopf_selectcache._errors import ReadError
-from kopf_selectcache.core.redact import clipped, shown, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown, shown_by_type
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.selectors.client_classes import to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
@@ -18,7 +18,7 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.retention import PATHS, wrong_path
 
 from .formats.formats import Form, form_of
-from .matcher import Field, Label, Namespaces, SortBy, Where
+from .matcher import REMEMBERED, Field, Label, Namespaces, SortBy, Where
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 Selectors: TypeAlias = Callable[[str | Pairs | None, str | None], Selector]
@@ -145,9 +145,9 @@ def _write_selector(selector: Selector) -> list[str]:
 # ---- From the arguments of a read.
 
 
-def selectors(*, remembered: int = 1024) -> Selectors:
+def selectors() -> Selectors:
     """Return a memoised constructor: reads repeat a few dozen selectors."""
-    return lru_cache(remembered)(_selector)
+    return lru_cache(REMEMBERED)(_selector)
 
 
 def _selector(label: str | Pairs | None, namespace: str | None) -> Selector:
@@ -209,7 +209,7 @@ def _check_objects(call: str, options: Mapping[str, Any]) -> None:
         _require_path(call, "a path of where", path)
         if value is not None and not isinstance(value, (str, int, float, list, Mapping)):
             raise ReadError(
-                f"{call}: where={{{shown(path)}: ...}} has a {type(value).__name__}, which no object has",
+                f"{call}: a value of where is {shown_by_type(value)}, which no object has",
                 remedy="Give a value that JSON has, or compare yourself: [each for each in ... if ...]",
             )
     if index is not None and not isinstance(index, Mapping):  # Its value may be that of a Secret.
@@ -229,7 +229,7 @@ def _check_objects(call: str, options: Mapping[str, Any]) -> None:
 def _require(fits: object, call: str, argument: str, given: object, wanted: str) -> None:
     """Raise ReadError unless an argument fits."""
     if not fits:
-        raise ReadError(f"{call}: {argument} is {shown_with_type(given)}", remedy=f"Give {wanted}")
+        raise ReadError(f"{call}: {argument} is {shown_by_type(given)}", remedy=f"Give {wanted}")
 
 
 def require_names(request: Request) -> None:

@@ -87,13 +87,16 @@ class Snapshot:
         key = namespace, name
         if not self.own_writes.writes:
             held, version = self.store.get(namespace, name)
-            return self._newest(key, held, version) if self._own_key() == key else (held, version)
+            is_own = self.body is not None and self._own_key() == key
+            return self._newest(key, held, version) if is_own else (held, version)
         with self.own_writes.lock:
             held, version = self.store.get(namespace, name)
             return self._newest(key, held, version)
 
     def chosen(self, lookup: Lookup, *, asking: bool = True) -> Chosen:
         """Return the candidates for a lookup, as of one generation."""
+        if self.body is None and not self.own_writes.writes:
+            return self.store.chosen(lookup, asking=asking)
         return self.laid_over(lookup, asking=asking)[0]
 
     def laid_over(self, lookup: Lookup, *, asking: bool = True) -> tuple[Chosen, list[Pair]]:
@@ -177,7 +180,7 @@ def _laid_over(chosen: Chosen, lookup: Lookup, pairs: Collection[Pair]) -> Chose
         for record in shown
         if record.stored
         and lookup.admits(record)
-        and all(index.of(record) == (value,) for index, value in done)
+        and all(index.keys(record) == (value,) for index, value in done)
     ]
     return chosen._replace(records=records, rest=rest, unreadable=tuple(unreadable))
 
@@ -216,7 +219,7 @@ def open_snapshot(
         store = require_readable(informer, request)
     if request.max_age is not None:
         age = informer.age(region_of(request))
-        if age is None or age > request.max_age:
+        if informer.state is state and (age is None or age > request.max_age):
             raise stale(request, age)
     if informer.state is not state:  # The loop's thread has replaced it meanwhile.
         return open_snapshot(informer, request, own, deleted=deleted)

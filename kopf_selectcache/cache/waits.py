@@ -9,7 +9,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
 from kopf_selectcache._errors import ReadError, Stale
-from kopf_selectcache.core.redact import clipped, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown_by_type
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -39,7 +39,7 @@ async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str,
         async with asyncio.timeout(timeout):
             await runtime.wait_started()
             for informer in runtime.informers.values():
-                await informer.settled()
+                await informer.wait_until_settled()
             if at_least is not None and event is not None:
                 informers = _informers_of_kind(runtime, event)
                 await wait_until_fresh(informers, at_least, patient=True, ending=runtime.ending)
@@ -59,7 +59,7 @@ def _event_of(at_least: object) -> Event:
     """Return the object that a cache must be as new as; raise ReadError if it is none."""
     call = "cache.wait_synced(at_least=...)"
     if not isinstance(at_least, Mapping) or not isinstance(at_least.get("metadata"), Mapping):
-        raise ReadError(f"{call} is {shown_with_type(at_least)}", remedy="Give the body of an object")
+        raise ReadError(f"{call} is {shown_by_type(at_least)}", remedy="Give the body of an object")
     event = event_of(at_least)
     if event is None or not event.kind:
         lacking = "metadata.resourceVersion" if event is None else "kind"
@@ -86,22 +86,42 @@ def _informers_of_kind(runtime: Runtime, event: Event) -> list[Informer]:
     return found
 
 
+MOST_COUNTED = 1_000
+"""Limit of the names that a wait remembers. There may be new objects as long as it waits."""
+
+
+class Seen:
+    """Counts the objects that a wait has looked at, for the text of its TimeoutError."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self.names: set[tuple[str, str]] = set()
+        self._most = 0 if timeout is None else MOST_COUNTED + 1
+
+    def add(self, name: tuple[str, str]) -> None:
+        if len(self.names) < self._most:
+            self.names.add(name)
+
+    def __str__(self) -> str:
+        count = len(self.names)
+        return str(count) if count <= MOST_COUNTED else f"more than {MOST_COUNTED:,}"
+
+
 async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], object]) -> Any:
     """Wait until a held object that is requested satisfies the predicate, and return it as it was then."""
     if not callable(predicate):
         raise ReadError(
-            f"cache.wait_for(): the predicate is {shown_with_type(predicate)}",
+            f"cache.wait_for(): the predicate is {shown_by_type(predicate)}",
             remedy="Give a function of an object",
         )
     if iscoroutinefunction(predicate):
         raise _async_predicate(predicate)
     informer = informer_of(access.runtime, request)
-    seen: set[tuple[str, str]] = set()
+    seen = Seen(request.timeout)
     waiting = asyncio.timeout(request.timeout)
     with Counted(informer, request):
         try:
             async with waiting:
-                await informer.settled(request.selector)
+                await informer.wait_until_settled(request.selector)
                 with _changes_of(informer) as changes:
                     snapshot = access.open(informer, request)
                     compared = compare(request, snapshot)
@@ -122,7 +142,7 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
                 raise  # It is the predicate's own.
         require_readable(informer, request, after=request.timeout)
         raise TimeoutError(
-            f"{request!r}: none of {len(seen)} objects that match satisfied {_name_of(predicate)}. The filter"
+            f"{request!r}: none of {seen} objects that match satisfied {_name_of(predicate)}. The filter"
             f" is {clipped(informer.filter, 500)}. Wait longer, or raise kopf.TemporaryError to look"
             " again later"
         )

@@ -4,19 +4,27 @@ objects.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from random import random
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.backoff import SLOW, delay
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 
-from .transport import UNAUTHORIZED, Refused
+from .transport import Refused
 
 LONGEST = 253
 """Limit of the name of a group, version, kind or resource, in characters."""
+
+_UNREADABLE = (403, 404, 405)
+"""Codes of a definition that cannot be read: reads of definitions are forbidden, or an aggregated server
+serves the kind.
+"""
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -32,31 +40,76 @@ class NotServed(Exception):
     """The server has no resource of this name; it may get one later."""
 
 
+class Resolution(NamedTuple):
+    """The resource of a key. It is provisional if a group that comes before refused to answer."""
+
+    resource: Resource
+    refused: Mapping[str, Refused]
+    """The refusals of groups that may have the name as well, by path."""
+
+    def improves(self, other: Resolution) -> bool:
+        """Return True if groups have answered that refused before, and none refuses that answered."""
+        return self.refused.keys() < other.refused.keys()
+
+
+RETRIES = 3
+"""Further requests to groups with a transient refusal, before a match in a later group is accepted."""
+
+
 async def resolve(server: Server, key: KindKey) -> Resource:
-    """Ask the server for the resource of a key. Raise NotServed, Refused, Unreachable or Garbled."""
+    """Return the resource of a key, which may be provisional; see `settle`."""
+    return (await settle(server, key)).resource
+
+
+async def settle(
+    server: Server,
+    key: KindKey,
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    chance: Callable[[], float] = random,
+) -> Resolution:
+    """Ask the server for the resource of a key, a few times if the result is provisional.
+
+    The server of a group may be down for good, so a provisional result is accepted after a few seconds. Raise
+    NotServed, Refused, Unreachable or Garbled.
+    """
+    found = await search(server, key)
+    for failures in range(RETRIES):
+        transient = [refused.refusal for refused in found.refused.values() if refused.refusal.is_transient]
+        if not transient:
+            break
+        at_least = min(max(each.retry_after or 0.0 for each in transient), SLOW)
+        await sleep(delay(failures, chance(), at_least=at_least))
+        found = await search(server, key)
+    return found
+
+
+async def search(server: Server, key: KindKey) -> Resolution:
+    """Ask the server once for the resource of a key. Raise NotServed, Refused, Unreachable or Garbled."""
     group, version, name = parse_key(key)
     known = find(key)
     if group is None and known is not None:
         # As with kubectl, a built-in kind wins over custom ones of the same name; and one group is asked, not
         # all.
         group = known.group
-    broken: Refused | None = None
+    broken: dict[str, Refused] = {}
     others: list[str] = []
     for prefix, versions in await _groups(server, group):
         if version is not None and version not in versions and group is not None:
             others = versions
         for served in versions if version is None else [version] if version in versions else []:
+            path = f"{prefix}/{served}"
             try:
-                listed = await _get(server, f"{prefix}/{served}")
+                listed = await _get(server, path)
             except Refused as refused:
                 # Some groups have servers of their own, which may be down: the kind may be in another group.
-                broken = broken or refused
+                broken[path] = refused
                 continue
             for resource in _mappings(listed.get("resources")):
                 if name in _names(resource):
-                    return await _resource(server, prefix, served, resource)
-    if broken is not None:
-        raise broken
+                    return Resolution(await _resource(server, prefix, served, resource), broken)
+    if broken:
+        raise next(iter(broken.values()))
     instead = f", and of {group} only {', '.join(others)}" if others else ""
     raise NotServed(f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}{instead}")
 
@@ -93,9 +146,8 @@ async def _resource(server: Server, prefix: str, version: str, listed: Mapping[s
     try:
         crd = await _get(server, f"{CRDS}/{plural}.{group}")
     except Refused as refused:
-        if refused.refusal.code == UNAUTHORIZED:
-            raise  # A 401 is no answer about the definition.
-        # Reading definitions is forbidden, or an aggregated server serves the kind: its fields are unknown.
+        if refused.refusal.code not in _UNREADABLE:
+            raise  # A 401 or a 503 is no answer about the definition, so the caller asks again.
         unknown = Kind.unknown(group, kind, plural, namespaced=namespaced, names=_names(listed))
         return Resource(unknown, version, fields_known=False)
     custom = Kind.custom(crd, version)

@@ -2,31 +2,44 @@
 
 Discovery sends many requests for one key, so they are joined and paced like others. A resource is remembered
 as long as the operator runs. A kind that is not served is remembered for a few seconds, since it may be
-installed.
+installed; so is a provisional resource, since the key may mean another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import random
 from time import monotonic
 
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 
-from .discovery import NotServed, resolve
-from .fetcher import Fetcher, Shared
+from .discovery import NotServed, search, settle
+from .fetcher import Fetcher
+from .shared import Shared
 
 REMEMBERED = 5.0
-"""Seconds until the server is asked again for a kind that it does not serve."""
+"""Seconds until the server is asked again for a kind that it does not serve, or for a provisional one."""
 
 
 class Kinds:
     """The kinds that one operator has asked for. Used on its event loop only."""
 
-    def __init__(self, fetches: Fetcher, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        fetches: Fetcher,
+        *,
+        clock: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random,
+    ) -> None:
         self._fetches = fetches
         self._clock = clock
+        self._sleep = sleep
+        self._chance = chance
         self._found: dict[KindKey, Resource] = {}
+        self._provisional: dict[KindKey, tuple[float, Resource]] = {}
         self._missed: dict[KindKey, tuple[float, str]] = {}
         self._asked: dict[KindKey, Shared[Resource]] = {}
 
@@ -34,6 +47,8 @@ class Kinds:
         """Return the resource of a key. Raise NotServed, Refused, Unreachable or Garbled."""
         if (found := self._found.get(key)) is not None:
             return found
+        if key in self._provisional and self._clock() - self._provisional[key][0] < REMEMBERED:
+            return self._provisional[key][1]
         self._missed = {
             each: missed for each, missed in self._missed.items() if self._clock() - missed[0] < REMEMBERED
         }
@@ -50,8 +65,18 @@ class Kinds:
 
     async def _ask(self, key: KindKey) -> Resource:
         try:
-            self._found[key] = found = await resolve(self._fetches, key)
+            # Without further tries if the group did not answer before: it may never do.
+            found = (
+                await search(self._fetches, key)
+                if key in self._provisional
+                else await settle(self._fetches, key, sleep=self._sleep, chance=self._chance)
+            )
         except NotServed as error:
             self._missed[key] = self._clock(), str(error)
             raise
-        return found
+        if found.refused:
+            self._provisional[key] = self._clock(), found.resource
+        else:
+            self._found[key] = found.resource
+            self._provisional.pop(key, None)
+        return found.resource

@@ -26,14 +26,42 @@ def shown(given: object) -> str:
         or each is None
         for each in given_all
     )
+    return clipped(repr(given), 200) if plain else _type_of(given)
+
+
+def shown_by_type(given: object) -> str:
+    """Return the type of an argument of a read, or a number as it is. A text in the wrong place may be a
+    Secret's value.
+
+    >>> shown_by_type('hunter2'), shown_by_type(None), shown_by_type(-1)
+    ('a str', 'None', '-1')
+    """
+    is_plain = given is None or isinstance(given, (bool, int, float))
+    return shown(given) if is_plain else _type_of(given)
+
+
+def _type_of(given: object) -> str:
     name = type(given).__name__
-    return clipped(repr(given), 200) if plain else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def shown_with_type(given: object) -> str:
     """Return an argument with its type, for a message about a wrong type."""
     text = shown(given)
     return text if text.startswith(("a ", "an ")) else f"{text}, of the type {type(given).__name__}"
+
+
+LONGEST_NAME = 63 + 1 + 253
+"""Maximum length of a namespace, a slash and a name."""
+
+
+def printable_name(namespace: str, name: str) -> str:
+    """Return the name of an object, with its namespace if it has one, for a log.
+
+    >>> printable_name('shop', 'web-1'), printable_name('', 'node-1')
+    ('shop/web-1', 'node-1')
+    """
+    return printable("/".join(filter(None, (namespace, name))), LONGEST_NAME)
 
 
 def printable(text: str, most: int) -> str:

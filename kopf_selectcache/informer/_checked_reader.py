@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 
-from kopf_selectcache.client.fetcher import unhurried
+from kopf_selectcache.client.decoding import decode_in_slices
 from kopf_selectcache.client.field_checks import Judgement, judge
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled
@@ -61,7 +61,7 @@ class CheckedReader:
         """Read the answer to a list, slice by slice; raise Unselected or Garbled."""
         while True:
             try:
-                return await unhurried(self.reader, data, first=first)
+                return await decode_in_slices(self.reader, data, first=first)
             except Unselected as unselected:
                 await self._confirm(unselected)
 

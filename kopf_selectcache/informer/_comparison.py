@@ -164,6 +164,8 @@ class Comparison:
         environment = self._environment
         while self._waiting:
             await self._is_open.wait()
+            if not self._waiting:
+                continue  # A bookmark came with the opening, and released all who waited.
             if (pause := self._next_list - environment.clock()) > 0:
                 await environment.sleep(pause)
                 continue  # The watch may have ended.

@@ -96,7 +96,7 @@ async def wait_until_settled(
         else:
             conditions = [each.condition for each in streams_for(now, request)]
         if waited := [each for each in conditions if not each.has_settled]:
-            await waited[0].settled()
+            await waited[0].wait_until_settled()
             continue
         part = part_for(now, request)
         if part.error is not None or part.store.version:

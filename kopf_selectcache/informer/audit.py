@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kopf_selectcache.client.fetcher import Shared
 from kopf_selectcache.client.partial_metadata import pages_of_metadata
+from kopf_selectcache.client.shared import Shared
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.core.redact import printable
+from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.core.store.substore import ObjectKey, Substore
@@ -187,10 +187,6 @@ class Auditor:
         return whole
 
 
-LONGEST_NAME = 63 + 1 + 253
-"""Maximum length of a namespace, a slash and a name."""
-
-
 def _named(keys: tuple[ObjectKey, ...]) -> str:
-    names = [printable("/".join(filter(None, key)), LONGEST_NAME) for key in keys[:3]]
+    names = [printable_name(*key) for key in keys[:3]]
     return ", ".join([*names, *(["..."] if len(keys) > len(names) else [])])

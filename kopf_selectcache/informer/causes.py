@@ -9,28 +9,13 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.reasons import MetricReason, ReasonLabel, reason_of_code
 from kopf_selectcache.core.selection.sent import Unselected
 
-_PASSING = (408, 410, 429)
-"""Transient codes below 500: request timeout, list expired between two pages, too many requests."""
-
-NOT_IMPLEMENTED = 501
-
 NO_ANSWER = Cause(transient=True)
-
-
-def is_transient(code: int) -> bool:
-    """Return True if a request that is answered with this code may succeed later without a person's help.
-
-    >>> codes = (302, 400, 401, 403, 404, 405, 408, 410, 422, 429, 500, 501, 502, 503, 504)
-    >>> [code for code in codes if is_transient(code)]
-    [408, 410, 429, 500, 502, 503, 504]
-    """
-    return code in _PASSING or (code >= 500 and code != NOT_IMPLEMENTED)
 
 
 def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
     """Return the cause of a failed request: a refusal, an invalid or incomplete answer, or no answer."""
     if isinstance(failure, Refusal):
-        return Cause(failure.code, failure.reason, failure.retry_after, is_transient(failure.code))
+        return Cause(failure.code, failure.reason, failure.retry_after, failure.is_transient)
     lasting = (
         failure.transform or failure.outside or failure.too_large
         if isinstance(failure, Lost)

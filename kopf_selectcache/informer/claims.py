@@ -7,6 +7,8 @@ from __future__ import annotations
 import logging
 
 from kopf_selectcache._errors import ConflictingSelectors
+from kopf_selectcache.client.discovery import Resolution
+from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.selectors.kind_keys import assigned, text_of
@@ -50,3 +52,19 @@ class Claims:
                 },
                 extra={"resource": str(resource)},
             )
+
+
+def warn_provisional(key: str, found: Resolution, *, logger: logging.Logger) -> None:
+    """Warn that the key may mean another resource."""
+    logger.warning(
+        "%(key)s means %(resource)s for now: %(paths)s may have a kind of this name as well, and the server"
+        " refuses to list it (%(code)s). It is asked for about once a minute. Declare the kind with its"
+        " group.",
+        {
+            "key": key,
+            "resource": str(found.resource),
+            "paths": printable(", ".join(found.refused), 200),
+            "code": next(iter(found.refused.values())).refusal.code,
+        },
+        extra={"resource": str(found.resource)},
+    )

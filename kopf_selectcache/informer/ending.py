@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from kopf_selectcache._errors import ReadError
 
@@ -26,14 +27,15 @@ class Ending:
         self.reached = False
         """True if the operator has ended. Reads in any thread check it."""
         self._limits: set[asyncio.Timeout] = set()
-        self._followers: set[Ending] = set()
+        # Each call of `cache_of` may make one, which must not live as long as the operator.
+        self._followers: WeakSet[Ending] = WeakSet()
 
     def end(self) -> None:
         """Cancel all reads that wait. Call it, and the methods below, on the operator's loop only."""
         self.reached = True
         for limit in self._limits:
             limit.reschedule(0.0)  # A time that has passed.
-        for follower in self._followers:
+        for follower in tuple(self._followers):
             follower.end()
 
     def include(self, follower: Ending) -> None:

@@ -241,7 +241,7 @@ class Condition:
         """True if it has been synced, or has failed."""
         return self._settled.is_set()
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until it is synced, or has failed."""
         await self._settled.wait()
 

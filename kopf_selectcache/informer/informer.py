@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kopf_selectcache._errors import DeclarationError
-from kopf_selectcache.client.discovery import NotServed, resolve
+from kopf_selectcache.client.discovery import NotServed, Resolution, search, settle
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
@@ -30,17 +30,17 @@ from kopf_selectcache.settings.planner import Plan, Stream, plan
 
 from ._awaited_versions import AwaitedVersions
 from ._confirmer import Confirmer
+from ._dictionary_training import run_in_thread, trim_heap
+from ._list_version import SharedVersion, shared_versions
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
 from .audit import Audit, Auditor
 from .causes import reason_of
-from .claims import Claims
-from .dictionary_training import apart, give_back
+from .claims import Claims, warn_provisional
 from .environment import Environment
 from .health import Condition, Health
 from .index_builder import IndexBuilder
 from .laying import Laying
-from .list_version import SharedVersion, shared_versions
 from .log import StateLog, context_of
 from .memory import AGAIN, Budget, LetGo, indexed_bytes
 from .metrics import Counts
@@ -52,6 +52,10 @@ from .subscribers import Listener, Subscribers
 PAGES_AT_ONCE = 20
 """Maximum of streams of one informer that list at the same time. A filter over 100 namespaces has 100
 streams."""
+
+
+RESOLVED_AGAIN = 60.0
+"""Average seconds between two requests for a key whose resource is provisional."""
 
 
 class Informer:
@@ -86,6 +90,7 @@ class Informer:
         self._confirming: Confirmer  # Set by `begin`, with the first streams.
         self._moved = asyncio.Event()
         self._begun: tuple[Resource, Plan] | None = None
+        self._resolution: Resolution | None = None
         self.awaited = AwaitedVersions()
         """Futures that wait until the leaves up to a version are confirmed."""
         self.waiting_handlers = 0
@@ -221,7 +226,7 @@ class Informer:
         """
         return age_of(self.state, request)
 
-    async def settled(self, request: Selector | None = None) -> None:
+    async def wait_until_settled(self, request: Selector | None = None) -> None:
         """Wait until each stream, or each that the request needs, is synced or has failed."""
         await wait_until_settled(lambda: self.state, request, self._moved)
 
@@ -297,7 +302,7 @@ class Informer:
                 await self._run_streams(await self._resolved())
                 if self.share.excess is not None:
                     self._let_go()
-                    await apart(give_back)
+                    await run_in_thread(trim_heap)
                     await environment.sleep(AGAIN * (0.5 + environment.chance()))
             except Exception as error:
                 environment.logger.exception(
@@ -343,6 +348,12 @@ class Informer:
             asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}")
             for what, work in beside.items()
         ]
+        if self._resolution is not None and self._resolution.refused:
+            tasks.append(
+                asyncio.create_task(
+                    self._resolve_again(self._resolution), name=f"selectcache: {self.key}, its resource"
+                )
+            )
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -490,7 +501,7 @@ class Informer:
             self._notify(change)
         self._moved.set()
         union = self.state.union
-        for substore, reason in union.take_outdated().items():
+        for substore, reason in union.pop_streams_to_relist().items():
             self.state.reflectors[union.substores.index(substore)].relist(reason)
         self._confirming.look()
         self._news.look()
@@ -519,10 +530,31 @@ class Informer:
             await environment.sleep(delay(failures, environment.chance(), slow=condition.error() is not None))
             failures += 1
 
+    async def _resolve_again(self, before: Resolution) -> None:
+        """Return once groups have answered that refused, and the key means another resource."""
+        environment = self._environment
+        while before.refused:
+            await environment.sleep(RESOLVED_AGAIN * (0.5 + environment.chance()))
+            try:
+                found = await search(environment.transport, self._key)
+            except (NotServed, Refused, Unreachable, Garbled):
+                continue
+            if found.improves(before):
+                if found.resource != before.resource:
+                    return
+                before = self._resolution = found
+        await asyncio.get_running_loop().create_future()  # The resource is certain: the streams go on.
+
     async def resolve(self) -> Plan:
         """Ask the cluster which kind the key names; return the plan of the streams."""
-        resource = await resolve(self._environment.transport, self._key)
-        self._claims.claim(self._key, resource, logger=self._environment.logger)
+        environment, before = self._environment, self._resolution
+        found = await settle(
+            environment.transport, self._key, sleep=environment.sleep, chance=environment.chance
+        )
+        self._resolution, resource = found, found.resource
+        self._claims.claim(self._key, resource, logger=environment.logger)
+        if found.refused and (before is None or before.refused.keys() != found.refused.keys()):
+            warn_provisional(self.key, found, logger=environment.logger)
         self.state = replace(self.state, resource=resource)
         self._is_resolved()
         return plan(

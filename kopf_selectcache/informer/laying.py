@@ -8,11 +8,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from kopf_selectcache.core.redact import printable
+from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.store import Change, ChangeCause
 
-from .audit import LONGEST_NAME
 from .environment import Environment
 
 
@@ -81,7 +80,7 @@ class Laying:
             " show what the watch has reported.",
             {
                 "resource": str(self._resource),
-                "object": printable("/".join(filter(None, write.key)), LONGEST_NAME),
+                "object": printable_name(*write.key),
                 "why": why,
             },
             extra=self._context(),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Protocol
 
-from kopf_selectcache.core.redact import clipped, printable
+from kopf_selectcache.core.redact import clipped, printable, printable_name
 from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.selectors.selector import Branches
@@ -26,9 +26,6 @@ the next line."""
 
 NAMED = 5
 """Number of unreadable objects that one line names."""
-
-LONGEST_NAME = 63 + 1 + 253
-"""Maximum length of a namespace, a slash and a name."""
 
 
 class Logged(Protocol):
@@ -185,8 +182,7 @@ class StateLog:
 def in_words(unreadable: Collection[UnreadableRecord]) -> str:
     """Return the names of up to `NAMED` unreadable objects, each with the reason and its version."""
     named = [
-        f"{printable('/'.join(filter(None, record.key)), LONGEST_NAME)} ({record.why}, version"
-        f" {printable(record.version, 50)})"
+        f"{printable_name(*record.key)} ({record.why}, version {printable(record.version, 50)})"
         for record in islice(unreadable, NAMED)
     ]
     return "; ".join(named) + (f"; and {len(unreadable) - NAMED:,} more" if len(unreadable) > NAMED else "")

@@ -53,11 +53,11 @@ from kopf_selectcache.settings.planner import Stream
 from ._awaited_versions import AwaitedVersions
 from ._checked_reader import CheckedReader
 from ._comparison import Comparison
+from ._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
+from ._list_version import SharedVersion
 from ._messages import Mistake
-from .dictionary_training import DictionaryTraining, apart, give_back
 from .environment import Environment
 from .health import Condition, Health
-from .list_version import SharedVersion
 from .log import context_of_stream
 from .memory import Share
 from .metrics import Counts
@@ -305,7 +305,7 @@ class Reflector:
                     if writer.is_confirmed:
                         self.comparison.confirm(writer.substore.version)
                     if writer.has_committed:  # The memory of the pages is free now.
-                        await apart(give_back)
+                        await run_in_thread(trim_heap)
                     if self._share is not None and self._share.is_beyond():
                         return
                     missing = missing or (isinstance(input_, Refusal) and input_.code == 404)

@@ -99,7 +99,7 @@ async def advise(
     """Log the kinds that Kopf watches in full beside their caches, each once it is resolved."""
 
     async def advise_on(key: KindKey, informer: Informer) -> None:
-        await informer.settled()
+        await informer.wait_until_settled()
         if (
             informer.resource is None or registry is None or informer.health is Health.REJECTED
         ):  # Kopf would end of what is refused.

@@ -227,7 +227,7 @@ class Operator:
             else [await self._informer(kind) for kind in kinds]
         )
         for informer in informers:
-            await informer.settled()
+            await informer.wait_until_settled()
         if not fresh or not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
             return  # The object of an admission request is not stored yet.
         handled = [
@@ -245,7 +245,7 @@ class Operator:
             # The name of a custom resource may mean a declared key that is not resolved yet.
             for informer in self.runtime.informers.values():
                 if informer.resource is None:
-                    await informer.settled()
+                    await informer.wait_until_settled()
             return self.runtime.informer(kind)
 
     def report(self) -> Mapping[str, Any]:

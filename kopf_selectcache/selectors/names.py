@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from kopf_selectcache._errors import BadSelector
-from kopf_selectcache.core.redact import shown
+from kopf_selectcache.core.redact import shown, shown_by_type
 from kopf_selectcache.core.selection.grammar import plain
 from kopf_selectcache.core.selection.values import is_dns_label, is_object_name
 
@@ -40,7 +40,9 @@ def _checked(
     argument: str, given: Collection[str], valid: Callable[[str], bool], what: str
 ) -> tuple[str, ...]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Collection):
-        raise BadSelector(f"{argument}= is {shown(given)}, not a list", remedy=f"Write {argument}=['...']")
+        raise BadSelector(
+            f"{argument}= is {shown_by_type(given)}, not a list", remedy=f"Write {argument}=['...']"
+        )
     if not given:
         raise BadSelector(
             f"{argument}=[] is empty, and would select nothing", remedy=f"Leave {argument}= out to select all"

@@ -35,7 +35,9 @@ class OfflineCluster(EmbeddedCluster):
     """
 
     def __init__(self) -> None:
-        super().__init__(random=random.Random(0), tls=False)  # Seeded: the same uids each time.  # noqa: S311
+        # Seeded: the same uids each time. The given objects may have owners that are not given.
+        super().__init__(random=random.Random(0), tls=False, garbage_collection=False)  # noqa: S311
+        self.api.webhooks.are_called = False
         self._followers: list[Callable[[], None]] = []
         self.faults = self._failing = OfflineFaults(post=self._do)
         """The faults of the requests of reads: `fetch`, `fetch_list`, `gone` and every other read that asks

@@ -24,6 +24,7 @@ from ._http_messages import (
     zipped,
 )
 from ._watch_streams import Later, Stream
+from ._webhook_client import WebhookClient
 from .api.request import Answer, Request
 from .api.server import Api
 from .api.status import Problem
@@ -58,6 +59,7 @@ class Web:
         self._later = later
         self._spread = spread
         self._tls = tls
+        self.webhooks = WebhookClient(later)
         self._streams: set[Stream] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._listener: socket.socket | None = None
@@ -99,6 +101,7 @@ class Web:
         # aiohttp has no event for the end of its connections.
         while self._http.connections or self._connecting:  # noqa: ASYNC110
             await asyncio.sleep(0)
+        await self.webhooks.close()
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -158,7 +161,7 @@ class Web:
             return await self._respond(
                 raw, Answer.of(Problem(500, "InternalError", str(broken)).status(), code=500), [], asked
             )
-        answer = self._answer(request, planned)
+        answer = await self._answer(request, planned)
         if isinstance(answer, Watch):
             return await self._follow(raw, answer, planned, asked)
         for plan in planned:
@@ -175,7 +178,7 @@ class Web:
         except Problem:
             return ""
 
-    def _answer(self, request: Request, planned: list[Planned]) -> Answer | Watch:
+    async def _answer(self, request: Request, planned: list[Planned]) -> Answer | Watch:
         seen: int | None = None
         for plan in planned:
             instead = plan.fault.instead(request)
@@ -185,7 +188,7 @@ class Web:
             if plan.fault.seen is not None:
                 seen = plan.fault.seen if seen is None else min(seen, plan.fault.seen)
         try:
-            return self._api.answer(request, seen=seen)
+            return await self.webhooks.complete(self._api.answering(request, seen=seen))
         except Exception:
             logger.exception(
                 "The embedded API server cannot answer %(method)s %(path)s",

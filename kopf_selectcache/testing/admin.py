@@ -5,9 +5,10 @@ waits.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .api.admission import Steps, finish
 from .api.kinds import Served
 from .api.request import Answer, Request
 from .api.server import Api
@@ -25,6 +26,17 @@ class Admin:
         self._token = token
 
     def ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """Make a request that no webhook is to review."""
+        return finish(self.asking(method, path, body))
+
+    def create(self, obj: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
+        """Create an object that no webhook is to review."""
+        return finish(self.creating(obj, merge=merge))
+
+    def asking(
+        self, method: str, path: str, body: object = None, *, collect: bool = True
+    ) -> Steps[dict[str, Any]]:
+        """Make a request. With `collect=False`, garbage stays until a later request."""
         content_type = MERGE_PATCH if method == "PATCH" else "application/json"
         headers = {
             "authorization": f"Bearer {self._token}",
@@ -32,7 +44,7 @@ class Admin:
             "accept": "application/json",
         }
         sent = b"" if body is None else json.dumps(body, default=_plain).encode()
-        answer = self._api.answer(Request(method, path, {}, headers, sent))
+        answer = yield from self._api.answering(Request(method, path, {}, headers, sent), collect=collect)
         assert isinstance(answer, Answer), "only watches are something else"
         answered: dict[str, Any] = json.loads(answer.body)
         if answer.code >= 400:
@@ -41,27 +53,38 @@ class Admin:
             )
         return answered
 
-    def create(self, obj: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
+    def creating(self, obj: Mapping[str, Any], *, merge: bool = False) -> Steps[dict[str, Any]]:
         """Create an object with its status; or merge it into the existing one, if that is allowed."""
         _require_object(obj)
         served = self.served(obj)
         collection = self._collection(obj)
         try:
-            made = self.ask("POST", collection, obj)
+            made = yield from self.asking("POST", collection, obj, collect=False)
         except Problem as problem:
             if problem.reason != "AlreadyExists" or not merge:
                 raise
-            made = self.ask("PATCH", self.path(obj), obj)
+            made = yield from self.asking("PATCH", self.path(obj), obj, collect=False)
         if served.has_status and "status" in obj:
-            made = self.ask(
-                "PUT", f"{collection}/{made['metadata']['name']}/status", {**made, "status": obj["status"]}
-            )
+            path = f"{collection}/{made['metadata']['name']}/status"
+            made = yield from self.asking("PUT", path, {**made, "status": obj["status"]}, collect=False)
+        self._api.collect()
         return made
 
-    def delete(self, obj: Mapping[str, Any], *, grace_period: int | None = None) -> dict[str, Any]:
-        return self.ask(
-            "DELETE", self.path(obj), None if grace_period is None else {"gracePeriodSeconds": grace_period}
-        )
+    def creating_all(
+        self, objects: Iterable[Mapping[str, Any]], *, merge: bool = False
+    ) -> Steps[list[dict[str, Any]]]:
+        made = []
+        for obj in objects:
+            one = yield from self.creating(obj, merge=merge)
+            made.append(one)
+        return made
+
+    def deleting_all(
+        self, objects: Iterable[Mapping[str, Any]], *, grace_period: int | None = None
+    ) -> Steps[None]:
+        body = None if grace_period is None else {"gracePeriodSeconds": grace_period}
+        for obj in objects:
+            yield from self.asking("DELETE", self.path(obj), body)
 
     def path(self, obj: Mapping[str, Any]) -> str:
         """Return the path of an object, given by its kind and name."""

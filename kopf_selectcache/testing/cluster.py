@@ -1,6 +1,7 @@
 """A Kubernetes cluster inside the process: an API server on a port of 127.0.0.1, with methods for tests.
 
-It has no controllers, kubelet or scheduler: Pods stay Pending until a test writes their status.
+It has no scheduler, no kubelet, and no controller but the garbage collector: Pods stay Pending until a test
+writes their status.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ._http_server import Web
 from ._resource_names import require_rules
 from ._watch_streams import Later, Timer
 from .admin import Admin, rights
+from .api.admission import Steps, finish
 from .api.history import Backup
 from .api.request import User
 from .api.server import Api
@@ -60,7 +62,7 @@ class EmbeddedCluster:
     as cluster:`.
 
     Its methods need no HTTP and can be called in any thread. They act as the cluster's admin, and raise
-    `Problem` where the server refuses.
+    `Problem` where the server refuses. With `garbage_collection=False`, dependents of deleted owners stay.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class EmbeddedCluster:
         port: int = 0,
         tls: bool = True,
         bookmarks_every: float = 60,
+        garbage_collection: bool = True,
         faults: Iterable[Fault] = (),
         now: Callable[[], dt.datetime] = _utc_now,
         random: random.Random = random.SystemRandom(),  # It has no state.  # noqa: B008
@@ -81,7 +84,13 @@ class EmbeddedCluster:
         """The HTTP requests."""
         self.faults = Faults(faults, post=self._do)
         """The faults."""
-        self.api = Api(now=now, new_uid=self._uid, suffix=self._suffix, admin_token=self.token)
+        self.api = Api(
+            now=now,
+            new_uid=self._uid,
+            suffix=self._suffix,
+            admin_token=self.token,
+            garbage_collection=garbage_collection,
+        )
         self._admin = Admin(self.api, token=self.token)
         self.port = _checked(port)
         self._tls = tls
@@ -92,6 +101,7 @@ class EmbeddedCluster:
         self._thread_id: int | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._bookmarks: Timer | None = None
+        self._acting: set[asyncio.Task[None]] = set()
         self._alone = threading.RLock()  # Without a running loop, several threads may come at once.
 
     # ---- Start and end.
@@ -120,6 +130,10 @@ class EmbeddedCluster:
     ) -> None:
         if self._bookmarks is not None:
             self._bookmarks.cancel()
+        acting = tuple(self._acting)
+        for task in acting:
+            task.cancel()
+        await asyncio.gather(*acting, return_exceptions=True)
         try:
             await self._running().close()
         finally:
@@ -230,7 +244,7 @@ class EmbeddedCluster:
 
         A namespaced object without a namespace is created in `default`.
         """
-        return self._do(lambda: [self._admin.create(obj) for obj in objects])
+        return self._act(lambda: self._admin.creating_all(objects))
 
     def get(self, obj: Mapping[str, Any]) -> dict[str, Any]:
         """Return the server's object, given by its kind and name (and namespace)."""
@@ -241,7 +255,7 @@ class EmbeddedCluster:
     ) -> dict[str, Any]:
         """Merge changes into an object, or into a subresource such as its `status`."""
         part = f"/{subresource}" if subresource else ""
-        return self._do(lambda: self._admin.ask("PATCH", self._admin.path(obj) + part, changes))
+        return self._act(lambda: self._admin.asking("PATCH", self._admin.path(obj) + part, changes))
 
     def delete(self, *objects: Mapping[str, Any], grace_period: int | None = None) -> None:
         """Delete objects. Those with finalizers disappear when the finalizers have been removed.
@@ -249,7 +263,7 @@ class EmbeddedCluster:
         A Pod that runs on a node waits for the node, and there is none: with `grace_period=0` it disappears
         at once.
         """
-        self._do(lambda: [self._admin.delete(obj, grace_period=grace_period) for obj in objects])
+        self._act(lambda: self._admin.deleting_all(objects, grace_period=grace_period))
 
     def apply(self, source: str | Path) -> list[dict[str, Any]]:
         """Create the objects of a YAML text, or of a file or folder of manifests; merge them into existing
@@ -269,7 +283,7 @@ class EmbeddedCluster:
         else:
             for file in manifests.files_in(source):
                 read += manifests.read_file(file)
-        return self._do(lambda: [self._admin.create(obj, merge=True) for obj in manifests.in_order(read)])
+        return self._act(lambda: self._admin.creating_all(manifests.in_order(read), merge=True))
 
     async def until(
         self, obj: Mapping[str, Any], predicate: Callable[[dict[str, Any]], object]
@@ -444,8 +458,7 @@ class EmbeddedCluster:
             port = self.port
             self._running().stop_listening()
             self.api.history.restore(backup)
-            self.api.objects.restored()
-            self.api.rbac.forget()
+            self.api.restored()
             self.port = port
             self.listen_again()
 
@@ -499,6 +512,34 @@ class EmbeddedCluster:
 
         # Not a coroutine: an interrupt right here would leave it behind, never awaited.
         self._loop.call_soon_threadsafe(called)
+        return answered.result()
+
+    def _act(self, begin: Callable[[], Steps[T]]) -> T:
+        """Do a write on the server's loop, with its webhooks, and wait for it.
+
+        The loop of the calling thread cannot wait: there, a write that a webhook is to review is an error.
+        """
+        if self._loop is None or self._thread_id == threading.get_ident():
+            return self._do(lambda: finish(begin()))
+
+        answered: Future[T] = Future()
+
+        async def complete() -> None:
+            try:
+                answered.set_result(await self._running().webhooks.complete(begin()))
+            except Exception as error:  # The exception is raised in the calling thread.  # noqa: BLE001
+                answered.set_exception(error)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._acting.discard(task)
+            answered.cancel()  # It has no effect unless the task was cancelled.
+
+        def started() -> None:
+            task = asyncio.get_running_loop().create_task(complete())
+            self._acting.add(task)
+            task.add_done_callback(ended)
+
+        self._loop.call_soon_threadsafe(started)
         return answered.result()
 
     def _keep_bookmarking(self, later: Later) -> None:

@@ -22,11 +22,13 @@ from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
+from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.informers import Found, Runtime
+from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
+from kopf_selectcache.informer.names import InformersByName
 from kopf_selectcache.informer.retries import Retries
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call
@@ -82,21 +84,17 @@ class FakeCache(Cache):
 class _Runtime:
     """The dependencies of a cache. The loop is that of the test, whichever runs now."""
 
-    informer = Runtime.informer
-    _named = Runtime._named  # It is a part of the informer.  # noqa: SLF001
-    resolve = Runtime.resolve
-    wait_started = Runtime.wait_started
-
     def __init__(
         self, settings: SelectCacheSettings, cluster: OfflineCluster, namespaces: tuple[str, ...] | None
     ) -> None:
         self.settings = settings
         self.transport = InProcess(cluster)
         self.ending = Ending()  # It never ends.
-        self.quick: dict[KindKey, Informer] = {}
         self.memo = Memo()
         claims = Claims()
-        informers = [
+        self.informers: dict[KindKey, Informer] = {}
+        self.names = InformersByName(self.informers, self.ending)
+        fakes = [
             FakeInformer(
                 key,
                 settings.selectors.cached(key),
@@ -104,23 +102,32 @@ class _Runtime:
                 self.transport,
                 namespaces=namespaces,
                 claims=claims,
-                resolved=self._forget_names,
+                resolved=self.names.forget,
             )
             for key in settings.selectors
         ]
-        self.informers = dict(zip(settings.selectors, (each.informer for each in informers), strict=True))
-        for informer in informers:
-            cluster.follow(informer.follow)
+        self.informers.update(zip(settings.selectors, (each.informer for each in fakes), strict=True))
+        for fake in fakes:
+            cluster.follow(fake.follow)
         self.fetches = Fetcher(cast("Transport", OfReads(cluster)), per_second=float("inf"))
         self.retries = _at_once()
         self.writer = Writer(
             OfReads(cluster), clock=self.retries.clock, sleep=self.retries.sleep, chance=self.retries.chance
         )
         self.kinds = Kinds(self.fetches)
-        self._found = Found()
 
-    def _forget_names(self) -> None:
-        self.quick = {}
+    @property
+    def quick(self) -> dict[KindKey, Informer]:
+        return self.names.quick
+
+    def informer(self, key: KindKey) -> Informer:
+        return self.names.informer(key)
+
+    async def resolve(self, key: KindKey) -> Resource:
+        return await self.kinds.resolve(key)
+
+    async def wait_started(self) -> None:
+        """Return at once: all that a read needs exists."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

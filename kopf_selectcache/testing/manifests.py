@@ -64,8 +64,15 @@ def read_text(text: str) -> Iterator[dict[str, Any]]:
 
 
 def in_order(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Move namespaces and definitions to the front, since other objects need them."""
-    ranks = {"Namespace": 0, "CustomResourceDefinition": 1}
+    """Move namespaces and definitions to the front, since other objects need them, and webhooks to the end:
+    their servers may not run yet.
+    """
+    ranks = {
+        "Namespace": 0,
+        "CustomResourceDefinition": 1,
+        "MutatingWebhookConfiguration": 3,
+        "ValidatingWebhookConfiguration": 3,
+    }
     return sorted(objects, key=lambda obj: ranks.get(obj["kind"], 2))
 
 

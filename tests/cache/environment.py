@@ -166,7 +166,7 @@ class FakeInformer:
     def part(self, _: Selector | None = None) -> Part:
         return Part(self.error, self.store, self.message, self.remedy)
 
-    async def settled(self, _: Selector | None = None) -> None:
+    async def wait_until_settled(self, _: Selector | None = None) -> None:
         await self.settling.wait()
 
     def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:

@@ -31,9 +31,9 @@ FILTERS = [
 ]
 
 
-def compared(declared: Branches, remembered: int = 1024) -> Comparisons:
+def compared(declared: Branches) -> Comparisons:
     assert isinstance(declared, (Selector, AnyOf))
-    return Comparisons(PODS, declared, ALL, {}, remembered=remembered)
+    return Comparisons(PODS, declared, ALL, {})
 
 
 @pytest.mark.parametrize("declared", FILTERS, ids=str)
@@ -63,8 +63,9 @@ def test_a_request_is_compared_once() -> None:
     assert comparisons.of(DB) is not comparisons.of(one)
 
 
-def test_comparisons_are_bounded() -> None:
-    comparisons = compared(WEB, remembered=3)
+def test_comparisons_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kopf_selectcache.cache.matcher.REMEMBERED", 3)
+    comparisons = compared(WEB)
     requests = [Selector(f"app=a{number}") for number in range(10)]
     first = comparisons.of(requests[0])
     for request in requests:

@@ -15,6 +15,7 @@ from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.fetcher import Fetcher, Pace
 from kopf_selectcache.client.resolving import REMEMBERED, Kinds
 from kopf_selectcache.client.transport import JSON, Unreachable
+from kopf_selectcache.core.protocol.messages import Refusal
 
 from .environment import PODS, Environment, Server, pod, run
 
@@ -288,7 +289,9 @@ def kinds(environment: Environment) -> Kinds:
     environment.fetches = Fetcher(
         environment.server, per_second=4.0, clock=lambda: environment.time, sleep=environment.sleep
     )
-    return Kinds(environment.fetches, clock=lambda: environment.time)
+    return Kinds(
+        environment.fetches, clock=lambda: environment.time, sleep=environment.sleep, chance=lambda: 1.0
+    )
 
 
 def test_what_a_key_means_is_found_out_once_for_all_who_ask() -> None:
@@ -308,6 +311,30 @@ def test_to_find_out_is_paced_as_other_requests_are() -> None:
     async def main(environment: Environment) -> None:
         await kinds(environment).resolve("things")
         assert len(environment.slept) == len(environment.server.asked) - 4
+
+    run(main)
+
+
+def test_a_provisional_resource_is_remembered_for_some_seconds_only() -> None:
+    async def main(environment: Environment) -> None:
+        known = kinds(environment)
+        resources = {"resources": [{"name": "things", "kind": "Thing", "namespaced": True}]}
+        environment.server.answer("/apis/g2.io/v1", Refusal(503, "ServiceUnavailable"))
+        assert str(await known.resolve("things")) == "things.g4.io"
+        asked, slept = len(environment.server.asked), len(environment.slept)
+        assert str(await known.resolve("things")) == "things.g4.io"
+        assert len(environment.server.asked) == asked
+        environment.time += REMEMBERED
+        assert str(await known.resolve("things")) == "things.g4.io"
+        assert len(environment.server.asked) - asked <= 8, "it is asked once, without further tries"
+        assert len(environment.slept) - slept <= 8
+        environment.server.answer("/apis/g2.io/v1", resources)
+        environment.time += REMEMBERED
+        assert str(await known.resolve("things")) == "things.g2.io"
+        asked = len(environment.server.asked)
+        environment.time += 1000 * REMEMBERED
+        assert str(await known.resolve("things")) == "things.g2.io"
+        assert len(environment.server.asked) == asked
 
     run(main)
 

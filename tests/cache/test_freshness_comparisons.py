@@ -21,7 +21,7 @@ from tests.cache.environment import PODS
 from tests.cache.test_freshness import WEB, handling, pod
 from tests.cache.test_freshness_lists import is_comparison, pass_time
 from tests.faults.environment import operating, until
-from tests.faults.server import SILENCE, Answer, Obj, Server, event, listed, streamed
+from tests.faults.server import SILENCE, Answer, Obj, Server, bookmark, chunk, event, listed, streamed
 from tests.faults.server import pod as served
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import run
@@ -334,3 +334,34 @@ def test_a_stream_that_holds_an_older_object_of_the_name_delivers_no_event_of_th
     for uid, delivered in (("uid-other", True), ("uid-before", False)):
         held = Record("shop", "other", uid, "5", {"app": "web"}, (), b"{}")
         assert event.is_delivered_by(stream_of(Selector("app=web"), held)) is delivered
+
+
+# ---- Bookmarks.
+
+
+def test_a_bookmark_that_comes_with_the_opening_of_the_watch_leaves_nothing_to_compare() -> None:
+    """A fast server, or a proxy that buffers, sends the headers and a bookmark in one segment."""
+
+    async def main() -> None:
+        gate, cut = asyncio.Event(), asyncio.Event()
+        first = Answer((*streamed(bookmark("101")).parts, cut, b"0\r\n\r\n"))
+        head = streamed().parts[0]
+        assert isinstance(head, bytes)
+        second = Answer((gate, head + chunk(bookmark("109"))), streamed().then)
+        lists = [listed("101", served("a", "101"))]
+        async with Server(lists=lists, watches=[first, second]) as server, operating(server) as environment:
+            await environment.synced()
+            comparison = environment.informer.reflectors[0].comparison
+            await until(lambda: comparison.has_caught_up)
+            cut.set()
+            await environment.watched(2)
+            waits = comparison.wait("105")
+            await settle()
+            assert not comparison.is_open
+            gate.set()
+            await until(waits.done)
+            await settle()
+            assert waits.result()
+            assert (comparison._task, comparison._failures, comparison._next_list) == (None, 0, 0.0)
+
+    run(main())

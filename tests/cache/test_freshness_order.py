@@ -116,7 +116,7 @@ def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has
         work()  # Not in a thread, for which the test would have to wait.
 
     async def main() -> None:
-        monkeypatch.setattr("kopf_selectcache.informer.reflector.apart", work_here)
+        monkeypatch.setattr("kopf_selectcache.informer.reflector.run_in_thread", work_here)
         async with gated("app=web", pod("a", **WEB), initial=initial) as environment:
             lag = environment.cluster.faults.add(Lag(environment.cluster.version), resource="pods")
             environment.cluster.faults.add(Gone(), verb="watch", resource="pods", times=1)

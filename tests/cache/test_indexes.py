@@ -96,6 +96,20 @@ def test_where_is_served_by_an_index_of_its_path(ready: bool) -> None:
         cache.held("pods", where={"spec.containers.name": "1"})
 
 
+@pytest.mark.parametrize("ready", [False, True])
+def test_contract_1_true_is_not_1_and_false_is_not_0(ready: bool) -> None:
+    values: dict[str, object] = {"one": 1, "zero": 0, "true": True, "false": False, "float": 1.0}
+    objects = [pod(name) | {"spec": {"value": value, "list": [value]}} for name, value in values.items()]
+    objects.append(pod("all") | {"spec": {"list": [1, True, 0, False]}})
+    cache = fake(*objects, index={"value": "spec.value", "list": "spec.list"})
+    cache = built(cache) if ready else cache
+    for required, found in ((1, ["float", "one"]), (True, ["true"]), (0, ["zero"]), (False, ["false"])):
+        assert names(cache.list("pods", where={"spec.value": required})) == found
+        assert names(cache.list("pods", where={"spec": {"value": required, "list": [required]}})) == found
+        assert names(cache.list("pods", index={"value": required})) == found
+        assert names(cache.list("pods", index={"list": required})) == sorted(["all", *found])
+
+
 def test_a_where_of_what_a_transform_may_change_is_looked_at() -> None:
     def moved(obj: Obj) -> Obj:
         obj["spec"]["nodeName"] = "elsewhere"

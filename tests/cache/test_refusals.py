@@ -3,9 +3,12 @@ are not ready."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import pickle
+import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,7 +31,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 
-from .environment import NODES, PODS, Environment, pod, reading
+from .environment import NODES, PODS, Environment, FakeInformer, pod, reading
 
 WEB = pod("web-1", app="web")
 
@@ -116,6 +119,36 @@ def test_a_type_error_of_the_users_own_function_stays_what_it_is() -> None:
 
     with pytest.raises(TypeError):
         reading("app=web", WEB).held("pods", sort_by=newest)
+
+
+TEXT: Any = "aHVudGVyMg=="
+IN_THE_WRONG_PLACE: dict[str, Read] = {
+    "where": lambda cache: cache.held("pods", where=TEXT),
+    "a path of where with a wrong value": lambda cache: cache.held("pods", where={TEXT: object()}),
+    "limit": lambda cache: cache.held("pods", limit=TEXT),
+    "timeout": lambda cache: cache.fetch_list("pods", timeout=TEXT),
+    "max_age": lambda cache: cache.list("pods", max_age=TEXT),
+    "keys_only": lambda cache: cache.list("pods", keys_only=TEXT),
+    "names": lambda cache: cache.held("pods", names=TEXT),
+    "index": lambda cache: cache.held("pods", index=TEXT),
+    "owner": lambda cache: cache.owned(TEXT, "pods"),
+    "predicate": lambda cache: cache.wait_for("pods", TEXT),
+    "at_least": lambda cache: cache.wait_synced(at_least=TEXT),
+    "in": lambda cache: TEXT in cast("Any", cache),
+}
+
+
+@pytest.mark.parametrize("read", IN_THE_WRONG_PLACE.values(), ids=IN_THE_WRONG_PLACE)
+def test_contract_10_a_text_in_the_wrong_place_is_not_quoted(read: Read) -> None:
+    async def main() -> None:
+        answer = read(reading("app=web", WEB))
+        if inspect.isawaitable(answer):
+            await answer
+
+    with pytest.raises((ReadError, TypeError)) as caught:
+        asyncio.run(main())
+    shown = "".join(traceback.format_exception_only(caught.value)) + str(caught.value.__cause__)
+    assert TEXT not in shown
 
 
 def test_an_object_given_by_mistake_is_not_shown() -> None:
@@ -320,6 +353,27 @@ def test_what_was_confirmed_longer_ago_than_is_allowed_is_refused(verb: str) -> 
     with pytest.raises(Stale):
         read(environment.cache(), max_age=1)
     assert informer.counts.reads == {(verb, "served"): 2, (verb, "Stale"): 1}
+
+
+class _Replaced(FakeInformer):
+    """An informer whose state is replaced, in the thread of the loop, while a read looks at its age."""
+
+    is_replaced = False
+
+    def age(self, _: Selector | None = None) -> float | None:
+        if self.is_replaced:
+            return 0.5
+        self.is_replaced = True
+        self.filter = Selector("app=web")  # An equal filter, and another state.
+        return None
+
+
+def test_the_age_of_a_state_that_is_replaced_meanwhile_is_not_that_of_the_answer() -> None:
+    environment = Environment()
+    informer = _Replaced(Selector("app=web"), PODS, "pods")
+    environment.informers["pods"] = informer.hold(WEB)
+    assert environment.cache().list("pods", label="app=web", max_age=1) == [WEB]
+    assert informer.is_replaced
 
 
 # ---- Fields that only the server knows.

@@ -4,6 +4,7 @@ on the loop's."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 from types import SimpleNamespace
 from typing import Any, get_overloads
@@ -14,6 +15,7 @@ from kopf_selectcache import Cache, Forbidden, NotDeclared, NotSynced, OutsideFi
 from kopf_selectcache.cache.blocking import AWAITED, Blocking, Waits
 from kopf_selectcache.cache.blocking_live import LIVE, BlockingLive
 from kopf_selectcache.cache.live import Live
+from kopf_selectcache.cache.waits import MOST_COUNTED, Seen
 from kopf_selectcache.core.store.store import Change, ChangeCause, Store
 
 from .environment import NODES, PODS, Environment, pod, run
@@ -547,3 +549,27 @@ def test_what_is_no_read_at_all_is_a_mistake_in_a_read_and_no_attribute() -> Non
         getattr(blocking, "xyz")  # As above.  # noqa: B009
     assert not hasattr(blocking, "fetchlist")
     assert not hasattr(blocking, "_private")
+
+
+@pytest.mark.parametrize(("timeout", "names"), [(None, 0), (5.0, MOST_COUNTED + 1)])
+def test_a_long_wait_remembers_a_bounded_number_of_names(timeout: float | None, names: int) -> None:
+    seen = Seen(timeout)
+    for number in range(3 * MOST_COUNTED):
+        seen.add(("ns", f"web-{number}"))
+    assert len(seen.names) == names
+
+
+def test_a_wait_without_a_timeout_remembers_no_name_that_comes() -> None:
+    async def main(environment: Environment) -> None:
+        informer = environment.declare("app=web").hold()
+        waiting = asyncio.create_task(environment.cache().wait_for("pods", lambda _: False))
+        await informer.subscribed.wait()
+        for number in range(50):
+            informer.put(pod(f"web-{number}", version=str(11 + number), app="web"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        held = [each for each in gc.get_objects() if isinstance(each, Seen)]
+        assert [len(each.names) for each in held] == [0]
+        waiting.cancel()
+
+    run(main)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kopf_selectcache.client.discovery import NotServed, resolve
+from kopf_selectcache.client.discovery import RETRIES, NotServed, resolve, settle
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -77,6 +77,10 @@ def resolved(key: KindKey, **changes: Answer | None) -> Resource:
     return asked(key, **changes)[0]
 
 
+async def instantly(_: float) -> None:
+    """Sleep for no time."""
+
+
 def asked(key: KindKey, **changes: Answer | None) -> tuple[Resource, list[str]]:
     """Resolve a key in the cluster with these changes; return what it means, and the paths that were asked
     for."""
@@ -86,8 +90,8 @@ def asked(key: KindKey, **changes: Answer | None) -> tuple[Resource, list[str]]:
 
     async def main() -> None:
         async with Server() as server, connected(login(server)) as transport:
-            server.scripts = {path: Script([given] * 2) for path, given in answers.items()}
-            found.append(await resolve(transport, key))
+            server.scripts = {path: Script([given] * 9) for path, given in answers.items()}
+            found.append((await settle(transport, key, sleep=instantly)).resource)
             paths.extend(path for path, script in server.scripts.items() if script.listed)
 
     run(main())
@@ -246,10 +250,63 @@ def test_a_group_whose_own_server_is_down_hides_no_other() -> None:
     assert caught.value.refusal.code == 503
 
 
+class _Two:
+    """A cluster with two groups that have the plural `clusters`. The first group refuses some requests."""
+
+    def __init__(self, *codes: int, retry_after: float | None = None) -> None:
+        self.codes = list(codes)
+        self.retry_after = retry_after
+        self.slept: list[float] = []
+
+    async def get(self, path: str, _: Mapping[str, str]) -> bytes:
+        first, second = "a.example.com", "b.example.com"
+        if path == f"/apis/{first}/v1" and self.codes:
+            raise Refused(Refusal(self.codes.pop(0), "Refused", retry_after=self.retry_after))
+        listed: dict[str, Any] = {
+            "/api/v1": {"resources": []},
+            "/apis": {"groups": [group(first, "v1"), group(second, "v1")]},
+            f"/apis/{first}/v1": {"resources": [resource("clusters", "Cluster")]},
+            f"/apis/{second}/v1": {"resources": [resource("clusters", "Cluster")]},
+        }
+        if path not in listed:
+            raise Refused(Refusal(403, "Forbidden"))
+        return msgspec.json.encode(listed[path])
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    def settle(self) -> tuple[str, set[str]]:
+        """Return the group of `clusters`, and the paths that may have the name as well."""
+        found = asyncio.run(settle(self, "clusters", sleep=self.sleep, chance=lambda: 1.0))
+        return found.resource.kind.group, set(found.refused)
+
+
+@pytest.mark.parametrize("codes", [[429], [503], [503, 429, 500]])
+def test_contract_1_a_transient_refusal_of_a_group_does_not_make_a_key_mean_another_kind(
+    codes: list[int],
+) -> None:
+    server = _Two(*codes)
+    assert server.settle() == ("a.example.com", set())
+    assert server.slept == [0.5, 1.0, 2.0][: len(codes)]
+
+
+def test_a_group_that_refuses_for_long_makes_the_match_in_another_one_provisional() -> None:
+    server = _Two(*[503] * 99, retry_after=3600.0)
+    assert server.settle() == ("b.example.com", {"/apis/a.example.com/v1"})
+    assert len(server.slept) == RETRIES
+    assert max(server.slept) < 15, "a server that asks for an hour does not delay the start for an hour"
+
+
+def test_a_group_that_is_forbidden_is_not_asked_again_at_once() -> None:
+    server = _Two(403, 403)
+    assert server.settle() == ("b.example.com", {"/apis/a.example.com/v1"})
+    assert server.slept == []
+
+
 # ---- Definitions.
 
 
-@pytest.mark.parametrize("code", [403, 404])
+@pytest.mark.parametrize("code", [403, 404, 405])
 def test_where_the_definition_may_not_be_read_the_fields_are_not_known(code: int) -> None:
     found = resolved("wa", **{CRD: refused(code)})
     assert (str(found), found.kind.namespaced, found.fields_known, found.domains) == (
@@ -263,18 +320,19 @@ def test_where_the_definition_may_not_be_read_the_fields_are_not_known(code: int
     )
 
 
-def test_credentials_that_are_not_accepted_say_nothing_of_the_definition() -> None:
+@pytest.mark.parametrize("code", [401, 408, 429, 500, 502, 503, 504])
+def test_a_refusal_that_may_be_transient_is_no_answer_about_the_definition(code: int) -> None:
     served = {GROUP: group("example.com", "v1"), f"{GROUP}/v1": {"resources": [WEBAPPS]}}
 
     class Refusing:
         async def get(self, path: str, _: Mapping[str, str]) -> bytes:
             if path == CRD:
-                raise Refused(Refusal(401, "Unauthorized"))
+                raise Refused(Refusal(code, "Refused"))
             return msgspec.json.encode(served[path])
 
     with pytest.raises(Refused) as caught:
         asyncio.run(resolve(Refusing(), "webapps.example.com"))
-    assert caught.value.refusal.code == 401
+    assert caught.value.refusal.code == code
 
 
 # ---- Garbage.

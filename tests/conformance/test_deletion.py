@@ -153,9 +153,54 @@ def test_a_policy_for_dependents_is_left_to_the_collector_of_garbage(
     assert place.names() == []
 
 
+@pytest.mark.needs("no controllers")
+@pytest.mark.parametrize(
+    ("before", "options", "after"),
+    [
+        (["orphan", FINALIZER], {}, ["orphan", FINALIZER]),
+        (["orphan", FINALIZER], {"propagationPolicy": "Orphan"}, ["orphan", FINALIZER]),
+        (["orphan", FINALIZER], {"propagationPolicy": "Foreground"}, [FINALIZER, "foregroundDeletion"]),
+        (["foregroundDeletion", FINALIZER], {"propagationPolicy": "Background"}, [FINALIZER]),
+        (["foregroundDeletion", FINALIZER], {"orphanDependents": False}, [FINALIZER]),
+    ],
+    ids=str,
+)
+def test_finalizers_of_the_collector_are_those_of_the_policy(
+    place: Place, before: list[str], options: dict[str, Any], after: list[str]
+) -> None:
+    place.create("a", metadata={"finalizers": before})
+    assert place.delete("a", body=options)["metadata"]["finalizers"] == after
+    place.patch("a", {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.needs("no controllers")
+@pytest.mark.parametrize(
+    ("before", "after"), [([], ["orphan"]), (["foregroundDeletion"], ["foregroundDeletion"])]
+)
+def test_dependents_of_a_job_are_orphaned_by_default(
+    place: Place, before: list[str], after: list[str]
+) -> None:
+    jobs = place.of("jobs")
+    jobs.create("a", spec=SPECS["jobs"][0], metadata={"finalizers": before})
+    assert jobs.delete("a")["metadata"]["finalizers"] == after
+    jobs.patch("a", {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.parametrize("policy", ["Orphan", "Foreground"])
+def test_events_have_no_dependents(place: Place, policy: str) -> None:
+    events = place.of("events")
+    events.create("a", metadata={"finalizers": ["orphan"]}, involvedObject={"namespace": place.namespace})
+    events.delete("a", body={"propagationPolicy": policy})
+    assert "a" not in events.names()
+
+
 @pytest.mark.parametrize(
     "options",
-    [{"propagationPolicy": "Nonsense"}, {"propagationPolicy": "Orphan", "orphanDependents": True}],
+    [
+        {"propagationPolicy": "Nonsense"},
+        {"propagationPolicy": ""},
+        {"propagationPolicy": "Orphan", "orphanDependents": True},
+    ],
     ids=str,
 )
 def test_policies_without_sense_are_invalid(place: Place, options: dict[str, Any]) -> None:
@@ -163,6 +208,26 @@ def test_policies_without_sense_are_invalid(place: Place, options: dict[str, Any
     status = refusal(place.api, "DELETE", place.path("a"), body=options)
     assert (status["code"], status["reason"]) == (422, "Invalid")
     assert place.names() == ["a"]
+
+
+def test_options_of_the_body_replace_those_of_the_query(place: Place) -> None:
+    place.create("a")
+    place.delete("a", query={"dryRun": "All", "propagationPolicy": "Orphan"}, body={"dryRun": []})
+    assert place.names() == []
+
+
+@pytest.mark.parametrize("key", ["uid", "resourceVersion"])
+def test_an_empty_precondition_never_holds(place: Place, key: str) -> None:
+    place.create("a")
+    status = refusal(place.api, "DELETE", place.path("a"), body={"preconditions": {key: ""}})
+    assert (status["code"], place.names()) == (409, ["a"])
+
+
+def test_all_faults_of_the_options_are_reported(place: Place) -> None:
+    place.create("a")
+    body = {"propagationPolicy": "Orphan", "orphanDependents": True, "dryRun": ["x"]}
+    causes = refusal(place.api, "DELETE", place.path("a"), body=body)["details"]["causes"]
+    assert [cause["field"] for cause in causes] == ["propagationPolicy", "dryRun"]
 
 
 # ---- Finalizers.
@@ -366,3 +431,24 @@ def test_the_first_namespaces_stay(api: Cluster, name: str) -> None:
     status = refusal(api, "DELETE", f"/api/v1/namespaces/{name}")
     assert (status["code"], status["reason"]) == (403, "Forbidden")
     assert status["message"] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+
+
+@pytest.mark.needs("no controllers")
+@pytest.mark.parametrize(
+    ("policy", "finalizer"), [("Orphan", "orphan"), ("Foreground", "foregroundDeletion")]
+)
+def test_a_policy_of_a_namespace_is_a_finalizer(place: Place, policy: str, finalizer: str) -> None:
+    path = f"/api/v1/namespaces/{place.namespace}"
+    answer = place.api.request("DELETE", path, body={"propagationPolicy": policy})
+    assert answer["metadata"]["finalizers"] == [finalizer]
+    place.api.request("PATCH", path, body={"metadata": {"finalizers": None}})
+
+
+def test_preconditions_of_a_namespace_are_worded_otherwise(place: Place) -> None:
+    path = f"/api/v1/namespaces/{place.namespace}"
+    uid = place.api.request("GET", path)["metadata"]["uid"]
+    status = refusal(place.api, "DELETE", path, body={"preconditions": {"uid": "x"}})
+    assert status["message"] == (
+        f'Operation cannot be fulfilled on namespaces "{place.namespace}": Precondition failed: '
+        f"UID in precondition: x, UID in object meta: {uid}"
+    )

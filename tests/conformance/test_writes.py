@@ -224,6 +224,34 @@ def test_a_taken_name_of_a_group_is_told_with_the_group(place: Place) -> None:
             'metadata.ownerReferences.uid: Invalid value: "": must not be empty',
             marks=since_worded,
         ),
+        pytest.param(
+            {"ownerReferences": [{"apiVersion": "apps/", "kind": "K", "name": "n", "uid": "u"}]},
+            'metadata.ownerReferences.apiVersion: Invalid value: "apps/": version must not be empty',
+            marks=since_worded,
+        ),
+        pytest.param(
+            {"ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "n", "uid": "u"}]},
+            (
+                'metadata.ownerReferences: Invalid value: {"apiVersion":"v1","kind":"Event","name":"n",'
+                '"uid":"u"}: /v1, Kind=Event is disallowed from being an owner'
+            ),
+            marks=since_worded,
+        ),
+        pytest.param(
+            {
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "K", "name": "n", "uid": uid, "controller": True}
+                    for uid in "uv"
+                ]
+            },
+            (
+                'metadata.ownerReferences: Invalid value: [{"apiVersion":"v1","kind":"K","name":"n",'
+                '"uid":"u","controller":true},{"apiVersion":"v1","kind":"K","name":"n","uid":"v",'
+                '"controller":true}]: Only one reference can have Controller set to true. '
+                'Found "true" in references for K/n and K/n'
+            ),
+            marks=since_worded,
+        ),
         (
             {"finalizers": ["unqualified"]},
             (

@@ -431,7 +431,7 @@ class Run:
             case machine.Report():
                 return
         changes = carried_out(effect, Writer(self.union, branch))
-        for old, why in self.union.take_outdated().items():
+        for old, why in self.union.pop_streams_to_relist().items():
             self.outdated.append(self.followers[self.union.substores.index(old)])
             if why == "restored":
                 self.outdated[-1].epoch = self.cluster.epoch - 1  # As far as readers are concerned.

@@ -469,7 +469,7 @@ class System:
                     self.observer.hears(leg.epoch, int(version))
                     leg.beyond = False
             changes = carried_out(effect, Writer(self.union, branch))
-            for old, why in self.union.take_outdated().items():
+            for old, why in self.union.pop_streams_to_relist().items():
                 self.outdated.append(self.legs[self.union.substores.index(old)])
                 if why == "restored":
                     self.outdated[-1].epoch = self.cluster.epoch - 1  # As far as readers are concerned.

@@ -144,3 +144,13 @@ def test_the_pages_have_no_retired_phrase() -> None:
     pages = [page for page in PAGES if page not in (PAGE, ROOT / "CHANGELOG.md")]
     found = [use for page in pages for use in uses_of(page.relative_to(ROOT), [(1, page.read_text())])]
     assert found == []
+
+
+def test_no_heading_of_a_docstring_is_joined_with_its_underline_or_its_text() -> None:
+    joined = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            text = docstring_of(node)
+            if text is not None and re.search(r"\S[ \t]+-{5,}(?!-)|-{5,}[ \t]+\S", str(text.value)):
+                joined.append(f"{file.relative_to(ROOT)}:{text.lineno}")
+    assert joined == []

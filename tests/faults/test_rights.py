@@ -67,7 +67,7 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
 def test_21_a_right_that_was_never_there_is_named_at_once_and_asked_for_without_hurry() -> None:
     async def main() -> None:
         async with Server(lists=[LISTED], watches=[NO, NO]) as server, operating(server) as environment:
-            await environment.informer.settled()
+            await environment.informer.wait_until_settled()
             assert environment.informer.health is Health.FORBIDDEN
             await environment.watched(3)
             assert environment.time.slept == [10.0, 10.0], "there is no hurry while only a person can help"
@@ -92,7 +92,7 @@ def test_21_a_right_that_is_missing_from_the_start_holds_up_no_other_cache() -> 
                     one["metadata"]["name"] for one in environment.cache.list("secrets", label="app=web")
                 ] == ["s"]
                 assert "may not list them" in environment.informer.message
-                await environment.informer.settled()
+                await environment.informer.wait_until_settled()
                 granted.set()
                 await until(lambda: environment.informer.synced)
                 assert environment.names() == ["a@90"]

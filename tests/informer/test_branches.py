@@ -185,7 +185,7 @@ def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rej
     async def main() -> None:
         names = Selector(names=[f"n{number}" for number in range(51)])
         async with caching(names, namespaces=("infra", "shop")) as environment:
-            await environment.informer.settled()
+            await environment.informer.wait_until_settled()
             assert environment.informer.health is Health.REJECTED
             assert (
                 environment.informer.message
@@ -325,7 +325,7 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
             return cluster.user("reader", [WATCHING], namespace="shop")
 
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), who=who) as environment:
-            await environment.informer.settled()
+            await environment.informer.wait_until_settled()
             assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
             assert environment.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
             with pytest.raises(OutsideFilter):
@@ -358,7 +358,7 @@ def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_sa
             return cluster.user("reader", [WATCHING], namespace="shop")
 
         async with caching([*EITHER, Selector("app=db")], secret("a", app="web"), who=who) as environment:
-            await environment.informer.settled()
+            await environment.informer.wait_until_settled()
             await until(lambda: len(environment.watches()) == 2)
             with pytest.raises(Forbidden, match="in a ClusterRole"):
                 environment.cache.held("secrets", namespace="shop", label="app!=db")
@@ -423,7 +423,7 @@ def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_thou
         async with caching(
             declared, secret("a", app="web"), secret("b", app="db", tier="gold"), who=who
         ) as environment:
-            await environment.informer.settled()
+            await environment.informer.wait_until_settled()
             assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
             environment.cluster.patch(secret("a"), labelled(app="x"))
             await until(lambda: environment.cache.list("secrets", namespace="shop", label="app=web") == [])

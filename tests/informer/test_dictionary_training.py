@@ -20,7 +20,7 @@ from kopf_selectcache.core.protocol.decoder import APIECE, SLICE
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
 from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Packing, Storage
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.dictionary_training import DictionaryTraining, apart, give_back
+from kopf_selectcache.informer._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
 from kopf_selectcache.testing.sample_objects import Population
 from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import Obj, Script, Server, bookmark, error, event, held, listed, streamed
@@ -256,7 +256,7 @@ def test_it_is_given_back_once_all_has_been_listed(monkeypatch: pytest.MonkeyPat
         watches = [streamed(error(500, "InternalError")), streamed(gone, error(410, "Expired")), streamed()]
         async with Server(lists=lists, watches=watches) as server, operating(server) as environment:
             monkeypatch.setattr(
-                "kopf_selectcache.informer.reflector.give_back", lambda: asked.append(len(server.pods.listed))
+                "kopf_selectcache.informer.reflector.trim_heap", lambda: asked.append(len(server.pods.listed))
             )
             await environment.watched(2)
             assert asked == [2], "not after each page, nor before each watch"
@@ -285,8 +285,8 @@ def test_it_is_asked_for_where_the_c_library_keeps_it(
         return library
 
     CALLED.clear()
-    monkeypatch.setattr("kopf_selectcache.informer.dictionary_training.ctypes.CDLL", load)
-    give_back()
+    monkeypatch.setattr("kopf_selectcache.informer._dictionary_training.ctypes.CDLL", load)
+    trim_heap()
     assert called == CALLED
 
 
@@ -324,13 +324,13 @@ def test_who_has_gone_before_the_work_is_done_is_told_nothing() -> None:
     go = Event()
 
     async def main() -> None:
-        waiting = asyncio.create_task(apart(go.wait))
+        waiting = asyncio.create_task(run_in_thread(go.wait))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
         go.set()
-        assert await apart(lambda: 5) == 5
-        leaving.append(asyncio.create_task(apart(late.wait)))
+        assert await run_in_thread(lambda: 5) == 5
+        leaving.append(asyncio.create_task(run_in_thread(late.wait)))
         await asyncio.sleep(0)
 
     leaving: list[asyncio.Task[bool]] = []
@@ -341,7 +341,7 @@ def test_who_has_gone_before_the_work_is_done_is_told_nothing() -> None:
 
 def test_who_waits_for_work_that_fails_is_told() -> None:
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(asyncio.wait_for(apart(lambda: 1 // 0), 10))
+        asyncio.run(asyncio.wait_for(run_in_thread(lambda: 1 // 0), 10))
 
 
 def test_learning_that_was_interrupted_is_done_the_next_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.plugin.operator import launch, operator_of
 from tests.faults.environment import until
+from tests.gated import gated
 from tests.kopf_operators import (
     Cluster,
     context,
@@ -218,3 +220,18 @@ def test_a_timeout_of_the_reads_own_is_told_as_it_is() -> None:
     with pytest.raises(TimeoutError) as caught:
         asyncio.run(Ending().limit(fails()))
     assert caught.value is own
+
+
+# ---- Memory.
+
+
+def test_each_cache_of_an_operator_that_waited_is_collected_before_the_operator_ends() -> None:
+    async def main() -> None:
+        async with gated("app=web") as environment:
+            operator = environment.operator
+            for _ in range(20):
+                await selectcache.cache_of(operator.settings).wait_synced()
+            gc.collect()  # A cache and its late runtime may be a cycle.
+            assert len(operator.runtime.ending._followers) == 0
+
+    run(main())

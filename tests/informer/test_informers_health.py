@@ -300,7 +300,7 @@ def test_a_complete_list_that_cannot_be_followed_is_served_as_stale_in_the_end()
         ):
             await environment.watched(3)
             assert health(environment) is Health.SYNCING
-            await environment.informer.settled()
+            await environment.informer.wait_until_settled()
             await environment.watched(4)
             assert health(environment) is Health.STALE
             assert environment.names() == ["a@90"]
@@ -339,7 +339,7 @@ def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
                 assert health(environment) is Health.SYNCING
                 with pytest.raises(NotSynced):
                     environment.names()
-                await environment.informer.settled()
+                await environment.informer.wait_until_settled()
                 await until(lambda: len(environment.time.slept) == 7)
                 assert health(environment) is Health.STALLED
                 assert seen == [None]
@@ -412,7 +412,7 @@ def test_a_list_that_never_makes_sense_is_not_waited_for(senseless: str) -> None
             Server(lists=[*[given] * SEVERAL, held(up, LISTED)]) as server,
             operating(server) as environment,
         ):
-            await environment.informer.settled()
+            await environment.informer.wait_until_settled()
             with pytest.raises(Stalled, match=why):
                 environment.names()
             up.set()
@@ -430,7 +430,7 @@ def test_a_cluster_that_cannot_say_what_it_serves_is_not_waited_for() -> None:
             discovery = server.scripts["/api/v1"].lists
             discovery[:] = [*[answer(b"{what?")] * SEVERAL, held(up, discovery[0])]
             async with operating(server) as environment:
-                await environment.informer.settled()
+                await environment.informer.wait_until_settled()
                 with pytest.raises(Stalled):
                     environment.names()
                 up.set()
@@ -472,7 +472,7 @@ def test_who_waits_once_a_missing_right_is_granted_waits_for_what_comes_then() -
         gate = asyncio.Event()
         stream = streamed(gate, event("ADDED", pod("a", "90")), bookmark("100", end=True))
         async with Server(watches=[NO, stream]) as server, operating(server, initial="stream") as environment:
-            await environment.informer.settled()
+            await environment.informer.wait_until_settled()
             assert health(environment) is Health.FORBIDDEN
             await until(lambda: health(environment) is Health.SYNCING)
             waiting = asyncio.create_task(environment.cache.wait_synced(timeout=30))
@@ -488,7 +488,7 @@ def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFix
     async def main() -> None:
         async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as environment:
             environment.informer._declared = None  # type: ignore[assignment]  # A mistake that is made each time.
-            await environment.informer.settled()
+            await environment.informer.wait_until_settled()
             assert health(environment) is Health.STALLED
             assert "AttributeError" in environment.informer.message
             assert "Report it" in environment.informer.remedy

@@ -10,8 +10,9 @@ import pytest
 from kopf_selectcache import Missing, NotDeclared, NotFound, NotSynced, ReadError, Rejected, Selector
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.informers import Found, Runtime
+from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.metrics import Collector
+from kopf_selectcache.informer.names import Found
 from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import Answer, Script, Server, answer, error, held, listed, pod, refused, streamed
 

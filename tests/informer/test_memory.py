@@ -191,7 +191,7 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
             assert [line for line in told() if "410" not in line] == [
                 f"{informer.message}. {informer.remedy}."
             ]
-            await asyncio.wait_for(informer.settled(), 10)  # No handler waits for it.
+            await asyncio.wait_for(informer.wait_until_settled(), 10)  # No handler waits for it.
             with pytest.raises(Oversized):
                 await environment.cache.wait_synced()
 
@@ -469,7 +469,7 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
                     environment.cache.get("pods", "ca", "infra")
                 assert len(told()) == 1
                 await asyncio.wait_for(
-                    environment.informer.settled(Selector(names=["ca"], namespaces=["infra"])), 10
+                    environment.informer.wait_until_settled(Selector(names=["ca"], namespaces=["infra"])), 10
                 )
                 # While it is tried again, its parts are not called anything else.
                 await until(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache import AnyOf, Selector
@@ -301,7 +301,20 @@ PLAYED = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+RELISTED_BETWEEN_TWO_MOVES = [
+    ("own", 0, 0),
+    ("own at once", 0, 1),
+    ("own", 0, 0),
+    ("deliver", 0, 0),
+    ("deliver", 0, 0),
+    ("relist", 1, 0),
+]
+ANSWERS_IN_ANOTHER_ORDER = [("own", 0, 0), ("own", 0, 0), ("answer", 0, 1), ("answer", 0, 0)]
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@example("two streams", RELISTED_BETWEEN_TWO_MOVES)
+@example("one stream", ANSWERS_IN_ANOTHER_ORDER)
 @given(st.sampled_from(sorted(FILTERS)), PLAYED)
 def test_9_no_read_is_older_than_an_own_write_and_none_brings_back_what_is_gone(
     declared: str, played: Sequence[tuple[str, int, int]]

@@ -13,6 +13,7 @@ from typing import Any, Self, cast
 import kopf
 
 from kopf_selectcache import AnyOf, Selector, settings_of
+from kopf_selectcache.client.discovery import Resolution
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.resource import Resource
@@ -21,7 +22,7 @@ from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer._loop_monitor import BEAT, LoopMonitor
 from kopf_selectcache.informer.audit import Auditor
-from kopf_selectcache.informer.claims import Claims
+from kopf_selectcache.informer.claims import Claims, warn_provisional
 from kopf_selectcache.informer.health import Condition, Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import StateLog
@@ -143,6 +144,11 @@ def _claim_two_versions() -> None:
     claims = Claims()
     for version in ("v1", "v2"):
         claims.claim(f"{version}/pods", Resource(PODS.kind, version), logger=LOGGER)
+
+
+def _find_provisional() -> None:
+    found = Resolution(PODS, {"/apis/metrics.k8s.io/v1": Refused(Refusal(503, "ServiceUnavailable"))})
+    warn_provisional("pods", found, logger=LOGGER)
 
 
 def _narrow(
@@ -331,6 +337,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "the loop stood still": lambda: asyncio.run(_beat(lambda _: None)),
     "the loop stood still, and the reaction failed": lambda: asyncio.run(_beat(_fail_at_gap)),
     "two versions of one resource": _claim_two_versions,
+    "a key that may mean another kind": _find_provisional,
     "Kopf watches more than the filter": _advise,
     "narrowing to several watches": _narrow(AnyOf([Selector("app=web"), Selector("app=db")])),
     "narrowing that would harm": _narrow("app=web", register=kopf.daemon),

@@ -214,10 +214,8 @@ def admitting(
 
 
 @pytest.fixture(scope="module")
-def running(
-    real_api: ApiServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Operator, Admission]]:
-    with admitting(real_api, tmp_path_factory.mktemp("admission")) as started:
+def running(api: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Operator, Admission]]:
+    with admitting(api, tmp_path_factory.mktemp("admission")) as started:
         yield started
 
 

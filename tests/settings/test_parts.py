@@ -48,7 +48,7 @@ def test_reads_that_several_watches_answer_together_are_not_spoiled_by_one_that_
         async with caching(
             EVERYWHERE, secret("a", app="web"), secret("b", tier="gold"), who=only_in("shop")
         ) as environment:
-            await environment.informer.settled(Selector(namespaces=["shop"]))
+            await environment.informer.wait_until_settled(Selector(namespaces=["shop"]))
             assert named(environment.cache.held("secrets", namespace="shop")) == ["a", "b"]
             assert environment.cache.get("secrets", "b", "shop")["metadata"]["name"] == "b"
             environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
@@ -70,7 +70,7 @@ def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
 
     async def main() -> None:
         async with caching(EVERYWHERE, secret("a", app="web"), held="infra") as environment:
-            await environment.informer.settled(Selector(namespaces=["shop"]))
+            await environment.informer.wait_until_settled(Selector(namespaces=["shop"]))
             part = environment.informer.part(Selector(namespaces=["shop"]))
             for number in range(3):
                 environment.cluster.patch(secret("a"), labelled(number=str(number)))
@@ -95,7 +95,7 @@ def test_whoever_waits_is_let_go_when_the_kind_is_served_no_more(*, again: bool)
             APART, secret("a", app="web"), held="infra", request_timeout=80_000.0
         ) as environment:
             await until(lambda: environment.informer.parted)
-            waiting = asyncio.create_task(environment.informer.settled())
+            waiting = asyncio.create_task(environment.informer.wait_until_settled())
             await asyncio.sleep(0)
             if not again:
                 environment.informer.resolve = never  # type: ignore[method-assign]

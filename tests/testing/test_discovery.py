@@ -60,6 +60,7 @@ def test_groups_come_in_the_servers_order_and_custom_ones_last(environment: Envi
         "policy",
         "rbac.authorization.k8s.io",
         "storage.k8s.io",
+        "admissionregistration.k8s.io",
         "apiextensions.k8s.io",
         "scheduling.k8s.io",
         "coordination.k8s.io",

@@ -47,13 +47,14 @@ def test_a_text_may_be_indented() -> None:
     assert list(read_text("\n    kind: A\n    ---\n    kind: B\n")) == [{"kind": "A"}, {"kind": "B"}]
 
 
-def test_namespaces_and_definitions_come_first() -> None:
-    objects = [{"kind": kind} for kind in ("Pod", "CustomResourceDefinition", "ConfigMap", "Namespace")]
-    assert [obj["kind"] for obj in in_order(objects)] == [
+def test_namespaces_and_definitions_come_first_and_webhooks_last() -> None:
+    kinds = ("ValidatingWebhookConfiguration", "Pod", "CustomResourceDefinition", "ConfigMap", "Namespace")
+    assert [obj["kind"] for obj in in_order([{"kind": kind} for kind in kinds])] == [
         "Namespace",
         "CustomResourceDefinition",
         "Pod",
         "ConfigMap",
+        "ValidatingWebhookConfiguration",
     ]
 
 

@@ -177,7 +177,7 @@ def test_a_bug_is_a_500_that_tells_nothing_and_a_log_that_tells_all(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(cluster.api, "answer", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(cluster.api, "answering", lambda *_, **__: 1 / 0)
     with caplog.at_level(logging.ERROR):
         error = client.refused()
     assert (error.status, error.body["reason"]) == (500, "InternalError")

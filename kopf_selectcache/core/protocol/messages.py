@@ -49,6 +49,12 @@ class Bookmark:
     complete: bool = False
 
 
+_PASSING = (408, 410, 429)
+"""Transient codes below 500: request timeout, list expired between two pages, too many requests."""
+
+_NOT_IMPLEMENTED = 501
+
+
 class FieldCause(NamedTuple):
     """One cause in a refusal: a field that the server refuses, or a field manager that owns the field."""
 
@@ -69,6 +75,16 @@ class Refusal:
     """With a 410 for an expired continue token: where an inconsistent list could go on."""
     causes: tuple[FieldCause, ...] = ()
     """The causes, field by field, of an answer to a write."""
+
+    @property
+    def is_transient(self) -> bool:
+        """True if the same request may succeed later without a person's help.
+
+        >>> codes = (302, 400, 401, 403, 404, 405, 408, 410, 422, 429, 500, 501, 502, 503, 504)
+        >>> [code for code in codes if Refusal(code).is_transient]
+        [408, 410, 429, 500, 502, 503, 504]
+        """
+        return self.code in _PASSING or (self.code >= 500 and self.code != _NOT_IMPLEMENTED)
 
 
 Message: TypeAlias = Event | Bookmark | Refusal

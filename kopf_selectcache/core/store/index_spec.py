@@ -15,6 +15,7 @@ import msgspec
 
 from kopf_selectcache.core.errors import BadIndex, Undecodable
 
+from .json_values import key_of, keys_of
 from .projection import Keys, as_written, at, repeated, where_of
 from .record import INDEXED, Record, compact_json
 
@@ -72,6 +73,10 @@ class Indexed:
             return self.come(record.key, record.decode())
         except (BadIndex, Undecodable):
             return ()
+
+    def keys(self, record: Record) -> tuple[object, ...]:
+        """Return the keys of the values, which a read compares with those that it requires."""
+        return keys_of(self.of(record))
 
     def come(self, key: tuple[str, str], obj: dict[str, Any]) -> Values:
         """Return the values of an object that has arrived; raise what `values` raises if the index was
@@ -146,7 +151,11 @@ def _at(obj: dict[str, Any], path: Keys) -> Values:
     leads_on = found is None and not any(
         isinstance(at(obj, path[:depth]), list) for depth in range(1, len(path))
     )
-    return () if leads_on else (*dict.fromkeys(filter(_is_plain, ends(obj, path))), ODD)
+    return (
+        ()
+        if leads_on
+        else (*{key_of(each): each for each in ends(obj, path) if _is_plain(each)}.values(), ODD)
+    )
 
 
 def ends(value: object, path: Keys) -> Iterator[Any]:

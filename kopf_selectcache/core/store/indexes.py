@@ -16,6 +16,7 @@ from kopf_selectcache.core.selection.grammar import LabelRequirement
 
 from .generation import Held
 from .index_spec import ODD, Indexed
+from .json_values import keys_of
 from .postings import OWNER, Dimension, Index
 from .record import Record, UnreadableRecord
 
@@ -47,10 +48,10 @@ class Lookup(NamedTuple):
     owner: str | None = None
     """The uid of an owner."""
     values: tuple[tuple[Indexed, object], ...] = ()
-    """A required value for each of these declared indexes."""
+    """The key of a required value (`json_values`) for each of these declared indexes."""
     where: tuple[tuple[Indexed, object], ...] = ()
-    """A required value at the path of each of these declared indexes, which must not be in a list. Only the
-    index can evaluate it."""
+    """The key of a required value at the path of each of these declared indexes, which must not be in a list.
+    Only the index can evaluate it."""
 
     def admits(self, record: Record) -> bool:
         """Return True if a record meets all conditions except `where`."""
@@ -59,7 +60,7 @@ class Lookup(NamedTuple):
             and (self.namespaces is None or record.namespace in self.namespaces)
             and all(each.matches(record.labels) for each in self.labels)
             and (self.owner is None or self.owner in record.owners)
-            and all(value in index.of(record) for index, value in self.values)
+            and all(value in index.keys(record) for index, value in self.values)
         )
 
 
@@ -133,7 +134,7 @@ class Indexes:
         """Create a declared index to be built, unless it exists."""
         dimension = Dimension("index", indexed.name)
         if dimension not in self.made:
-            self.made[dimension] = Index(lambda record: indexed.known(record) or ())
+            self.made[dimension] = Index(lambda record: keys_of(indexed.known(record) or ()))
             self.declared = (*self.declared, indexed)
 
     def unready(self) -> Index | None:

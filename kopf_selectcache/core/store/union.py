@@ -285,7 +285,7 @@ class Union:
             self._catch_up()  # Not while a list is in progress, which may be older than the reads.
         return True
 
-    def take_outdated(self) -> dict[Substore, MetricReason]:
+    def pop_streams_to_relist(self) -> dict[Substore, MetricReason]:
         """Return and clear the substores to relist, with the reason of each."""
         outdated, self._outdated = self._outdated, {}
         return outdated

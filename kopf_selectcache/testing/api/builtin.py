@@ -25,13 +25,20 @@ _GROUPS: Mapping[str, str] = {
     "coordination.k8s.io": "v1",
     "events.k8s.io": "v1",
     "apiextensions.k8s.io": "v1",
+    "admissionregistration.k8s.io": "v1",
 }
 # Of these groups, only the kinds that operators write.
 _FEW: Mapping[str, frozenset[str]] = {
     "networking.k8s.io": frozenset({"ingresses", "ingressclasses", "networkpolicies"}),
     "storage.k8s.io": frozenset({"storageclasses"}),
+    "admissionregistration.k8s.io": frozenset(
+        {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+    ),
 }
-_CATEGORIES: Mapping[str, tuple[str, ...]] = {"customresourcedefinitions": ("api-extensions",)}
+_CATEGORIES: Mapping[str, tuple[str, ...]] = dict.fromkeys(
+    ("customresourcedefinitions", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+    ("api-extensions",),
+)
 _ALL = frozenset(
     {
         "pods",
@@ -85,6 +92,8 @@ _GENERATION = frozenset(
         "poddisruptionbudgets",
         "priorityclasses",
         "customresourcedefinitions",
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
     }
 )
 _CREATES_ON_UPDATE = frozenset(
@@ -100,7 +109,15 @@ _CREATES_ON_UPDATE = frozenset(
         "clusterrolebindings",
     }
 )
-_CONDITIONAL = frozenset({"leases", "poddisruptionbudgets", "customresourcedefinitions"})
+_CONDITIONAL = frozenset(
+    {
+        "leases",
+        "poddisruptionbudgets",
+        "customresourcedefinitions",
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+    }
+)
 _SHOWS_DELETED = frozenset(
     {"pods", "podtemplates", "resourcequotas", "services", "serviceaccounts", "storageclasses"}
 )

@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .events import TABLE as EVENTS
 from .history import Stored
 from .kinds import Served
-from .metadata import cause, finalizers_of_deletion, in_order, invalid_value
+from .metadata import StatusCause, cause, finalizers_of_deletion, in_order, invalid_value
 from .status import bad_request, conflict, invalid
 from .strategies import default_policy, part
 
 _POLICIES = ("Foreground", "Background", "Orphan")
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _GRACE = 30  # Seconds that a pod has to end, by default.
 
 
@@ -24,57 +26,57 @@ class Wish:
 
     grace: int | None = None
     policy: str = ""
-    uid: str = ""
-    version: str = ""
+    uid: str | None = None
+    version: str | None = None
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Wish:
-        grace, policy = options.get("gracePeriodSeconds"), options.get("propagationPolicy") or ""
+        grace = options.get("gracePeriodSeconds")
         if isinstance(grace, str):
             grace = int(grace) if grace.lstrip("-").isdecimal() else grace  # As a query parameter.
-        if not (grace is None or (isinstance(grace, int) and not isinstance(grace, bool))) or not isinstance(
-            policy, str
-        ):
+        if not (grace is None or (isinstance(grace, int) and not isinstance(grace, bool))):
             raise bad_request("the DeleteOptions could not be read")
-        if policy not in ("", *_POLICIES):
-            supported = ", ".join(f'"{word}"' for word in (*_POLICIES, "nil"))
-            told = cause(
-                "FieldValueNotSupported",
-                f'Unsupported value: "{policy}": supported values: {supported}',
-                "propagationPolicy",
-            )
-            raise invalid("DeleteOptions", "", [told], group="meta.k8s.io")
-        if options.get("orphanDependents") is not None and policy:
-            told = invalid_value(
-                "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
-            )
-            raise invalid("DeleteOptions", "", [told], group="meta.k8s.io")
+        if found := faults(options):
+            raise invalid("DeleteOptions", "", found, group="meta.k8s.io")
+        policy = options.get("propagationPolicy") or ""
         if options.get("orphanDependents") is not None:
             policy = "Orphan" if options["orphanDependents"] else "Background"
         conditions = part(options, "preconditions")
-        return cls(
-            grace, policy, str(conditions.get("uid") or ""), str(conditions.get("resourceVersion") or "")
-        )
+        return cls(grace, policy, conditions.get("uid"), conditions.get("resourceVersion"))
 
     def check(self, served: Served, stored: Stored) -> None:
         """Raise Conflict if the preconditions do not match the object."""
-        name = stored.key[1]
-        if self.uid not in ("", stored.uid):
-            raise conflict(
-                served.kind,
-                name,
-                f"the UID in the precondition ({self.uid}) does not match the UID in record ({stored.uid}). "
-                "The object might have been deleted and then recreated",
-                group=served.group,
+        name, group = stored.key[1], served.group
+        special = served.qualified in {"namespaces", DEFINITIONS}
+        for word, given, there, became in (
+            ("UID", self.uid, stored.uid, "deleted and then recreated"),
+            ("ResourceVersion", self.version, str(stored.version), "modified"),
+        ):
+            if given in (None, there):
+                continue
+            if special:
+                why = f"Precondition failed: {word} in precondition: {given}, {word} in object meta: {there}"
+                raise conflict(served.plural, name, why, group=group)
+            why = (
+                f"the {word} in the precondition ({given}) does not match the {word} in record ({there}). "
+                f"The object might have been {became}"
             )
-        if self.version not in ("", str(stored.version)):
-            raise conflict(
-                served.kind,
-                name,
-                f"the ResourceVersion in the precondition ({self.version}) does not match the "
-                f"ResourceVersion in record ({stored.version}). The object might have been modified",
-                group=served.group,
-            )
+            raise conflict(served.kind, name, why, group=group)
+
+
+def faults(options: Mapping[str, Any]) -> list[StatusCause]:
+    """Return the errors of the options about dependents."""
+    policy = options.get("propagationPolicy")
+    if policy is None:
+        return []
+    if options.get("orphanDependents") is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        return [invalid_value("propagationPolicy", policy, why)]
+    if policy in _POLICIES:
+        return []
+    supported = ", ".join(f'"{word}"' for word in (*_POLICIES, "nil"))
+    why = f'Unsupported value: "{policy}": supported values: {supported}'
+    return [cause("FieldValueNotSupported", why, "propagationPolicy")]
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,12 @@ class Outcome:
 def decide(served: Served, body: Mapping[str, Any], wish: Wish) -> Outcome:
     said = body["metadata"]
     had = said.get("finalizers", [])
-    finalizers = finalizers_of_deletion(had, wish.policy or default_policy(served))
-    if served.qualified == "customresourcedefinitions.apiextensions.k8s.io":
-        # They are deleted with their objects, by the server itself.
-        return Outcome(marks="deletionTimestamp" not in said, finalizers=finalizers)
+    # Dependents of events are not collected: their deletion has no policy but this one.
+    policy = "Background" if served.table == EVENTS else wish.policy
+    finalizers = finalizers_of_deletion(had, policy, default=default_policy(served))
+    if served.qualified == DEFINITIONS and "deletionTimestamp" not in said:
+        # They are deleted with their objects, by the server itself, with any policy.
+        return Outcome(marks=True)
     change = finalizers if finalizers != had else None
     if "deletionTimestamp" in said:
         if said.get("deletionGracePeriodSeconds", 0) > 0:

@@ -6,6 +6,7 @@ operator reads them, and kubectl's client-side apply works without.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -51,8 +52,16 @@ _STRINGS = (
     "deletionTimestamp",
 )
 _NUMBERS = ("generation", "deletionGracePeriodSeconds")
-_OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+_OWNER: Mapping[str, tuple[type, str]] = {
+    "apiVersion": (str, "string"),
+    "kind": (str, "string"),
+    "name": (str, "string"),
+    "uid": (str, "types.UID"),
+    "controller": (bool, "bool"),
+    "blockOwnerDeletion": (bool, "bool"),
+}
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+_FOR_COLLECTOR = frozenset({"orphan", "foregroundDeletion"})
 _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
 _GENERATED = 58  # Go's limit of 63 without the five letters of the suffix.
 
@@ -144,12 +153,18 @@ def _list(served: Served, key: str, value: object) -> list[Any]:
             if not isinstance(item, str):
                 raise _unreadable(served, item, f"ObjectMeta.metadata.{key}", "string")
         return value
-    owners = []
+    owners: list[dict[str, Any]] = []
     for item in value:
-        if not isinstance(item, Mapping):
+        if not isinstance(item, Mapping | None):
             raise _unreadable(served, item, f"ObjectMeta.metadata.{key}", "v1.OwnerReference")
-        owner = {"apiVersion": "", "kind": "", "name": "", "uid": ""}
-        owners.append(owner | {part: item[part] for part in _OWNER if item.get(part) is not None})
+        owner: dict[str, Any] = {"apiVersion": "", "kind": "", "name": "", "uid": ""}
+        for part, (type_of, word) in _OWNER.items():
+            if (found := (item or {}).get(part)) is not None:
+                if not isinstance(found, type_of):
+                    raise _unreadable(served, found, f"OwnerReference.metadata.{key}.{part}", word)
+                owner[part] = found
+        if owner not in owners:  # The server stores equal references once.
+            owners.append(owner)
     return owners
 
 
@@ -198,8 +213,18 @@ def problems_of(served: Served, metadata: Mapping[str, Any]) -> list[StatusCause
     for key in metadata.get("annotations", {}):
         if not is_label_key(key.lower()):
             found.append(invalid_value("metadata.annotations", key, KEY_NAME))
-    for owner in metadata.get("ownerReferences", ()):
+    owners = metadata.get("ownerReferences", ())
+    for owner in owners:
         found += _wrong_owner(owner)
+    first, *others = [f"{owner['kind']}/{owner['name']}" for owner in owners if owner.get("controller")] or [
+        ""
+    ]
+    for other in others:
+        why = (
+            "Only one reference can have Controller set to true. "
+            f'Found "true" in references for {first} and {other}'
+        )
+        found.append(_not_owners(owners, why))
     for index, finalizer in enumerate(metadata.get("finalizers", ())):
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             why = "name is neither a standard finalizer name nor is it fully qualified"
@@ -221,14 +246,21 @@ def _wrong_name(served: Served, name: str) -> Iterator[str]:
 
 
 def _wrong_owner(owner: Mapping[str, Any]) -> Iterator[StatusCause]:
-    for key, why in (
-        ("apiVersion", "version must not be empty"),
-        ("kind", "must not be empty"),
-        ("name", "must not be empty"),
-        ("uid", "must not be empty"),
-    ):
+    group, _, version = owner["apiVersion"].rpartition("/")
+    if not version or "/" in group:
+        yield invalid_value(
+            "metadata.ownerReferences.apiVersion", owner["apiVersion"], "version must not be empty"
+        )
+    for key in ("kind", "name", "uid"):
         if not owner[key]:
-            yield invalid_value(f"metadata.ownerReferences.{key}", "", why)
+            yield invalid_value(f"metadata.ownerReferences.{key}", "", "must not be empty")
+    if (owner["apiVersion"], owner["kind"]) == ("v1", "Event"):
+        yield _not_owners(owner, "/v1, Kind=Event is disallowed from being an owner")
+
+
+def _not_owners(value: object, why: str) -> StatusCause:
+    told = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return cause("FieldValueInvalid", f"Invalid value: {told}: {why}", "metadata.ownerReferences")
 
 
 def problems_of_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[StatusCause]:
@@ -255,11 +287,15 @@ def generated(prefix: str, suffix: str) -> str:
     return prefix[:_GENERATED] + suffix
 
 
-def finalizers_of_deletion(finalizers: Sequence[str], policy: str) -> list[str]:
-    """Return the finalizers of an object that is deleted with this policy; without a policy, the present
-    ones.
+def finalizers_of_deletion(finalizers: Sequence[str], policy: str, *, default: str = "") -> list[str]:
+    """Return the finalizers of an object that is deleted with this policy, for the garbage collector.
+
+    Without a policy, its own finalizers decide, and otherwise the default of its kind.
     """
     if not policy:
-        return list(finalizers)
-    added = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}.get(policy, [])
-    return [item for item in finalizers if item not in {"orphan", "foregroundDeletion"}] + added
+        policy = "" if _FOR_COLLECTOR & {*finalizers} else default
+        if not policy:
+            return list(finalizers)
+    own = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}.get(policy)
+    left = [item for item in finalizers if item == own or item not in _FOR_COLLECTOR]
+    return left if own is None or own in left else [*left, own]

@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 
 from . import builtin, deletion, events, metadata, options, patches, schemas, strategies, types
+from .admission import Admission
 from .crds import Definitions
 from .history import History, ObjectKey, Stored
 from .kinds import Kinds, Served
 from .status import CHANGED, Problem, already_exists, bad_request, conflict, invalid, not_found
 from .types import Unknown, ignore
+from .webhook_answers import internal
 
 NAMESPACES = ("", "namespaces")
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -81,21 +83,26 @@ class Objects:
         *,
         dry_run: bool = False,
         unknown: Unknown = ignore,
+        admission: Admission | None = None,
     ) -> Stored:
         """Create an object. Unknown fields are reported to `unknown`, and dropped."""
         new = self._readable(served, body, unknown)
-        said = metadata.read(served, new)
+        new["metadata"] = said = metadata.read(served, new)
         _fill_namespace(served, said, namespace)
+        if served.namespaced:
+            self._require_namespace(served, namespace, said.get("name") or said.get("generateName", ""))
+        keep = _make_anew if admission is None else admission.keep
+        if admission is not None:
+            new = self._mutated(admission, served, namespace, new)
+            said = new["metadata"]
         name = said.get("name", "")
         if not name and "generateName" in said:
-            name = said["name"] = metadata.generated(said["generateName"], self._suffix())
-        if served.namespaced:
-            self._require_namespace(served, namespace, name)
+            name = said["name"] = metadata.generated(said["generateName"], keep("suffix", self._suffix))
         version = said.pop("resourceVersion", "")
         said |= {
-            "uid": self._new_uid(),
+            "uid": keep("uid", self._new_uid),
             "resourceVersion": str(self.history.next_version()),
-            "creationTimestamp": self.time(),
+            "creationTimestamp": keep("time", self.time),
         }
         said.pop("deletionTimestamp", None)
         said.pop("deletionGracePeriodSeconds", None)
@@ -105,6 +112,10 @@ class Objects:
         strategies.before_create(served, new)
         self._shape(served, new)
         self._check(served, metadata.problems_of(served, said), name, self._problems_of(served, new))
+        if admission is not None:
+            unstored = {key: value for key, value in new["metadata"].items() if key != "resourceVersion"}
+            shown = _typed(served, {**new, "metadata": unstored})
+            admission.validate("CREATE", served, namespace, shown, None)
         if version:
             raise Problem(500, "", "resourceVersion should not be set on objects to be created")
         key = (namespace, name)
@@ -129,6 +140,7 @@ class Objects:
         subresource: str = "",
         dry_run: bool = False,
         unknown: Unknown = ignore,
+        admission: Admission | None = None,
     ) -> Stored:
         new = self._readable(served, body, unknown)
         said = metadata.read(served, new)
@@ -144,9 +156,12 @@ class Objects:
                     f"the object has been deleted or never existed at version {version}",
                     group=served.group,
                 )
-            return self.create(served, namespace, new, dry_run=dry_run)
+            return self.create(served, namespace, new, dry_run=dry_run, admission=admission)
         if old is None:
             raise not_found(served.plural, name, group=served.group)
+        if admission is not None:
+            new = self._mutated(admission, served, namespace, new, old, subresource=subresource)
+            said = new["metadata"]
         version = said.get("resourceVersion", "0")
         if version == "0" and not served.unconditional:
             unsaid = metadata.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
@@ -154,7 +169,15 @@ class Objects:
         self._require_version(served, old, version)
         if said.get("uid", old.uid) != old.uid:
             raise conflict(served.plural, name, _other_uid(served, old, said["uid"]), group=served.group)
-        return self._change(served, old, _decode(old.data), new, subresource=subresource, dry_run=dry_run)
+        return self._change(
+            served,
+            old,
+            _decode(old.data),
+            new,
+            subresource=subresource,
+            dry_run=dry_run,
+            admission=admission,
+        )
 
     def patch(
         self,
@@ -167,6 +190,7 @@ class Objects:
         subresource: str = "",
         dry_run: bool = False,
         unknown: Unknown = ignore,
+        admission: Admission | None = None,
     ) -> Stored:
         apply = patches.read(patch, content_type, served)
         old = self.get(served, namespace, name)
@@ -182,8 +206,13 @@ class Objects:
         _check_name(said, name)
         _fill_namespace(served, said, namespace)
         new["metadata"] = said
+        if admission is not None:
+            new = self._mutated(admission, served, namespace, new, old, subresource=subresource)
+            said = new["metadata"]
         self._require_version(served, old, said.get("resourceVersion", "0"))
-        return self._change(served, old, before, new, subresource=subresource, dry_run=dry_run)
+        return self._change(
+            served, old, before, new, subresource=subresource, dry_run=dry_run, admission=admission
+        )
 
     def delete(
         self,
@@ -193,6 +222,7 @@ class Objects:
         options: Mapping[str, Any] | None = None,
         *,
         dry_run: bool = False,
+        admission: Admission | None = None,
     ) -> tuple[Stored, bool]:
         """Delete an object; return the response, and whether it is removed: if not, finalizers or its node
         keep it.
@@ -201,8 +231,10 @@ class Objects:
         wish = deletion.Wish.read(options or {})
         wish.check(served, old)
         if served.table == NAMESPACES:
-            return self._delete_namespace(served, old, dry_run=dry_run)
+            return self._delete_namespace(served, old, wish, dry_run=dry_run, admission=admission)
         body = _decode(old.data)
+        if admission is not None:
+            admission.delete(served, old.key, _typed(served, body))
         outcome = deletion.decide(served, body, wish)
         if outcome.marks:
             said = deletion.mark(body["metadata"], outcome, self.time(after=outcome.grace))
@@ -338,6 +370,32 @@ class Objects:
             )  # Events of both groups are reported as those of the core.
             raise invalid(served.kind, name, [*found, *more], group=group)
 
+    def _mutated(
+        self,
+        admission: Admission,
+        served: Served,
+        namespace: str,
+        new: dict[str, Any],
+        old: Stored | None = None,
+        *,
+        subresource: str = "",
+    ) -> dict[str, Any]:
+        """Return an object as the mutating webhooks change it."""
+        sent = _typed(served, new)
+        before = None if old is None else _typed(served, _decode(old.data))
+        operation = "CREATE" if old is None else "UPDATE"
+        changed = admission.mutate(operation, served, namespace, sent, before, subresource=subresource)
+        if changed is sent:
+            return new
+        try:
+            again = self._readable(served, changed, ignore)
+            again["metadata"] = said = metadata.read(served, again)
+        except Problem as problem:
+            # An unreadable result is reported as an error of the server.
+            raise internal(patches.reason_in(problem.message)) from None
+        _fill_namespace(served, said, namespace)
+        return again
+
     def _shape(self, served: Served, new: dict[str, Any]) -> None:
         """Drop fields that the server does not store, and add its own."""
         if not served.custom:
@@ -360,6 +418,7 @@ class Objects:
         *,
         subresource: str,
         dry_run: bool,
+        admission: Admission | None,
     ) -> Stored:
         """Replace one version of an object by the next, or remove it."""
         was, said = before["metadata"], new["metadata"]
@@ -388,6 +447,15 @@ class Objects:
         self._check(served, found * 2, name, more or self._problems_of(served, new))
         if not subresource and strategies.counts_up(served, before, new, changed=_differ):
             new["metadata"] = metadata.in_order({**said, "generation": was.get("generation", 0) + 1})
+        if admission is not None:
+            admission.validate(
+                "UPDATE",
+                served,
+                old.key[0],
+                _typed(served, new),
+                _typed(served, before),
+                subresource=subresource,
+            )
         if deletion.is_over(served, was, new):
             self._remove(served, old, dry_run=dry_run)
             return self._stored(served, old.key, new, old.version)
@@ -432,13 +500,27 @@ class Objects:
 
     # ---- Namespaces, in the role of their controller.
 
-    def _delete_namespace(self, served: Served, old: Stored, *, dry_run: bool) -> tuple[Stored, bool]:
+    def _delete_namespace(
+        self,
+        served: Served,
+        old: Stored,
+        wish: deletion.Wish,
+        *,
+        dry_run: bool,
+        admission: Admission | None,
+    ) -> tuple[Stored, bool]:
         name = old.key[1]
         if name in {"default", "kube-system", "kube-public"}:
             raise forbidden(served, name, "this namespace may not be deleted", [])
         body = _decode(old.data)
         if "deletionTimestamp" not in body["metadata"]:
-            body["metadata"] = metadata.in_order({**body["metadata"], "deletionTimestamp": self.time()})
+            if admission is not None:
+                admission.delete(served, old.key, _typed(served, body))
+            said = {**body["metadata"], "deletionTimestamp": self.time()}
+            said["finalizers"] = metadata.finalizers_of_deletion(said.pop("finalizers", []), wish.policy)
+            if not said["finalizers"]:
+                del said["finalizers"]
+            body["metadata"] = metadata.in_order(said)
             body["status"] = {**strategies.part(body, "status"), "phase": "Terminating"}
             old = self._put(served, old, body, dry_run=dry_run)
             if not dry_run:
@@ -467,6 +549,21 @@ class Objects:
     def _storing(self) -> list[Served]:
         """The namespaced kinds, one for each table."""
         return list({served.table: served for served in self.kinds if served.namespaced}.values())
+
+
+def _make_anew(_: str, make: Callable[[], str]) -> str:
+    return make()
+
+
+def typed(served: Served, data: bytes) -> dict[str, Any]:
+    """Return a stored object as clients see it."""
+    return _typed(served, _decode(data))
+
+
+def _typed(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object as clients see it, with its kind."""
+    shown = events.to_regarding(body) if served.group == events.GROUP else body
+    return {"kind": served.kind, "apiVersion": served.api_version, **shown}
 
 
 def forbidden(served: Served, name: str, why: str, causes: list[metadata.StatusCause]) -> Problem:

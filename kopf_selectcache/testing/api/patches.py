@@ -76,10 +76,14 @@ def _unsupported(served: Served) -> Problem:
 
 def unreadable(patched: Mapping[str, Any], why: str) -> Problem:
     """Refuse a patch whose result is no object of its kind."""
-    # A patch reports only the last part of an unreadable value.
-    why = why.partition(" cannot be handled as a ")[2].partition(": ")[2] or why
+    why = reason_in(why)
     found = cause("FieldValueInvalid", f"Invalid value: {_as_json(_as_json(patched))}: {why}", "patch")
     return Problem(422, "Invalid", f' "" is invalid: patch: {found["message"]}', details={"causes": [found]})
+
+
+def reason_in(why: str) -> str:
+    """Return the last part of the error of an unreadable object, the only one that is reported here."""
+    return why.partition(" cannot be handled as a ")[2].partition(": ")[2] or why
 
 
 def _as_json(value: object) -> str:

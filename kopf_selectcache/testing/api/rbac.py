@@ -6,25 +6,20 @@ checked: a user who may write Roles may grant rights that they lack, which a rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from kopf_selectcache.core.errors import BadText
-from kopf_selectcache.core.selection.grammar import (
-    LabelOperator,
-    LabelRequirement,
-    labels_from_dict,
-    parse_fields,
-)
+from kopf_selectcache.core.selection.grammar import parse_fields
 
 from .history import Change, Stored
 from .kinds import Kinds
 from .objects import Objects
 from .request import Call, User
+from .selection import label_selector
 from .status import Problem
 
 GROUP = "rbac.authorization.k8s.io"
@@ -192,7 +187,7 @@ class Rbac:
             return
         seen |= {role["metadata"]["name"]}
         selectors = [
-            _label_selector(selector) for selector in _mappings(aggregation.get("clusterRoleSelectors"))
+            label_selector(selector) for selector in _mappings(aggregation.get("clusterRoleSelectors"))
         ]
         for stored in self._stored("clusterroles"):
             if stored.key[1] not in seen and any(selects(stored.labels) for selects in selectors):
@@ -285,17 +280,6 @@ def _means(subject: Mapping[str, Any], user: User, namespace: str) -> bool:
             return False
 
 
-def _label_selector(selector: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bool]:
-    """Read a label selector of an object: `matchLabels` and `matchExpressions`."""
-    requirements = list(labels_from_dict(_mapping(selector.get("matchLabels"))))
-    for one in _mappings(selector.get("matchExpressions")):
-        operator = _OPERATORS.get(str(one.get("operator")))
-        if operator is not None:
-            values = sorted({str(value) for value in _list(one.get("values"))})
-            requirements.append(LabelRequirement(str(one.get("key")), operator, tuple(values)))
-    return lambda labels: all(requirement.matches(labels) for requirement in requirements)
-
-
 # Roles and bindings are not validated as strictly as on a real server: an invalid one gives
 # no rights.
 
@@ -310,13 +294,3 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
     return [one for one in _list(value) if isinstance(one, dict)]
-
-
-_OPERATORS: Mapping[str, LabelOperator] = MappingProxyType(
-    {
-        "In": "in",
-        "NotIn": "notin",
-        "Exists": "exists",
-        "DoesNotExist": "!",
-    }
-)

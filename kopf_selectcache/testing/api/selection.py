@@ -4,16 +4,26 @@ objects: it uses the values extracted by the write.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from kopf_selectcache.core.errors import BadField, BadText
-from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, parse_fields, parse_labels
+from kopf_selectcache.core.selection.grammar import (
+    FieldTerm,
+    LabelOperator,
+    LabelRequirement,
+    labels_from_dict,
+    parse_fields,
+    parse_labels,
+)
 
 from .history import Stored
 from .kinds import Served
 from .kubectl import wording
 from .status import Problem, bad_request
+from .strategies import part
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +82,30 @@ def _unknown(served: Served, label: str) -> Problem:
     if served.custom or set(served.fields.fields) - {"metadata.name", "metadata.namespace"}:
         return bad_request(f"field label not supported: {label}")
     return bad_request(f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+
+
+def label_selector(selector: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bool]:
+    """Read a label selector of an object: `matchLabels` and `matchExpressions`."""
+    requirements = list(labels_from_dict(part(selector, "matchLabels")))
+    for one in _list(selector.get("matchExpressions")):
+        if not isinstance(one, dict):
+            continue
+        operator = _OPERATORS.get(str(one.get("operator")))
+        if operator is not None:
+            values = sorted({str(value) for value in _list(one.get("values"))})
+            requirements.append(LabelRequirement(str(one.get("key")), operator, tuple(values)))
+    return lambda labels: all(requirement.matches(labels) for requirement in requirements)
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+_OPERATORS: Mapping[str, LabelOperator] = MappingProxyType(
+    {
+        "In": "in",
+        "NotIn": "notin",
+        "Exists": "exists",
+        "DoesNotExist": "!",
+    }
+)

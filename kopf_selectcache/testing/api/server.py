@@ -5,21 +5,23 @@ other modules.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from . import body as reading
-from . import default_roles, discovery, options, representations, reviews, routing, types
+from . import default_roles, deletion, discovery, options, representations, reviews, routing, types
 from . import selection as selecting
-from .history import History, Stored
+from .admission import Admission, NeedsReview, Steps, Webhooks, finish
+from .garbage import Collector
+from .history import History, ObjectKey, Stored
 from .impersonation import Impersonation
 from .kinds import Kinds, Served
 from .kubectl import openapi, protobuf, scales
 from .listing import page
-from .objects import Objects
+from .objects import Objects, typed
 from .options import ListOptions
 from .rbac import Rbac, Url
 from .representations import View
@@ -31,6 +33,7 @@ from .status import (
     invalid,
     method_not_allowed,
     no_such_path,
+    not_implemented,
     too_large,
     unsupported_media_type,
 )
@@ -83,6 +86,7 @@ class Api:
         new_uid: Callable[[], str],
         suffix: Callable[[], str],
         admin_token: str,
+        garbage_collection: bool = True,
     ) -> None:
         self.history = History()
         self.kinds = Kinds()
@@ -94,17 +98,51 @@ class Api:
         self._impersonation = Impersonation(self.rbac)
         self._reviews = Reviews(self.users, self.rbac, now=now)
         default_roles.create(self.objects, self.kinds)
+        self._collector = Collector(self.objects, self.kinds) if garbage_collection else None
+        self.webhooks = Webhooks(self.history, self.kinds)
+        self._new_uid = new_uid
 
-    def answer(self, request: Request, *, seen: int | None = None) -> Answer | Watch:
-        """Execute a request. With `seen`, lists and watches know no later version, as of a
-        lagging replica.
+    def answer(self, request: Request, *, seen: int | None = None, collect: bool = True) -> Answer | Watch:
+        """Execute a request that no webhook is to review; raise RuntimeError if one is."""
+        return finish(self.answering(request, seen=seen, collect=collect))
+
+    def answering(
+        self, request: Request, *, seen: int | None = None, collect: bool = True
+    ) -> Steps[Answer | Watch]:
+        """Execute a request, and collect the garbage that it leaves; yield the webhooks to call.
+
+        With `seen`, lists and watches know no later version, as of a lagging replica.
         """
-        try:
-            return self._answer(request, seen)
-        except Problem as problem:
-            return refusal(problem)
+        admission = Admission(self.webhooks, self._new_uid)
+        while True:
+            try:
+                answer = self._answer(request, seen, admission if self.webhooks.exist() else None)
+            except NeedsReview as needed:
+                answers = yield tuple(needed.calls.values())
+                admission.answers.update(zip(needed.calls, answers, strict=True))
+                continue
+            except Problem as problem:
+                answer = refusal(problem)
+            if isinstance(answer, Answer):
+                answer = _warned(answer, admission.warnings)
+            if collect:
+                self.collect()
+            return answer
 
-    def _answer(self, request: Request, seen: int | None) -> Answer | Watch:
+    def collect(self) -> None:
+        """Let the garbage collector run until it has nothing to do."""
+        if self._collector is not None:
+            self._collector.run()
+
+    def restored(self) -> None:
+        """Read again what is derived from the history, after it has been restored."""
+        self.objects.restored()
+        self.rbac.forget()
+        self.webhooks.forget()
+        if self._collector is not None:
+            self._collector.reload()
+
+    def _answer(self, request: Request, seen: int | None, admission: Admission | None) -> Answer | Watch:
         user = self.users.authenticate(request.headers)
         call = routing.read(request)
         verb = request.method.lower()
@@ -118,14 +156,21 @@ class Api:
         if not self._has_group(call):
             return _NOWHERE
         served = routing.find(call, self.kinds)
+        if admission is not None:
+            admission.begin(user, call)
         if call.subresource == scales.SUBRESOURCE:
+            is_reviewed = admission is not None and admission.concerns(
+                served, call.namespace, call.subresource
+            )
+            if call.verb != "get" and is_reviewed:
+                raise not_implemented(f"webhooks for {call.resource}/{call.subresource}")
             return self._scale(call, served, request)
         form = representations.accepted(
             request.headers.get("accept", ""),
             included=request.query.get("includeObject", ""),
             watch=call.verb == "watch",
         )
-        return self._resource(call, View(served, form, self._now), request, seen)
+        return self._resource(call, View(served, form, self._now), request, seen, admission)
 
     # ---- Paths that are no resource.
 
@@ -171,7 +216,9 @@ class Api:
 
     # ---- Resources.
 
-    def _resource(self, call: Call, view: View, request: Request, seen: int | None) -> Answer | Watch:
+    def _resource(
+        self, call: Call, view: View, request: Request, seen: int | None, admission: Admission | None
+    ) -> Answer | Watch:
         served = view.served
         match call.verb:
             case "list" | "watch":
@@ -180,13 +227,13 @@ class Api:
                 self._require_seen(call)
                 return _shown(view, self.objects.get(served, call.namespace, call.name))
             case "deletecollection":
-                return self._delete_many(call, view, request)
+                return self._delete_many(call, view, request, admission)
             case "delete":
-                return self._delete(call, view, request)
+                return self._delete(call, view, request, admission)
             case _:
-                return self._write(call, view, request)
+                return self._write(call, view, request, admission)
 
-    def _write(self, call: Call, view: View, request: Request) -> Answer:
+    def _write(self, call: Call, view: View, request: Request, admission: Admission | None) -> Answer:
         served = view.served
         dry_run = _is_dry(call, _WRITING[call.verb])
         judging = _Judging(call.options.get("fieldValidation", ""))
@@ -198,6 +245,7 @@ class Api:
                     _body(request, served.kind),
                     dry_run=dry_run,
                     unknown=judging.judge,
+                    admission=admission,
                 )
                 return judging.warned(_shown(view, stored, code=201))
             case "update":
@@ -210,6 +258,7 @@ class Api:
                     subresource=call.subresource,
                     dry_run=dry_run,
                     unknown=judging.judge,
+                    admission=admission,
                 )
                 return judging.warned(_shown(view, stored, code=200 if is_there else 201))
             case _:
@@ -222,6 +271,7 @@ class Api:
                     subresource=call.subresource,
                     dry_run=dry_run,
                     unknown=judging.judge,
+                    admission=admission,
                 )
                 return judging.warned(_shown(view, stored))
 
@@ -253,11 +303,15 @@ class Api:
         if asked > self.history.version:
             raise too_large(asked, self.history.version)
 
-    def _delete(self, call: Call, view: View, request: Request) -> Answer:
+    def _delete(self, call: Call, view: View, request: Request, admission: Admission | None) -> Answer:
         served = view.served
         wish = _deleting(request)
         dry_run = _is_dry(call, "DeleteOptions", wish)
-        stored, gone = self.objects.delete(served, call.namespace, call.name, wish, dry_run=dry_run)
+        if admission is not None:
+            admission.begin(admission.user, call, wish)
+        stored, gone = self.objects.delete(
+            served, call.namespace, call.name, wish, dry_run=dry_run, admission=admission
+        )
         if not gone or served.shows_deleted:
             return _shown(view, stored)
         details = (
@@ -269,7 +323,7 @@ class Api:
             {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
         )
 
-    def _delete_many(self, call: Call, view: View, request: Request) -> Answer:
+    def _delete_many(self, call: Call, view: View, request: Request, admission: Admission | None) -> Answer:
         """Delete the objects that a list with these options would show, and return that list."""
         served = view.served
         wish = _deleting(request)
@@ -277,9 +331,14 @@ class Api:
         asked = options.read(call.options, watch=False)
         listed = page(self.history, served, selecting.read(served, call.namespace, call.options), asked)
         answer = _json(200, view.many(listed))  # First, because it may be refused.
+        keys, denied = {stored.key for stored in listed.items}, None
+        if admission is not None:
+            admission.begin(admission.user, call, wish)
+            keys, denied = _reviewed(admission, served, listed.items)
         if not dry_run:
-            keys = {stored.key for stored in listed.items}
             self.objects.delete_collection(served, call.namespace, lambda stored: stored.key in keys, wish)
+        if denied is not None:
+            raise denied
         return answer
 
 
@@ -294,17 +353,35 @@ class _Judging:
         if self._judging == "Strict":
             types.refuse(served, paths)
         elif self._judging != "Ignore":
-            self._warnings += (
-                f"299 - {msgspec.json.encode(types.unknown_field(path)).decode()}" for path in paths
-            )
+            self._warnings += map(types.unknown_field, paths)
 
     def warned(self, answer: Answer) -> Answer:
-        """Return the response with the warnings, in the header that kubectl shows."""
-        return (
-            replace(answer, headers={**answer.headers, "Warning": ", ".join(self._warnings)})
-            if self._warnings
-            else answer
-        )
+        return _warned(answer, self._warnings)
+
+
+def _reviewed(
+    admission: Admission, served: Served, found: Sequence[Stored]
+) -> tuple[set[ObjectKey], Problem | None]:
+    """Review the deletion of many, before the first deletion; return those before the first that is denied,
+    and the denial.
+    """
+    keys: set[ObjectKey] = set()
+    for stored in found:
+        try:
+            admission.delete(served, stored.key, typed(served, stored.data), named=False)
+        except Problem as problem:
+            return keys, problem
+        keys.add(stored.key)
+    return keys, None
+
+
+def _warned(answer: Answer, warnings: Iterable[str]) -> Answer:
+    """Return the response with the warnings, in the header that kubectl shows."""
+    told = [f"299 - {msgspec.json.encode(warning).decode()}" for warning in warnings]
+    if not told:
+        return answer
+    before = [answer.headers["Warning"]] if "Warning" in answer.headers else []
+    return replace(answer, headers={**answer.headers, "Warning": ", ".join(before + told)})
 
 
 def refusal(problem: Problem) -> Answer:
@@ -378,10 +455,12 @@ def _is_dry(call: Call, kind: str, wish: Mapping[str, Any] | None = None) -> boo
     """Read whether the write is a dry run; raise 422 if that, or the treatment of unknown
     fields, is invalid.
     """
-    asked = [text or "" for text in (wish or {}).get("dryRun") or ()] or [
-        text for text in [call.options.get("dryRun", "")] if text
-    ]
-    faults = [_unsupported("dryRun", asked, "All")] if any(text != "All" for text in asked) else []
+    if wish is None:
+        asked = [text for text in [call.options.get("dryRun", "")] if text]
+    else:
+        asked = [text or "" for text in wish.get("dryRun") or ()]
+    faults = [*deletion.faults(wish or {})]
+    faults += [_unsupported("dryRun", asked, "All")] if any(text != "All" for text in asked) else []
     judging = call.options.get("fieldValidation", "")
     if kind != "DeleteOptions" and judging not in _JUDGING:
         faults.append(_unsupported("fieldValidation", judging, *_JUDGING))

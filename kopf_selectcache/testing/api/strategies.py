@@ -10,7 +10,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from . import events, types
+from . import events, types, webhooks
 from .kinds import Served
 from .metadata import StatusCause, cause, forbidden, invalid_value
 
@@ -62,7 +62,14 @@ def part(body: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def read_data(served: Served, body: Body) -> None:
-    """Read the data of ConfigMaps and Secrets: null is dropped, and Secrets must be base64, else 400."""
+    """Read the data of ConfigMaps and Secrets: null is dropped, and Secrets must be base64, else 400. So must
+    the certificates of webhooks.
+    """
+    if served.table in webhooks.TABLES:
+        for hook in body.get("webhooks") or ():
+            bundle = part(hook or {}, "clientConfig").get("caBundle")
+            if bundle and (at := not_base64(bundle)) is not None:
+                raise types.unhandled(served, f"illegal base64 data at input byte {at}")
     if served.table not in {("", "configmaps"), ("", "secrets")}:
         return
     for key in ("data", "stringData", "binaryData"):
@@ -73,11 +80,11 @@ def read_data(served: Served, body: Body) -> None:
             body[key] = pairs = {name: "" if value is None else value for name, value in pairs.items()}
         if pairs and types.fields_of(served)[key] == "map[string][]uint8":
             for value in pairs.values():
-                if (at := _not_base64(value)) is not None:
+                if (at := not_base64(value)) is not None:
                     raise types.unhandled(served, f"illegal base64 data at input byte {at}")
 
 
-def _not_base64(text: str) -> int | None:
+def not_base64(text: str) -> int | None:
     """Return the position where a text stops to be base64, as Go's decoder counts it, or None
     if it is valid.
     """
@@ -99,12 +106,16 @@ def before_create(served: Served, body: Body) -> None:
         body.pop("status", None)
         if not served.custom:
             body["status"] = dict(_FIRST_STATUS.get(served.plural, {}))
+    if served.table in webhooks.TABLES:
+        webhooks.fill(served, body)
     if not served.custom and (special := _CREATED.get((served.group, served.plural))):
         special(body)
 
 
 def before_update(served: Served, body: Body) -> None:
     _fill_spec(served, body)
+    if served.table in webhooks.TABLES:
+        webhooks.fill(served, body)
     if served.table == ("", "secrets"):
         _secret(body)
     elif served.table == ("", "namespaces"):
@@ -113,6 +124,8 @@ def before_update(served: Served, body: Body) -> None:
 
 def problems_of(served: Served, body: Mapping[str, Any]) -> list[StatusCause]:
     """Return the errors of a built-in object. Few rules are checked here."""
+    if served.table in webhooks.TABLES:
+        return webhooks.problems(body)
     if served.table == events.TABLE:
         found = []
         if (of := events.misplaced(body, body["metadata"]["namespace"])) is not None:
@@ -173,6 +186,8 @@ def counts_up(
         if served.plural == "podtemplates"
         else "value"
         if served.plural == "priorityclasses"
+        else "webhooks"
+        if served.table in webhooks.TABLES
         else "spec"
     )
     return changed(old.get(key), new.get(key))

@@ -24,11 +24,20 @@ _TEXTS = frozenset(
         "string",
         "types.UID",
         "v1.DeletionPropagation",
+        "v1.FailurePolicyType",
         "v1.FinalizerName",
+        "v1.LabelSelectorOperator",
+        "v1.MatchPolicyType",
+        "v1.OperationType",
+        "v1.PatchType",
         "v1.PersistentVolumeReclaimPolicy",
         "v1.PreemptionPolicy",
+        "v1.ReinvocationPolicyType",
         "v1.ResourceScope",
+        "v1.ScopeType",
         "v1.SecretType",
+        "v1.SideEffectClass",
+        "v1.StatusReason",
         "v1.VolumeBindingMode",
     }
 )
@@ -55,6 +64,19 @@ _METADATA = frozenset(
 
 # ---- Nested types.
 
+_WEBHOOK: Fields = {
+    "name": "string",
+    "clientConfig": "v1.WebhookClientConfig",
+    "rules": "[]v1.RuleWithOperations",
+    "failurePolicy": "v1.FailurePolicyType",
+    "matchPolicy": "v1.MatchPolicyType",
+    "namespaceSelector": "v1.LabelSelector",
+    "objectSelector": "v1.LabelSelector",
+    "sideEffects": "v1.SideEffectClass",
+    "timeoutSeconds": "int32",
+    "admissionReviewVersions": "[]string",
+    "matchConditions": "[]v1.MatchCondition",
+}
 _STRUCTS: Mapping[str, Fields] = {
     "v1.NamespaceSpec": {"finalizers": "[]v1.FinalizerName"},
     "v1.ScaleSpec": {"replicas": "int32"},
@@ -118,6 +140,36 @@ _STRUCTS: Mapping[str, Fields] = {
         "conditions": "[]v1.CustomResourceDefinitionCondition",
         "acceptedNames": "v1.CustomResourceDefinitionNames",
         "storedVersions": "[]string",
+    },
+    "v1.AdmissionResponse": {
+        "uid": "types.UID",
+        "allowed": "bool",
+        "status": "v1.Status",
+        "patch": "[]uint8",
+        "patchType": "v1.PatchType",
+        "auditAnnotations": "map[string]string",
+        "warnings": "[]string",
+    },
+    "v1.Status": {"message": "string", "reason": "v1.StatusReason", "code": "int32"},
+    "v1.ValidatingWebhook": _WEBHOOK,
+    "v1.MutatingWebhook": {**_WEBHOOK, "reinvocationPolicy": "v1.ReinvocationPolicyType"},
+    "v1.WebhookClientConfig": {"url": "string", "service": "v1.ServiceReference", "caBundle": "[]uint8"},
+    "v1.ServiceReference": {"namespace": "string", "name": "string", "path": "string", "port": "int32"},
+    "v1.RuleWithOperations": {
+        "operations": "[]v1.OperationType",
+        "apiGroups": "[]string",
+        "apiVersions": "[]string",
+        "resources": "[]string",
+        "scope": "v1.ScopeType",
+    },
+    "v1.LabelSelector": {
+        "matchLabels": "map[string]string",
+        "matchExpressions": "[]v1.LabelSelectorRequirement",
+    },
+    "v1.LabelSelectorRequirement": {
+        "key": "string",
+        "operator": "v1.LabelSelectorOperator",
+        "values": "[]string",
     },
     "v1.Preconditions": {"uid": "types.UID", "resourceVersion": "string"},
 }
@@ -186,6 +238,10 @@ _KINDS: Mapping[tuple[str, str], Fields] = {
         "automountServiceAccountToken": "bool",
         "imagePullSecrets": "[]v1.LocalObjectReference",
         "secrets": "[]v1.ObjectReference",
+    },
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): {"webhooks": "[]v1.MutatingWebhook"},
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): {
+        "webhooks": "[]v1.ValidatingWebhook"
     },
     ("apps", "ControllerRevision"): {"data": "runtime.RawExtension", "revision": "int64"},
     ("rbac.authorization.k8s.io", "ClusterRole"): {**_RULES, "aggregationRule": "v1.AggregationRule"},

@@ -71,9 +71,9 @@ def test_what_was_lost_gives_way_to_a_list_past_the_restored_state() -> None:
     a.progress("900")
     a.leave(pod("910"))
     listed(a, "500", restored=True)
-    assert (held(union), b.epoch, union.take_outdated()) == ("900", 1, {b.substore: "restored"})
+    assert (held(union), b.epoch, union.pop_streams_to_relist()) == ("900", 1, {b.substore: "restored"})
     assert told(listed(b, "510", pod("450"))) == [("900", "450")]
-    assert union.take_outdated() == {}, "it has missed nothing"
+    assert union.pop_streams_to_relist() == {}, "it has missed nothing"
 
 
 def test_the_version_stays_until_all_branches_have_heard_that_the_server_was_restored() -> None:
@@ -93,7 +93,7 @@ def test_the_version_stays_until_all_branches_have_heard_that_the_server_was_res
 def test_another_object_of_that_name_and_version_shows_that_the_server_was_restored() -> None:
     union, a, b = two(pod("9", uid="lost"))
     assert told(listed(a, "40", pod("9", uid="new"))) == [("9", None), (None, "9")]
-    assert union.take_outdated() == {b.substore: "restored"}
+    assert union.pop_streams_to_relist() == {b.substore: "restored"}
 
 
 def test_what_is_listed_otherwise_in_the_same_version_is_shown_as_it_was_listed() -> None:
@@ -136,18 +136,18 @@ def test_when_one_branch_finds_that_the_server_was_restored_the_others_are_to_be
     None
 ):
     union, a, b = two(pod("10"))
-    assert union.take_outdated() == {}
+    assert union.pop_streams_to_relist() == {}
     listed(a, "8", restored=True)
-    assert union.take_outdated() == {b.substore: "restored"}
+    assert union.pop_streams_to_relist() == {b.substore: "restored"}
     listed(b, "8", restored=True)
-    assert union.take_outdated() == {}
+    assert union.pop_streams_to_relist() == {}
 
 
 def test_a_branch_that_is_behind_what_is_shown_proves_nothing() -> None:
     union, a, b = two(pod("7"))
     b.put(pod("20"))
     listed(a, "15", pod("7"))
-    assert (held(union), union.take_outdated()) == ("20", {})
+    assert (held(union), union.pop_streams_to_relist()) == ("20", {})
 
 
 def test_what_a_list_past_the_read_holds_is_there_again() -> None:
@@ -227,4 +227,4 @@ def test_a_branch_that_is_outdated_by_a_restore_is_not_called_one_that_missed_so
     b.progress("14")
     a.progress("20")
     assert (held(union), union.doubts[0].version) == ("12", "12"), "it has missed the change besides"
-    assert union.take_outdated() == {a.substore: "restored"}
+    assert union.pop_streams_to_relist() == {a.substore: "restored"}

@@ -239,7 +239,7 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
         a.put(pod(str(version), name=f"job-{version}"))
         a.leave(pod(str(version + 1), name=f"job-{version}"))
         union.confirmed(union.doubts[0], version=str(version + 1))
-        outdated += union.take_outdated().items()
+        outdated += union.pop_streams_to_relist().items()
         sizes.append(
             len(union._reads) + sum(len(branch._waits) + len(branch._waiting) for branch in union.substores)
         )
@@ -293,7 +293,7 @@ def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_li
     b.put(pod("12"))
     a.progress("20")
     for version in ("20", "21"):
-        assert (b.progress(version), held(union), union.take_outdated()) == (
+        assert (b.progress(version), held(union), union.pop_streams_to_relist()) == (
             [],
             None,
             {b.substore: "missed"},
@@ -302,7 +302,7 @@ def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_li
     # Where it is there all the same, the server was restored under higher versions.
     assert told(changes) == ([(None, "12")] if there else [])
     assert union._reads == {}
-    assert union.take_outdated() == {}
+    assert union.pop_streams_to_relist() == {}
 
 
 def test_a_read_is_forgotten_once_all_have_reached_it() -> None:
@@ -312,7 +312,7 @@ def test_a_read_is_forgotten_once_all_have_reached_it() -> None:
     b.leave(pod("13"))
     for branch in (a, b):
         branch.progress("20")
-    assert (union._reads, held(union), union.take_outdated()) == ({}, None, {})
+    assert (union._reads, held(union), union.pop_streams_to_relist()) == ({}, None, {})
 
 
 def test_what_is_older_than_a_read_is_remembered_while_a_list_is_under_way() -> None:
@@ -446,12 +446,12 @@ def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_t
     assert told(b.put(pod("12", uid=uid))) == ([("1", "12")] if uid == "uid" else [("1", None), (None, "12")])
     b.leave(pod("14", uid=uid))
     b.progress("14")
-    assert (held(union), union.take_outdated()) == ("12", {})
+    assert (held(union), union.pop_streams_to_relist()) == ("12", {})
     a.progress("20")  # Past the change, of which the server has told it nothing.
-    assert (held(union), union.take_outdated()) == ("12", {a.substore: "missed"})
+    assert (held(union), union.pop_streams_to_relist()) == ("12", {a.substore: "missed"})
     changes = listed(a, "21", *([pod("14", uid=uid)] if there else [])) + b.progress("21")
     assert told(changes) == [("12", "14" if there else None)]
-    assert union.take_outdated() == {}
+    assert union.pop_streams_to_relist() == {}
 
 
 def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_anew() -> None:
@@ -460,7 +460,7 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
     b.leave(pod("14"))
     b.progress("14")
     a.progress("20")
-    assert (held(union), union.take_outdated(), union.store.version) == (
+    assert (held(union), union.pop_streams_to_relist(), union.store.version) == (
         "12",
         {a.substore: "missed"},
         "10",
@@ -472,7 +472,7 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
     assert (union.doubts, held(union)) == ((), None)
     b.progress("22")
     assert a.progress("22") == [], "it still holds what it was not told of"
-    assert (held(union), union.take_outdated(), union.store.version) == (
+    assert (held(union), union.pop_streams_to_relist(), union.store.version) == (
         None,
         {a.substore: "missed"},
         "22",

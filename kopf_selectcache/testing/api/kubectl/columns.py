@@ -133,6 +133,11 @@ def _role_ref(obj: _Object) -> str:
     return f"{_at(obj, 'roleRef', 'kind')}/{_at(obj, 'roleRef', 'name')}"
 
 
+_WEBHOOKS = (
+    NAME,
+    Column("Webhooks", ".webhooks", "integer", cell=lambda obj: len(_items(obj, "webhooks"))),
+    AGE,
+)
 COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "configmaps": (NAME, _count("data", "binaryData"), AGE),
     "customresourcedefinitions": (NAME, CREATED_AT),
@@ -178,6 +183,8 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         Column("Completions", ".status.succeeded", cell=_completions),
         AGE,
     ),
+    "mutatingwebhookconfigurations": _WEBHOOKS,
+    "validatingwebhookconfigurations": _WEBHOOKS,
     "leases": (NAME, Column("Holder", ".spec.holderIdentity"), AGE),
     "namespaces": (NAME, Column("Status", ".status.phase"), AGE),
     "nodes": (

@@ -26,7 +26,7 @@ AT_ONCE = 50
 _T = TypeVar("_T")
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Return free heap pages to the system (`malloc_trim`), if the C library has that call.
 
     The pages of a list take more memory than the objects that are stored of them, and glibc keeps it.
@@ -37,7 +37,7 @@ def give_back() -> None:
             trim(0)
 
 
-async def apart(work: Callable[[], _T]) -> _T:
+async def run_in_thread(work: Callable[[], _T]) -> _T:
     """Run the function in a new thread; return its result, or raise its exception."""
     done: Future[_T] = Future()
     done.set_running_or_notify_cancel()  # A running future cannot be cancelled, so `set_result` never fails.
@@ -84,7 +84,7 @@ class DictionaryTraining:
             packing.begin()
             samples = [record.data for record in objects[:: max(1, len(objects) // SAMPLES)]]
             try:
-                packing.adopt(await apart(partial(learned, samples)))
+                packing.adopt(await run_in_thread(partial(learned, samples)))
             except asyncio.CancelledError:
                 packing.forget_begun()
                 raise

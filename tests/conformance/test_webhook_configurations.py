@@ -1,0 +1,183 @@
+"""The configurations of admission webhooks: their defaults, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .places import Place, refusal
+from .webhooks import CONFIGURATIONS
+
+pytestmark = pytest.mark.needs("webhooks, which concern all namespaces")
+RULE = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+HOOK: dict[str, Any] = {
+    "name": "a.b.c",
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+    "clientConfig": {"url": "https://127.0.0.1:1"},
+}
+
+
+@pytest.mark.parametrize("kind", ["validating", "mutating"])
+def test_a_configuration_gets_its_defaults(place: Place, kind: str) -> None:
+    path = f"{CONFIGURATIONS}/{kind}webhookconfigurations"
+    service = {"service": {"namespace": "a", "name": "b"}}
+    body = {
+        "metadata": {"name": place.namespace},
+        "webhooks": [
+            {
+                **HOOK,
+                "rules": [RULE],
+                "clientConfig": service,
+                "namespaceSelector": {"matchLabels": {"a": "b"}},
+            }
+        ],
+    }
+    made = place.api.request("POST", path, body=body)
+    try:
+        assert made["metadata"]["generation"] == 1
+        assert made["webhooks"] == [
+            {
+                "name": "a.b.c",
+                "clientConfig": {"service": {"namespace": "a", "name": "b", "port": 443}},
+                "rules": [{**RULE, "scope": "*"}],
+                "failurePolicy": "Fail",
+                "matchPolicy": "Equivalent",
+                "namespaceSelector": {"matchLabels": {"a": "b"}},
+                "objectSelector": {},
+                "sideEffects": "None",
+                "timeoutSeconds": 10,
+                "admissionReviewVersions": ["v1"],
+                **({"reinvocationPolicy": "Never"} if kind == "mutating" else {}),
+            }
+        ]
+        changed = place.api.request("PATCH", f"{path}/{place.namespace}", body={"webhooks": []})
+        assert (changed["metadata"]["generation"], "webhooks" in changed) == (2, False)
+        status = refusal(place.api, "PUT", f"{path}/{place.namespace}", body={"metadata": body["metadata"]})
+        assert (status["code"], status["reason"]) == (422, "Invalid")
+    finally:
+        assert place.api.request("DELETE", f"{path}/{place.namespace}")["kind"] == "Status"
+
+
+@pytest.mark.parametrize(
+    ("change", "causes"),
+    [
+        ({"name": ""}, ["name: Required value"]),
+        (
+            {"name": "a.b"},
+            ['name: Invalid value: "a.b": should be a domain with at least three segments separated by dots'],
+        ),
+        ({"sideEffects": None}, ["sideEffects: Required value: must specify one of None, NoneOnDryRun"]),
+        (
+            {"sideEffects": "Some"},
+            ['sideEffects: Unsupported value: "Some": supported values: "None", "NoneOnDryRun"'],
+        ),
+        (
+            {"admissionReviewVersions": []},
+            ["admissionReviewVersions: Required value: must specify one of v1, v1beta1"],
+        ),
+        (
+            {"admissionReviewVersions": ["v2"]},
+            ['admissionReviewVersions: Invalid value: ["v2"]: must include at least one of v1, v1beta1'],
+        ),
+        ({"clientConfig": None}, ["clientConfig: Required value: exactly one of url or service is required"]),
+        (
+            {"clientConfig": {"url": "http://x"}},
+            [
+                (
+                    "clientConfig.url: Invalid value: \"http\": 'https' is the only allowed URL scheme; "
+                    "desired format: https://host[/path]"
+                )
+            ],
+        ),
+        (
+            {"clientConfig": {"url": "https://a/b?c#d"}},
+            [
+                'clientConfig.url: Invalid value: "d": fragments are not permitted in the URL',
+                'clientConfig.url: Invalid value: "c": query parameters are not permitted in the URL',
+            ],
+        ),
+        (
+            {"clientConfig": {"service": {}}},
+            [
+                "clientConfig.service.name: Required value",
+                "clientConfig.service.namespace: Required value",
+            ],
+        ),
+        (
+            {"failurePolicy": "x"},
+            ['failurePolicy: Unsupported value: "x": supported values: "Fail", "Ignore"'],
+        ),
+        (
+            {"timeoutSeconds": 31},
+            ["timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds"],
+        ),
+        (
+            {"rules": [{}]},
+            [
+                f"rules[0].{key}: Required value"
+                for key in ("operations", "apiGroups", "apiVersions", "resources")
+            ],
+        ),
+        (
+            {"rules": [{**RULE, "operations": ["x"]}]},
+            [
+                (
+                    'rules[0].operations[0]: Unsupported value: "x": supported values: "*", "CONNECT", '
+                    '"CREATE", "DELETE", "UPDATE"'
+                )
+            ],
+        ),
+        (
+            {"rules": [{**RULE, "apiGroups": ["*", "apps"]}]},
+            [
+                (
+                    'rules[0].apiGroups: Invalid value: ["*","apps"]: '
+                    "if '*' is present, must not specify other API groups"
+                )
+            ],
+        ),
+        (
+            {"rules": [{**RULE, "resources": ["pods/*", "pods/status"]}]},
+            [
+                (
+                    "rules[0].resources[1]: Invalid value: \"pods/status\": if 'pods/*' is present, must not"
+                    " specify pods/status"
+                )
+            ],
+        ),
+        (
+            {"rules": [{**RULE, "scope": "x"}]},
+            ['rules[0].scope: Unsupported value: "x": supported values: "*", "Cluster", "Namespaced"'],
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_bad_webhook_is_refused(place: Place, change: dict[str, Any], causes: list[str]) -> None:
+    body = {"metadata": {"name": place.namespace}, "webhooks": [{**HOOK, **change}]}
+    path = f"{CONFIGURATIONS}/validatingwebhookconfigurations"
+    status = refusal(place.api, "POST", path, body=body)
+    assert (status["code"], status["reason"]) == (422, "Invalid")
+    said = [f"{cause['field']}: {cause['message']}" for cause in status["details"]["causes"]]
+    assert said == [f"webhooks[0].{cause}" for cause in causes]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"clientConfig": {"url": "https://a", "caBundle": "x"}}, "illegal base64 data at input byte 0"),
+        (
+            {"rules": 5},
+            (
+                "json: cannot unmarshal number into Go struct field ValidatingWebhook.webhooks.rules of type"
+                " []v1.RuleWithOperations"
+            ),
+        ),
+    ],
+)
+def test_an_unreadable_webhook_is_refused(place: Place, change: dict[str, Any], why: str) -> None:
+    body = {"metadata": {"name": place.namespace}, "webhooks": [{**HOOK, **change}]}
+    status = refusal(place.api, "POST", f"{CONFIGURATIONS}/validatingwebhookconfigurations", body=body)
+    kind = "ValidatingWebhookConfiguration"
+    assert status["message"] == f'{kind} in version "v1" cannot be handled as a {kind}: {why}'
