@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kopf_selectcache._errors import NotDeclared, NotSynced, NotWritable, ReadError
+from kopf_selectcache._errors import NotDeclared, NotWritable
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.client.writer import Call, Unsettled
 from kopf_selectcache.core.errors import Garbled
@@ -162,8 +162,10 @@ def _require_names(request: Request) -> None:
 
 
 def informer_of_kind(runtime: Runtime, request: Request) -> Informer | None:
-    """Return the informer of the kind; None if the kind is not declared."""
-    with suppress(NotDeclared, NotSynced, ReadError):
+    """Return the informer of the kind; None if the kind is not declared. Raise NotSynced if that is not known
+    yet.
+    """
+    with suppress(NotDeclared):
         return runtime.informer(key_of(request.kind))
     return None
 
