@@ -153,7 +153,7 @@ async def play(api: ApiServer, *, writes: int, kills: int) -> list[Worker]:
         over.set()
         await foreign
         informer = operator.runtime.informer(KIND)
-        # A deletion that the watch has reported before the server's answer came is dropped after `sync_timeout`.
+        # A deletion whose event came before its answer is dropped after `sync_timeout`.
         await until(lambda: not informer.own_writes, "the watch has reported all own writes")
         wanted = await asyncio.to_thread(
             api.request,
