@@ -38,7 +38,9 @@ class Worker:
         self.drawn = random.Random(number)
         self.names = [f"w{number}-{each}" for each in range(NAMES)]
         self.known: dict[str, dict[str, Any] | None] = dict.fromkeys(self.names)
-        """Each object after the last own write; None if there is none."""
+        """Each object as the server last answered; None if there is none."""
+        self.written: set[str] = set()
+        """The names whose last write has succeeded. Of others nothing is promised: a read is no write."""
         self.done = Counter[str]()
         self.reads = 0
         self.mistakes: list[str] = []
@@ -53,10 +55,12 @@ class Worker:
             except SelectCacheError:
                 # The server is away, or a foreign writer was faster. What it has is what counts from now on.
                 self.done["failed"] += 1
+                self.written.discard(name)
                 self.known[name] = self.persistently(name)
             else:
                 self.done[verb] += 1
-            for each in (name, self.drawn.choice(self.names)):
+                self.written.add(name)
+            for each in {name, self.drawn.choice(self.names)} & self.written:
                 self.check(each)
 
     def write(self, verb: str, name: str, known: dict[str, Any] | None) -> dict[str, Any] | None:
