@@ -100,6 +100,27 @@ def test_objects_are_created_changed_and_deleted(place: Place) -> None:
     run(main())
 
 
+def test_9_each_of_fifty_writes_is_read_at_once(place: Place) -> None:
+    async def main() -> None:
+        async with operated(place) as operator:
+            cache, namespace = operator.cache, place.namespace
+            for number in range(50):
+                name = f"a{number}"
+                made = await cache.live.create(config(place, name))
+                made["metadata"].pop("managedFields", None)  # Caches do not keep them.
+                assert cache.get("configmaps", name, namespace) == made
+                assert await cache.fetch("configmaps", name, namespace, default=None) == made
+                assert cache.count("configmaps", namespace=namespace, label="app=web") == number + 1
+            await cache.live.patch("configmaps", "a0", namespace, {"metadata": {"labels": {"app": "db"}}})
+            await cache.live.delete("configmaps", "a1", namespace)
+            names = {name for _, name in cache.held("configmaps", keys_only=True)}
+            assert names == {f"a{number}" for number in range(2, 50)}
+            assert await cache.gone("configmaps", "a1", namespace)
+            assert not await cache.gone("configmaps", "a0", namespace)
+
+    run(main())
+
+
 def test_a_list_is_merged_by_its_keys_and_subresources_are_patched(place: Place) -> None:
     async def main() -> None:
         async with operated(place) as operator:
