@@ -7,13 +7,19 @@ from .cache.cache import Cache
 from .cache.explanation import Explanation
 from .cache.formats.lazy_list import Objects
 from .cache.formats.views import BodyView
+from .cache.live import Live
 from .cache.stats import Stats
 from .core.selection.kinds import Kind
 from .errors import (
+    AlreadyExists,
     BadSelector,
+    Conflict,
     ConflictingSelectors,
     DeclarationError,
     Forbidden,
+    Gone,
+    HiddenByFilter,
+    Invalid,
     Missing,
     NoClient,
     NoSuchRead,
@@ -22,6 +28,8 @@ from .errors import (
     NotKept,
     NotSelectable,
     NotSynced,
+    NotWritable,
+    OutcomeUnknown,
     OutsideFilter,
     Oversized,
     ReadError,
@@ -29,6 +37,7 @@ from .errors import (
     Reason,
     Rejected,
     SelectCacheError,
+    ServerError,
     Stale,
     Stalled,
     StateError,
@@ -49,6 +58,7 @@ from .settings.declaration import Cached
 from .settings.options import SelectCacheSettings, settings_of
 
 __all__ = [
+    "AlreadyExists",
     "Answer",
     "AnyOf",
     "Audit",
@@ -56,13 +66,18 @@ __all__ = [
     "BodyView",
     "Cache",
     "Cached",
+    "Conflict",
     "ConflictingSelectors",
     "DeclarationError",
     "Explanation",
     "FieldSelector",
     "Forbidden",
+    "Gone",
+    "HiddenByFilter",
+    "Invalid",
     "Kind",
     "LabelSelector",
+    "Live",
     "Missing",
     "NoClient",
     "NoSuchRead",
@@ -71,7 +86,9 @@ __all__ = [
     "NotKept",
     "NotSelectable",
     "NotSynced",
+    "NotWritable",
     "Objects",
+    "OutcomeUnknown",
     "OutsideFilter",
     "Oversized",
     "ReadError",
@@ -81,6 +98,7 @@ __all__ = [
     "SelectCacheError",
     "SelectCacheSettings",
     "Selector",
+    "ServerError",
     "Stale",
     "Stalled",
     "StateError",

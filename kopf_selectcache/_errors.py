@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import kopf
 
+from .core.protocol.messages import FieldCause
 from .core.redact import MOST_SHOWN, clipped, printable
 
 
@@ -111,14 +112,10 @@ NO_CAUSE = Cause()
 """No request has failed."""
 
 
-class StateError(ReadError):
-    """The cache of this kind cannot be read at present, or a request has failed; the subclass is
-    the reason.
-    """
+class _Answered:
+    """The status of the server's answer, as attributes of an error with a `cause`."""
 
-    def __init__(self, what: str, *, remedy: str, cause: Cause = NO_CAUSE) -> None:
-        super().__init__(what, remedy=remedy)
-        self.cause = cause
+    cause: Cause
 
     @property
     def code(self) -> int | None:
@@ -141,11 +138,89 @@ class StateError(ReadError):
         return self.cause.transient
 
 
-class Unauthorized(StateError):
+class StateError(ReadError, _Answered):
+    """The cache of this kind cannot be read at present, or a request has failed; the subclass is
+    the reason.
+    """
+
+    def __init__(self, what: str, *, remedy: str, cause: Cause = NO_CAUSE, **more: Any) -> None:
+        super().__init__(what, remedy=remedy, **more)
+        self.cause = cause
+
+
+class Target(NamedTuple):
+    """The object of a request of `cache.live`."""
+
+    verb: str = ""
+    """The verb of the request, as a Role has it, such as `create`."""
+    kind: str = ""
+    """The resource, such as `jobs.batch`."""
+    name: str = ""
+    """Empty for an object whose name the server makes, and for reads of several objects."""
+    namespace: str | None = None
+
+
+class ServerError(SelectCacheError, _Answered):
+    """The server refused a request of `cache.live`; the subclass is the reason."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        remedy: str,
+        cause: Cause = NO_CAUSE,
+        target: Target = Target(),  # noqa: B008  # It is immutable.
+        message: str = "",
+        causes: tuple[FieldCause, ...] = (),
+    ) -> None:
+        super().__init__(what, remedy=remedy)
+        self.cause = cause
+        self.verb, self.kind, self.name, self.namespace = target
+        self.message = message
+        """The message in the server's Status; empty for Secrets, because servers quote values."""
+        self.causes = causes
+        """The causes in the server's Status: for `Invalid` the refused fields. Messages are empty for
+        Secrets."""
+
+
+class AlreadyExists(ServerError):
+    """There is an object of this name already."""
+
+
+class HiddenByFilter(AlreadyExists):
+    """There is an object of this name, and the declared filter does not hold it."""
+
+    def __init__(self, what: str, *, remedy: str, lacks: tuple[str, ...] = (), **more: Any) -> None:
+        super().__init__(what, remedy=remedy, **more)
+        self.lacks = lacks
+        """For each alternative of the filter, the first requirement that the object fails."""
+
+
+class Conflict(ServerError):
+    """The object is in another version than the write expects, or another field manager owns a field."""
+
+
+class Invalid(ServerError):
+    """The server refuses the contents of the object; `causes` has the fields."""
+
+
+class Gone(ServerError):
+    """The version or the continuation that was asked for is too old."""
+
+
+class OutcomeUnknown(ServerError):
+    """The answer to a write was lost: it may have been executed, and cannot be repeated safely."""
+
+
+class NotWritable(SelectCacheError):
+    """An object cannot be written: a part of it that a write needs is missing."""
+
+
+class Unauthorized(StateError, ServerError):
     """The server accepts no credentials of the operator, or no login handler returns any."""
 
 
-class Forbidden(StateError):
+class Forbidden(StateError, ServerError):
     """The operator lacks a right on this resource."""
 
 

@@ -6,6 +6,14 @@
     │   ├── UnknownKind            no such resource
     │   ├── NotSelectable          the server cannot select objects of this kind by that field
     │   └── ConflictingSelectors   no object can satisfy the declared filter
+    ├── ServerError            the server refused a request of `cache.live`
+    │   ├── AlreadyExists          there is an object of this name already
+    │   │   └── HiddenByFilter         and the declared filter does not hold it
+    │   ├── Conflict               the object is in another version, or another field manager owns a field
+    │   ├── Invalid                the server refuses the contents of the object
+    │   ├── Gone                   what was asked for is too old
+    │   └── OutcomeUnknown         the answer was lost: the write may have been executed
+    ├── NotWritable            an object lacks a part that a write needs
     └── ReadError              the base of all errors of reads
         ├── NotDeclared            no cache is declared for this kind
         ├── NotSynced              the cache has not seen its first complete list yet
@@ -18,36 +26,44 @@
         ├── ReadOnly               a view of an object is changed; also a TypeError
         ├── NoClient               an object that was read from a cache has no client to write with; also an AttributeError
         └── StateError             the cache of this kind cannot be read, or a request has failed:
-            ├── Unauthorized           the server accepts no credentials of the operator, or no login handler returns any
-            ├── Forbidden              a right is missing
+            ├── Unauthorized           the server accepts no credentials of the operator, or no login handler returns any; also a ServerError
+            ├── Forbidden              a right is missing; also a ServerError
             ├── Missing                the cluster does not serve the kind
             ├── Rejected               the cluster refuses the declared selector
             ├── Stalled                the server has stopped answering
             └── Oversized              it exceeded `max_bytes`, and was dropped
 
-Read errors are plain exceptions, never a kopf.PermanentError: Kopf would not call the handler again for that
+Errors of reads and writes are plain exceptions, never a kopf.PermanentError: Kopf would not call the handler again for that
 event. docs/errors.md has a message of each, its usual cause, and its remedy.
 """  # The classes are in one column, their meanings in another.  # noqa: E501
 
 from __future__ import annotations
 
 from ._errors import (
+    AlreadyExists,
     BadSelector,
     Cause,
+    Conflict,
     ConflictingSelectors,
     DeclarationError,
     Forbidden,
+    Gone,
+    HiddenByFilter,
+    Invalid,
     Missing,
     NoClient,
     NoSuchRead,
     NotDeclared,
     NotSelectable,
     NotSynced,
+    NotWritable,
+    OutcomeUnknown,
     Oversized,
     ReadError,
     ReadOnly,
     Rejected,
     SelectCacheError,
+    ServerError,
     Stale,
     Stalled,
     StateError,
@@ -57,11 +73,16 @@ from ._errors import (
 from .cache.errors import NotFound, NotKept, OutsideFilter, Reason, Unreadable
 
 __all__ = [
+    "AlreadyExists",
     "BadSelector",
     "Cause",
+    "Conflict",
     "ConflictingSelectors",
     "DeclarationError",
     "Forbidden",
+    "Gone",
+    "HiddenByFilter",
+    "Invalid",
     "Missing",
     "NoClient",
     "NoSuchRead",
@@ -70,6 +91,8 @@ __all__ = [
     "NotKept",
     "NotSelectable",
     "NotSynced",
+    "NotWritable",
+    "OutcomeUnknown",
     "OutsideFilter",
     "Oversized",
     "ReadError",
@@ -77,6 +100,7 @@ __all__ = [
     "Reason",
     "Rejected",
     "SelectCacheError",
+    "ServerError",
     "Stale",
     "Stalled",
     "StateError",

@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import aiohttp.web
 import kopf
@@ -31,7 +31,7 @@ from kopf._core.reactor.inventory import ResourceMemories
 from kopf._core.reactor.processing import process_resource_event
 from kopf._core.reactor.subhandling import subhandling_context
 
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.transport import Refused, WritingTransport
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.hooks import hook
@@ -211,7 +211,7 @@ def runtime_over(cluster: Cluster) -> Any:
     def make(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
         return Runtime(
             settings_of(settings),
-            cluster,
+            cast("WritingTransport", cluster),
             namespaces=namespaces,
             chance=lambda: 0.5,
             logger=logging.getLogger("tests"),

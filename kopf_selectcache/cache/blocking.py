@@ -8,7 +8,7 @@ its handler is stopped, or the operator ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -22,6 +22,7 @@ from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.suggestions import near
 
+from .blocking_live import LIVE, BlockingLive
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import FetchOptions, FetchSelection, Obj, Predicate, WaitOptions
@@ -205,6 +206,8 @@ class Blocking(Protocol):
     def wait_for(
         self, kind: AnyKey, predicate: Predicate, *, as_: As[Made], **options: Unpack[WaitOptions]
     ) -> Made: ...
+    @property
+    def live(self) -> BlockingLive: ...
     def wait_synced(
         self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None
     ) -> None: ...
@@ -225,7 +228,7 @@ def awaited(method: _M) -> _M:
     @wraps(method)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         if running_loop() is not self._runtime.loop:
-            raise refuse_thread(method.__name__)
+            raise refuse_thread(getattr(self, "_prefix", "") + method.__name__)
         return read(self, *args, **kwargs)
 
     return cast("_M", call)
@@ -254,29 +257,46 @@ AWAITED = ("add_index", "audit", "fetch", "fetch_list", "gone", "wait_for", "wai
 class ThreadReads:
     """Implements `Blocking`: runs the awaited reads of a cache on the operator's loop."""
 
-    def __init__(self, cache: object, runtime: Looped, waits: Waits | None = None) -> None:
+    def __init__(
+        self,
+        cache: object,
+        runtime: Looped,
+        waits: Waits | None = None,
+        *,
+        names: Sequence[str] = AWAITED,
+        prefix: str = "",
+    ) -> None:
         self._cache = cache
         self._runtime = runtime
         self._waits = waits if waits is not None else Waits()
+        self._names = names
+        self._prefix = prefix
+
+    @property
+    def live(self) -> BlockingLive:
+        """`cache.live`, for sync handlers."""
+        cache = cast("Any", self._cache).live
+        live = type(self)(cache, self._runtime, self._waits, names=LIVE, prefix="live.")
+        return cast("BlockingLive", live)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name not in AWAITED:
-            meant = near(name, AWAITED)
+        if name not in self._names:
+            meant = near(name, self._names)
             remedy = (
-                f"Write: cache.{name}(...)"
+                f"Write: cache.{self._prefix}{name}(...)"
                 if hasattr(type(self._cache), name)
                 else f"Did you mean {meant}?"
                 if meant
-                else f"There are {', '.join(AWAITED)}"
+                else f"There are {', '.join(self._names)}"
             )
             raise NoSuchRead(f"cache.blocking has no {name!r}", remedy=remedy)
         method: Callable[..., Coroutine[Any, Any, Any]] = getattr(self._cache, name)
 
         @wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
-            return self._run(name, lambda: method(*args, **kwargs))
+            return self._run(self._prefix + name, lambda: method(*args, **kwargs))
 
         return call
 

@@ -21,13 +21,14 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.suggestions import near
 
-from . import introspection, live, own_writes, snapshot, waits
+from . import introspection, own_writes, server_reads, snapshot, waits
 from .blocking import Blocking, ThreadReads, Waits, awaited
 from .errors import NotFound, NotKept, OutsideFilter, Unmatchable, Unreadable
 from .explanation import Explanation
 from .formats.formats import quick
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
+from .live import Live
 from .matcher import (
     FetchOptions,
     FetchSelection,
@@ -81,6 +82,11 @@ class Cache:
     def blocking(self) -> Blocking:
         """The awaited reads, for sync handlers."""
         return cast("Blocking", self._thread_reads(self, self._runtime, self._waits))
+
+    @property
+    def live(self) -> Live:
+        """Reads and writes of the API server itself."""
+        return Live(self._runtime, self._access)
 
     # ---- One object.
 
@@ -254,7 +260,7 @@ class Cache:
         try:
             with suppress(*_NOT_HERE, NotKept, Unreadable):
                 return self._access.read(request, snapshot.get_object)
-            return await live.fetch_object(self._runtime, request)
+            return await server_reads.fetch_object(self._runtime, request)
         except NotFound:
             if request.default is RAISE:
                 raise
@@ -298,7 +304,7 @@ class Cache:
             ):
                 return False
         # The server alone knows of an object that is absent here, and that the reader knows from elsewhere.
-        found = await live.fetch_uid(self._runtime, request)
+        found = await server_reads.fetch_uid(self._runtime, request)
         return found is None or uid not in (None, found)
 
     # ---- Several objects.
@@ -405,23 +411,21 @@ class Cache:
 
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: AnyName, *, as_: None = None, max_age: float | None = None
+        self, owner: object, kind: AnyName, *, as_: None = None, max_age: float | None = None
     ) -> Objects[Obj]: ...
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: AnyKey, *, as_: Literal["view"], max_age: float | None = None
+        self, owner: object, kind: AnyKey, *, as_: Literal["view"], max_age: float | None = None
     ) -> Objects[BodyView]: ...
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: type[Named], *, as_: None = None, max_age: float | None = None
+        self, owner: object, kind: type[Named], *, as_: None = None, max_age: float | None = None
     ) -> builtins.list[Named]: ...
     @overload
     def owned(
-        self, owner: Mapping[str, Any], kind: AnyKey, *, as_: As[Made], max_age: float | None = None
+        self, owner: object, kind: AnyKey, *, as_: As[Made], max_age: float | None = None
     ) -> builtins.list[Made]: ...
-    def owned(
-        self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None, as_: Any = None
-    ) -> Any:
+    def owned(self, owner: object, kind: AnyKey, *, max_age: float | None = None, as_: Any = None) -> Any:
         """Return those of the held objects that are owned by this one, by its uid.
 
             pods = cache.owned(body, 'pods')
@@ -490,8 +494,7 @@ class Cache:
             claims = await cache.fetch_list('persistentvolumeclaims', namespace=namespace)
 
         The kind need not be declared. Nothing is remembered. With `whole=True` the server is asked where only
-        a part of each object is kept. With `timeout=`, transient failures are retried for that many seconds;
-        then the last one is raised.
+        a part of each object is kept. With `timeout=`, transient failures are retried for that many seconds.
         """
         selector = self._access.select("fetch_list", label, field, names, namespace)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": as_}
@@ -501,22 +504,21 @@ class Cache:
     async def _fetch_list(self, request: Request) -> Any:
         with suppress(*_NOT_HERE, *([NotKept] if request.whole else [])):
             return self._access.read(request, snapshot.list_objects)
-        return await live.fetch_objects(self._runtime, request)
+        return await server_reads.fetch_objects(self._runtime, request)
 
     # ---- Own writes.
 
-    def remember(self, obj: Mapping[str, Any]) -> None:
+    def remember(self, obj: object) -> None:
         """Show an object as another client of this operator has just received it from the server, in all
         reads of all handlers, until the watch has passed its version.
 
             cache.remember(api.create_namespaced_config_map(namespace, config))
 
-        If the filter does not select the object, reads do not show it. Objects of kinds without a cache are
-        ignored.
+        An object that the filter does not select is not shown, one of a kind without a cache is ignored.
         """
         own_writes.remember(self._runtime, "cache.remember()", obj)
 
-    def forget(self, obj: Mapping[str, Any]) -> None:
+    def forget(self, obj: object) -> None:
         """Hide an object, by its uid, that another client of this operator has just deleted.
 
             api.delete_namespaced_config_map(name, namespace)
@@ -646,11 +648,10 @@ class Cache:
 
         It answers as a declared index, `Cached(..., index={'image': images})`, but sees only the stored part
         of each object: a path that is dropped, or that a transform may change, raises NotKept. If a function
-        fails for a held object, no index is added, and the error is raised. If it fails for a later object,
-        that object has no value in the index.
+        fails for a held object, no index is added, and the error is raised. A later one has no value then.
 
-        An index that exists is not added again. Define its function once, outside of the handler: a lambda,
-        or a function within a function, is a new function with each call, and so another index of the name.
+        An index that exists is not added again. Define its function outside of the handler: a lambda in it is
+        another function with each call, and so another index of the name.
         """
         request = Request(verb="add_index", kind=kind)
         informer = informer_of(self._runtime, request)
@@ -672,7 +673,7 @@ class Cache:
         request = Request(verb="audit", kind=kind)
         informer = informer_of(self._runtime, request)
         with Counted(informer, request):
-            return await live.audit(informer, request, self._access.open(informer, request).resource)
+            return await server_reads.audit(informer, request, self._access.open(informer, request).resource)
 
     # ---- As an object of Python.
 

@@ -23,6 +23,7 @@ from kopf_selectcache._errors import (
     Stale,
     Stalled,
     StateError,
+    Target,
     Unauthorized,
 )
 from kopf_selectcache.client.transport import NoCredentials, Unreachable
@@ -127,12 +128,17 @@ def _describe_several(request: Request, coverage: Coverage) -> tuple[Reason, str
 class NotFound(ReadError):
     """The object is absent: the filter would hold it, and as of `version` it does not exist."""
 
-    def __init__(self, request: Request, version: str) -> None:
+    def __init__(
+        self,
+        request: Request,
+        version: str,
+        *,
+        why: str = "",
+        remedy: str = "Give a default if it may be absent",
+    ) -> None:
         self.version = version
         source = f"as of version {version}, and the filter would hold it" if version else "on the server"
-        super().__init__(
-            f"{request!r}: the object is absent {source}", remedy="Give a default if it may be absent"
-        )
+        super().__init__(f"{request!r}: {why or f'the object is absent {source}'}", remedy=remedy)
 
 
 class NotKept(ReadError):
@@ -279,6 +285,7 @@ def refused(request: Request, verb: str, resource: Resource | None, refusal: Ref
                     f" [{resource.kind.plural!r}]"
                 ),
                 cause=cause,
+                target=target_of(request, verb, resource),
             )
         case 404:
             return not_served(request, cause)
@@ -297,11 +304,16 @@ def refused(request: Request, verb: str, resource: Resource | None, refusal: Ref
         case _:
             return Stalled(
                 f"{request!r}: the server answers {code} {refusal.reason}".rstrip(),
-                remedy=_again(cause)
+                remedy=again(cause)
                 if cause.transient
                 else "The same request fails again: correct the server, or a proxy in front of it",
                 cause=cause,
             )
+
+
+def target_of(request: Request, verb: str, resource: Resource) -> Target:
+    """Return the object of a request, as errors have it."""
+    return Target(verb, str(resource), request.name or "", request.namespace)
 
 
 def failed(request: Request, error: Unreachable | Garbled) -> StateError:
@@ -330,7 +342,7 @@ def failed(request: Request, error: Unreachable | Garbled) -> StateError:
 
 def unanswered(request: Request, why: str, cause: Cause = NO_ANSWER) -> Stalled:
     """Return the error of a request without an answer."""
-    return Stalled(f"{request!r}: the server gave no answer: {why}", remedy=_again(cause), cause=cause)
+    return Stalled(f"{request!r}: the server gave no answer: {why}", remedy=again(cause), cause=cause)
 
 
 def unauthorized(request: Request, why: str, cause: Cause) -> Unauthorized:
@@ -350,6 +362,7 @@ def untransformed(request: Request, error: Untransformed) -> Stalled:
     )
 
 
-def _again(cause: Cause) -> str:
+def again(cause: Cause) -> str:
+    """Return the remedy of a failure that may pass."""
     delay = math.ceil(min(cause.retry_after or _LATER, ASKED))
     return f"Ask again later: raise kopf.TemporaryError('no answer', delay={delay})"

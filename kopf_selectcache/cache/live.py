@@ -1,150 +1,550 @@
-"""Answers of the server to requests that the cache cannot answer."""
+"""`Live`: reads and writes of the API server, as `cache.live`.
+
+Reads are never answered from the cache. A write whose answer is lost is not repeated blindly: it is settled
+by a read, or raises OutcomeUnknown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import Any
+import builtins
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from kopf_selectcache._errors import NotDeclared, NotSynced
-from kopf_selectcache.client import partial_metadata
-from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.transport import JSON, Refused, Unreachable
-from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.selection.sent import Sent
-from kopf_selectcache.core.store.projection import ALL, Projection
-from kopf_selectcache.core.store.record import Record, UnreadableRecord
-from kopf_selectcache.informer.audit import Audit
-from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.selectors.kind_keys import key_of
-from kopf_selectcache.settings.planner import questions
+from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
-from ._checks import require_names_of, require_namespaces, require_place, require_stored
-from .errors import NotFound, Unreadable, failed, not_served, refused
-from .matcher import Match, paths_of
-from .request import Request
-from .snapshot import form_objects
+from . import server_reads, writes
+from .blocking import awaited
+from .errors import NotFound
+from .formats.lazy_list import Objects
+from .formats.views import BodyView
+from .matcher import Field, Label, LiveOptions, LiveSelection, Namespaces, Obj
+from .request import RAISE
+from .server_writes import request_of
+from .snapshot import Access
+from .write_options import ApplyOptions, Change, Changes, PatchType, Propagation, WriteOptions
 
-
-async def fetch_object(runtime: Runtime, request: Request) -> Any:
-    """Return one object from the server, in its form."""
-    resource = await resource_of(runtime, request)
-    projection = ALL if request.whole else _projection_of(runtime, request)
-    require_place(request, resource)
-    require_names_of(request)
-    require_stored(request, resource, projection)
-    read = partial(Reader.of(resource, projection).record, kindless=False)
-    record = await _ask(runtime, request, resource, JSON, read)
-    if isinstance(record, UnreadableRecord):
-        raise Unreadable(request, [record])
-    return record.decode() if request.form is None else request.form.make(record, None)
+if TYPE_CHECKING:
+    from .formats.formats import As, Default, Given, Made, Named
 
 
-async def fetch_uid(runtime: Runtime, request: Request) -> str | None:
-    """Return the uid of the object of this name, from its metadata alone; None if there is none."""
-    resource = await resource_of(runtime, request)
-    require_place(request, resource)
-    require_names_of(request)
-    read = partial(partial_metadata.metadata_of, resource)
-    with suppress(NotFound):
-        return (await _ask(runtime, request, resource, partial_metadata.ONE, read)).uid
-    return None
+class Live:
+    """Reads and writes of the API server, for one handler. Awaited on the operator's loop.
 
+    Every write takes `dry_run=True`, `field_manager=`, and `timeout=`: the seconds for all of its tries, by
+    default 30.
+    """
 
-async def fetch_objects(runtime: Runtime, request: Request) -> Sequence[Any]:
-    """Return several objects from the server, in their form."""
-    resource = await resource_of(runtime, request)
-    projection = ALL if request.whole else _projection_of(runtime, request)
-    require_namespaces(request, resource)
-    require_stored(request, resource, projection)
-    records: list[Record] = []
-    wanted = request.region()
-    enough = request.limit if request.where is None and request.sort_by is None else None
-    try:
-        # Only labels are compared: a field that is read wrongly must not make an answer an error.
-        reader = Reader.of(resource, projection, sent=Sent(tuple(wanted.requirements)))
-        for path, query in questions(resource, wanted):
-            more = None if enough is None else enough - len(records)
-            if more is not None and more <= 0:
-                break
-            found = await runtime.fetches.pages(
-                path,
-                query,
-                reader,
-                page_limit=runtime.settings.page_limit,
-                patience=runtime.settings.sync_timeout,
-                enough=more,
+    _prefix = "live."
+
+    def __init__(self, runtime: Runtime, access: Access) -> None:
+        self._runtime = runtime
+        self._access = access
+
+    @overload
+    async def get(
+        self,
+        kind: AnyName,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        as_: None = None,
+        **options: Unpack[LiveOptions],
+    ) -> Obj | Default: ...
+    @overload
+    async def get(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        as_: Literal["view"],
+        **options: Unpack[LiveOptions],
+    ) -> BodyView | Default: ...
+    @overload
+    async def get(
+        self,
+        kind: type[Named],
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        as_: None = None,
+        **options: Unpack[LiveOptions],
+    ) -> Named | Default: ...
+    @overload
+    async def get(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        as_: As[Made],
+        **options: Unpack[LiveOptions],
+    ) -> Made | Default: ...
+    @awaited
+    async def get(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Any = RAISE,
+        as_: Any = None,
+        timeout: float | None = None,  # Retries are within it.  # noqa: ASYNC109
+    ) -> Any:
+        """Return one object as the server has it now; raise NotFound if it is absent.
+
+            pod = await cache.live.get('pods', 'web-1', namespace)
+
+        The kind need not be declared. The object is whole, also where only a part of each is kept. With
+        `timeout=`, transient failures are retried for that many seconds; then the last one is raised.
+        """
+        request = self._access.one(
+            "live.get", kind, name, namespace, default=default, as_=as_, timeout=timeout
+        )
+        try:
+            return await self._access.retry(
+                request, lambda request: server_reads.fetch_object(self._runtime, request)
             )
-            records += [_require_requested(record, wanted.namespaces, wanted.names) for record in found]
-    except Refused as error:
-        raise refused(request, "list", resource, error.refusal) from None
-    except (Unreachable, Garbled) as error:
-        raise failed(request, error) from error
-    if unreadable := [record for record in records if isinstance(record, UnreadableRecord)]:
-        raise Unreadable(request, unreadable)
-    return form_objects(request, Match(where=paths_of(request.where)), records)
+        except NotFound:
+            if default is RAISE:
+                raise
+            return default
 
+    @overload
+    async def list(
+        self,
+        kind: AnyName,
+        *,
+        as_: None = None,
+        **options: Unpack[LiveSelection],
+    ) -> Objects[Obj]: ...
+    @overload
+    async def list(
+        self,
+        kind: AnyKey,
+        *,
+        as_: Literal["view"],
+        **options: Unpack[LiveSelection],
+    ) -> Objects[BodyView]: ...
+    @overload
+    async def list(
+        self,
+        kind: type[Named],
+        *,
+        as_: None = None,
+        **options: Unpack[LiveSelection],
+    ) -> builtins.list[Named]: ...
+    @overload
+    async def list(
+        self,
+        kind: AnyKey,
+        *,
+        as_: As[Made],
+        **options: Unpack[LiveSelection],
+    ) -> builtins.list[Made]: ...
+    @awaited
+    async def list(
+        self,
+        kind: AnyKey,
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        names: Collection[str] | None = None,
+        limit: int | None = None,
+        as_: Any = None,
+        timeout: float | None = None,  # Retries are within it.  # noqa: ASYNC109
+    ) -> Any:
+        """Return all objects that there are on the server now.
 
-async def resource_of(runtime: Runtime, request: Request) -> Resource:
-    """Return the requested resource, declared or not; ask the server if that is not known."""
-    try:
-        key = key_of(request.kind)
-        with suppress(NotDeclared, NotSynced):
-            if (declared := runtime.informer(key).resource) is not None:
-                return declared
-        return await runtime.resolve(key)
-    except NotServed:
-        raise not_served(request) from None
-    except Refused as error:
-        raise refused(request, "get", None, error.refusal) from None
-    except (Unreachable, Garbled) as error:
-        raise failed(request, error) from error
+            pods = await cache.live.list('pods', namespace=namespace, label='app=web')
 
+        The kind need not be declared. The objects are whole.
+        """
+        selector = self._access.select("live.list", label, field, names, namespace)
+        request = self._access.several("live.list", kind, selector, limit=limit, as_=as_, timeout=timeout)
+        return await self._access.retry(
+            request, lambda request: server_reads.fetch_objects(self._runtime, request)
+        )
 
-def _projection_of(runtime: Runtime, request: Request) -> Projection:
-    """Return the projection of the kind: answers of the server have the same shape as held objects."""
-    with suppress(NotDeclared, NotSynced):
-        return runtime.informer(key_of(request.kind)).projection
-    return ALL
+    # ---- Writes.
 
+    @overload
+    async def create(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        as_: None = None,
+        **options: Unpack[WriteOptions],
+    ) -> Obj: ...
+    @overload
+    async def create(
+        self,
+        obj: Given,
+        *,
+        as_: None = None,
+        **options: Unpack[WriteOptions],
+    ) -> Given: ...
+    @overload
+    async def create(
+        self,
+        obj: object,
+        *,
+        as_: Literal["view"],
+        **options: Unpack[WriteOptions],
+    ) -> BodyView: ...
+    @overload
+    async def create(
+        self,
+        obj: object,
+        *,
+        as_: As[Made],
+        **options: Unpack[WriteOptions],
+    ) -> Made: ...
+    @awaited
+    async def create(self, obj: object, *, as_: Any = None, **options: Unpack[WriteOptions]) -> Any:
+        """Create an object, and return it as the server has it.
 
-async def _ask(
-    runtime: Runtime, request: Request, resource: Resource, accept: str, read: Callable[[bytes], Record]
-) -> Record:
-    namespaces = None if request.namespace is None else (request.namespace,)
-    path = resource.path(request.namespace, request.name)
-    try:
-        answer = await runtime.fetches.get(path, {}, accept=accept)
-        return _require_requested(read(answer), namespaces or ("",), (request.name or "",))
-    except Refused as error:
-        # If the kind itself is not served, a server answers 404 without that reason.
-        if (error.refusal.code, error.refusal.reason) == (404, "NotFound"):
-            raise NotFound(request, "") from None
-        raise refused(request, "get", resource, error.refusal) from None
-    except (Unreachable, Garbled) as error:
-        raise failed(request, error) from error
+            job = await cache.live.create({'apiVersion': 'batch/v1', 'kind': 'Job', 'metadata': {...}, ...})
 
+        The object is a dict, a body, or an object of kubernetes or pykube; then one of its class is returned.
+        AlreadyExists is raised if there is an object of this name.
+        """
+        return await writes.create(self._runtime, obj, as_, options)
 
-def _require_requested(
-    record: Record, namespaces: Collection[str] | None, names: Collection[str] | None
-) -> Record:
-    """Return the object if its name and namespace were requested; else raise Garbled."""
-    if (namespaces is None or record.namespace in namespaces) and (names is None or record.name in names):
-        return record
-    raise Garbled(
-        f"an object came that was not asked for, {'/'.join(part[:253] for part in record.key if part)!r}"
-    )
+    @overload
+    async def replace(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        as_: None = None,
+        **options: Unpack[WriteOptions],
+    ) -> Obj: ...
+    @overload
+    async def replace(
+        self,
+        obj: Given,
+        *,
+        as_: None = None,
+        **options: Unpack[WriteOptions],
+    ) -> Given: ...
+    @overload
+    async def replace(
+        self,
+        obj: object,
+        *,
+        as_: Literal["view"],
+        **options: Unpack[WriteOptions],
+    ) -> BodyView: ...
+    @overload
+    async def replace(
+        self,
+        obj: object,
+        *,
+        as_: As[Made],
+        **options: Unpack[WriteOptions],
+    ) -> Made: ...
+    @awaited
+    async def replace(self, obj: object, *, as_: Any = None, **options: Unpack[WriteOptions]) -> Any:
+        """Replace an object as a whole, and return it as the server has it.
 
+            job['spec']['suspend'] = True
+            job = await cache.live.replace(job)
 
-async def audit(informer: Informer, request: Request, resource: Resource) -> Audit:
-    """Compare the names and versions of all held objects with those of the server."""
-    try:
-        return await informer.audit()
-    except Refused as error:
-        raise refused(request, "list", resource, error.refusal) from None
-    except (Unreachable, Garbled) as error:
-        raise failed(request, error) from error
+        With a `metadata.resourceVersion`, Conflict is raised if the object has changed since it was read.
+        Objects of which the cache keeps only a part are refused: they would lose the rest.
+        """
+        return await writes.replace_object(self._runtime, obj, as_, options)
+
+    @overload
+    async def patch(
+        self,
+        kind: AnyName,
+        name: str,
+        namespace: str | None = None,
+        changes: Changes = ...,
+        *,
+        type: PatchType = ...,
+        subresource: str = ...,
+        as_: None = None,
+        **options: Unpack[WriteOptions],
+    ) -> Obj: ...
+    @overload
+    async def patch(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        changes: Changes = ...,
+        *,
+        type: PatchType = ...,
+        subresource: str = ...,
+        as_: Literal["view"],
+        **options: Unpack[WriteOptions],
+    ) -> BodyView: ...
+    @overload
+    async def patch(
+        self,
+        kind: type[Named],
+        name: str,
+        namespace: str | None = None,
+        changes: Changes = ...,
+        *,
+        type: PatchType = ...,
+        subresource: str = ...,
+        as_: None = None,
+        **options: Unpack[WriteOptions],
+    ) -> Named: ...
+    @overload
+    async def patch(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        changes: Changes = ...,
+        *,
+        type: PatchType = ...,
+        subresource: str = ...,
+        as_: As[Made],
+        **options: Unpack[WriteOptions],
+    ) -> Made: ...
+    @awaited
+    async def patch(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        changes: Changes | None = None,
+        *,
+        type: PatchType = "merge",  # As kubectl calls it.  # noqa: A002
+        subresource: str = "",
+        as_: Any = None,
+        **options: Unpack[WriteOptions],
+    ) -> Any:
+        """Change a part of an object, and return the object as the server has it.
+
+            await cache.live.patch('jobs', name, namespace, {'spec': {'suspend': True}})
+            await cache.live.patch('jobs', name, namespace, {'status': {...}}, subresource='status')
+
+        `type='json'` takes a list of operations, `type='strategic'` merges lists of built-in kinds by their
+        keys. A `metadata.resourceVersion` in the changes is a precondition.
+        """
+        request = request_of("live.patch", kind, name, namespace, as_)
+        return await writes.patch(
+            self._runtime, request, changes, options, type_=type, subresource=subresource
+        )
+
+    @overload
+    async def apply(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        as_: None = None,
+        field_manager: str,
+        force: bool = False,
+        **options: Unpack[ApplyOptions],
+    ) -> Obj: ...
+    @overload
+    async def apply(
+        self,
+        obj: Given,
+        *,
+        as_: None = None,
+        field_manager: str,
+        force: bool = False,
+        **options: Unpack[ApplyOptions],
+    ) -> Given: ...
+    @overload
+    async def apply(
+        self,
+        obj: object,
+        *,
+        as_: Literal["view"],
+        field_manager: str,
+        force: bool = False,
+        **options: Unpack[ApplyOptions],
+    ) -> BodyView: ...
+    @overload
+    async def apply(
+        self,
+        obj: object,
+        *,
+        as_: As[Made],
+        field_manager: str,
+        force: bool = False,
+        **options: Unpack[ApplyOptions],
+    ) -> Made: ...
+    @awaited
+    async def apply(
+        self,
+        obj: object,
+        *,
+        field_manager: str,
+        force: bool = False,
+        as_: Any = None,
+        **options: Unpack[ApplyOptions],
+    ) -> Any:
+        """Apply an object on the server's side: create it, or set the fields that it names.
+
+            await cache.live.apply({**named, 'spec': {'replicas': 3}}, field_manager='web-operator')
+
+        Conflict is raised if other field managers own some of the fields; `force=True` takes these over.
+        """
+        given: dict[str, Any] = {**options, "field_manager": field_manager}
+        return await writes.apply(self._runtime, obj, as_, given, force=force)
+
+    @awaited
+    async def delete(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        version: str | None = None,
+        propagation: Propagation = "background",
+        grace_period: int | None = None,
+        **options: Unpack[ApplyOptions],
+    ) -> None:
+        """Delete an object; raise NotFound if it is absent.
+
+            await cache.live.delete('jobs', name, namespace, uid=uid)
+
+        With `uid=` or `version=`, Conflict is raised for another object of the name, or another version. With
+        a uid, a deletion whose answer is lost can be repeated. An object with finalizers stays until they are
+        removed.
+        """
+        request = request_of("live.delete", kind, name, namespace, None)
+        await writes.delete(
+            self._runtime,
+            request,
+            options,
+            uid=uid,
+            version=version,
+            propagation=propagation,
+            grace_period=grace_period,
+        )
+
+    @overload
+    async def update(
+        self,
+        kind: AnyName,
+        name: str,
+        namespace: str | None = None,
+        function: Change = ...,
+        *,
+        as_: None = None,
+        **options: Unpack[WriteOptions],
+    ) -> Obj: ...
+    @overload
+    async def update(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        function: Change = ...,
+        *,
+        as_: Literal["view"],
+        **options: Unpack[WriteOptions],
+    ) -> BodyView: ...
+    @overload
+    async def update(
+        self,
+        kind: type[Named],
+        name: str,
+        namespace: str | None = None,
+        function: Change = ...,
+        *,
+        as_: None = None,
+        **options: Unpack[WriteOptions],
+    ) -> Named: ...
+    @overload
+    async def update(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        function: Change = ...,
+        *,
+        as_: As[Made],
+        **options: Unpack[WriteOptions],
+    ) -> Made: ...
+    @awaited
+    async def update(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        function: Change | None = None,
+        *,
+        as_: Any = None,
+        **options: Unpack[WriteOptions],
+    ) -> Any:
+        """Read an object, change it by a function, and replace it; again if it has changed meanwhile.
+
+            def suspend(job):
+                job['spec']['suspend'] = True
+
+            await cache.live.update('jobs', name, namespace, suspend)
+
+        The function is given a dict of its own, and changes it or returns another one. It may be called
+        several times. Nothing is written if nothing has changed.
+        """
+        request = request_of("live.update", kind, name, namespace, as_)
+        return await writes.update(self._runtime, request, function, options)
+
+    @overload
+    async def ensure(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        as_: None = None,
+        adopt: bool = False,
+        **options: Unpack[WriteOptions],
+    ) -> Obj: ...
+    @overload
+    async def ensure(
+        self,
+        obj: Given,
+        *,
+        as_: None = None,
+        adopt: bool = False,
+        **options: Unpack[WriteOptions],
+    ) -> Given: ...
+    @overload
+    async def ensure(
+        self,
+        obj: object,
+        *,
+        as_: Literal["view"],
+        adopt: bool = False,
+        **options: Unpack[WriteOptions],
+    ) -> BodyView: ...
+    @overload
+    async def ensure(
+        self,
+        obj: object,
+        *,
+        as_: As[Made],
+        adopt: bool = False,
+        **options: Unpack[WriteOptions],
+    ) -> Made: ...
+    @awaited
+    async def ensure(
+        self, obj: object, *, adopt: bool = False, as_: Any = None, **options: Unpack[WriteOptions]
+    ) -> Any:
+        """Create an object, or return the one of its name.
+
+            secret = await cache.live.ensure(secret_for(host))
+
+        HiddenByFilter is raised if the declared filter does not hold what is there. With `adopt=True`, the
+        labels of the filter and the ownerReferences of the given object are added to what is there, if it
+        lacks them, and has not changed since it was read. An object that another controller owns is never
+        changed: AlreadyExists is raised.
+        """
+        return await writes.ensure(self._runtime, obj, as_, options, adopt=adopt)

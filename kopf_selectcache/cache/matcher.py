@@ -73,6 +73,22 @@ class IndexedSelection(Selection, total=False):
     index: Mapping[str, object] | None
 
 
+class LiveOptions(TypedDict, total=False):
+    """The options of `live.get`."""
+
+    timeout: float | None
+
+
+class LiveSelection(LiveOptions, total=False):
+    """The options of `live.list`."""
+
+    namespace: Namespaces
+    label: Label
+    field: Field
+    names: Collection[str] | None
+    limit: int | None
+
+
 class FetchOptions(TypedDict, total=False):
     """The options of `fetch`."""
 
@@ -309,6 +325,14 @@ def selects(declared: Branches, record: Record, resource: Resource) -> bool | No
     """Return True if the filter selects an object; None if that depends on a field whose value only the
     server knows, or on a field of an unreadable object.
     """
+    failed = failures(declared, record, resource)
+    return None if failed is None else not failed
+
+
+def failures(declared: Branches, record: Record, resource: Resource) -> tuple[str, ...] | None:
+    """Return the first requirement that an object fails of each branch; none if the filter selects it. None
+    where `selects` returns None.
+    """
     labels = {term.label for branch in declared.branches for term in branch.terms}
     if not labels <= resource.kind.fields.keys():
         return None
@@ -316,7 +340,9 @@ def selects(declared: Branches, record: Record, resource: Resource) -> bool | No
         return None
     obj = record.decode() if labels else {}
     fields = {label: _value(resource.kind.field(label), record, obj) for label in labels}
-    return declared.matches(name=record.name, namespace=record.namespace, labels=record.labels, fields=fields)
+    known = {**fields, "metadata.name": record.name, "metadata.namespace": record.namespace}
+    failed = [branch.failed(record.labels, known) for branch in declared.branches]
+    return () if None in failed else tuple(filter(None, failed))
 
 
 def key_for(sort_by: SortBy) -> Callable[[Obj], Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -24,6 +23,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
+from .formats.given import as_dict
 from .matcher import selects
 
 
@@ -46,12 +46,14 @@ def remember_deletion(
         _lay(informer, _deletion_of(informer, (namespace or "", name), uid))
 
 
-def remember(runtime: Runtime, call: str, obj: Mapping[str, Any], *, deleted: bool = False) -> None:
+def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = False) -> None:
     """Show or hide the object that another client has received; raise ReadError if it is no such object."""
-    metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
+    obj = as_dict(source) or {}
+    metadata = obj.get("metadata")
     if not isinstance(metadata, Mapping):
         raise ReadError(
-            f"{call}: {shown_with_type(obj)} is no object", remedy="Give the object that the client returned"
+            f"{call}: {shown_with_type(source)} is no object",
+            remedy="Give the object that the client returned",
         )
     api_version, kind = obj.get("apiVersion"), obj.get("kind")
     needed = {"apiVersion": api_version, "kind": kind} | {
@@ -72,7 +74,7 @@ def remember(runtime: Runtime, call: str, obj: Mapping[str, Any], *, deleted: bo
             write: OwnWrite | None = _deletion_of(informer, (namespace, name), uid)
         else:
             # The caller's dict may change later.
-            write = _write_of(informer, resource, with_room(partial(msgspec.json.encode, dict(obj))))
+            write = _write_of(informer, resource, with_room(partial(msgspec.json.encode, obj)))
         _lay(informer, write)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from kopf_selectcache._errors import ReadError
 from kopf_selectcache.core.redact import clipped, shown, shown_by_type
 from kopf_selectcache.core.store.projection import Path
+from kopf_selectcache.selectors.client_classes import to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.retention import PATHS, wrong_path
@@ -54,6 +55,8 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     whole: bool = False
     timeout: float | None = None
     default: Any = RAISE
+    obj: str = ""
+    """The object of a write that is given as a whole, as messages have it, such as `Pod shop/web-1`."""
     is_plain: bool = True
     """False if an option is given: then the request has to be compared with the kind."""
 
@@ -65,11 +68,15 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     def __repr__(self) -> str:
         parts = ["owner"] if self.verb == "owned" else []
-        if type(self.kind) is str:
+        if self.obj:
+            parts.append(f"<{clipped(self.obj, 300)}>")
+        elif type(self.kind) is str:
             parts += [repr(self.kind)] if self.kind else []
         else:
             parts.append(as_given(self.kind))
-        if self.name is not None:
+        if self.obj:
+            pass
+        elif self.name is not None:
             parts += [repr(each) for each in (self.name, self.namespace) if each is not None]
         elif self.selector is not None and self.verb != "owned":
             parts += ["predicate"] if self.verb == "wait_for" else []
@@ -235,6 +242,8 @@ def require_names(request: Request) -> None:
 
 def owner_of(owner: object) -> tuple[str, str | None]:
     """Return the uid and namespace of the object that `owned` was given."""
+    if not isinstance(owner, Mapping) and (obj := to_dict(owner)) is not None:
+        owner = obj
     _require(isinstance(owner, Mapping), "cache.owned()", "the owner", owner, "the body of an object")
     metadata = owner.get("metadata") if isinstance(owner, Mapping) else None
     uid, namespace = (

@@ -1,11 +1,11 @@
 """Finds calls in an operator's source that need rights without a declaration, such as `cache.fetch('pods',
-...)`. Parses the code, and does not run it.
+...)` and `cache.live.create({...})`. Parses the code, and does not run it.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kopf_selectcache.core.selection.kinds import KindKey
@@ -13,34 +13,110 @@ from kopf_selectcache.core.selection.kinds import KindKey
 VERBS = {"fetch": "get", "fetch_list": "list", "gone": "get"}
 """The verb that each of these reads needs if the cache cannot answer."""
 
+LIVE = {
+    "get": ("get",),
+    "list": ("list",),
+    "patch": ("patch",),
+    "delete": ("delete",),
+    "update": ("get", "update"),
+}
+"""The verbs that each of these calls of `cache.live` needs, for the kind that it names."""
+
+LIVE_OBJECTS = {
+    "create": ("create",),
+    "replace": ("update",),
+    "apply": ("create", "patch"),
+    "ensure": ("create", "get"),
+}
+"""The same for calls that are given an object."""
+
 POSTING = frozenset({"event", "info", "warn", "exception"})
 
 
 class Fetch(NamedTuple):
-    """One call of such a read."""
+    """One call that asks the server."""
 
     verb: str
     key: KindKey | None
     """The kind; None if it is not a constant."""
     where: str
+    call: str = ""
+    """The method of `cache.live`; empty for reads of the cache."""
+    subresource: str = ""
 
 
 def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
     """Yield the reads of variables named `cache`: `cache.fetch('configmaps', ...)`,
-    `cache.blocking.gone(...)`.
+    `cache.blocking.gone(...)`; and the calls of `cache.live`, one for each verb.
 
     >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')"), 'web.py'))
-    [Fetch(verb='get', key='configmaps', where='web.py, line 1')]
+    [Fetch(verb='get', key='configmaps', where='web.py, line 1', call='', subresource='')]
+    >>> text = "cache.live.ensure({'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': name}})"
+    >>> [(fetch.verb, fetch.key) for fetch in fetches_in(ast.parse(text), 'web.py')]
+    [('create', 'v1/Pod'), ('get', 'v1/Pod')]
     """  # A line of an example is not broken.  # noqa: E501
+    objects = _objects_in(tree)
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and (verb := VERBS.get(node.func.attr))
-            and _is_cache(node.func.value)
-        ):
-            kinds = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "kind")]
-            yield Fetch(verb, _constant(kinds[0]) if kinds else None, f"{file}, line {node.lineno}")
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        name, target, where = node.func.attr, node.func.value, f"{file}, line {node.lineno}"
+        if _is_cache(target):
+            if (verb := VERBS.get(name)) is not None:
+                yield Fetch(verb, _constant(_argument(node, "kind")), where)
+        elif isinstance(target, ast.Attribute) and target.attr == "live" and _is_cache(target.value):
+            yield from _live(node, name, where, objects)
+
+
+def _live(node: ast.Call, name: str, where: str, objects: Mapping[str, KindKey | None]) -> Iterator[Fetch]:
+    if name in LIVE:
+        given = _keyword(node, "subresource")
+        part = _constant(given)
+        subresource = part if name == "patch" and isinstance(part, str) else ""
+        for verb in LIVE[name]:
+            yield Fetch(verb, _constant(_argument(node, "kind")), where, name, subresource)
+    elif name in LIVE_OBJECTS:
+        adopts = name == "ensure" and not _is_false(_keyword(node, "adopt"))
+        obj = _argument(node, "obj")
+        key = objects.get(obj.id) if isinstance(obj, ast.Name) else _kind_of(obj)
+        for verb in (*LIVE_OBJECTS[name], *(["patch"] if adopts else [])):
+            yield Fetch(verb, key, where, name)
+
+
+def _objects_in(tree: ast.AST) -> Mapping[str, KindKey | None]:
+    """Return the kinds of the objects that are assigned to names: None for a name with several kinds."""
+    found: dict[str, KindKey | None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and (key := _kind_of(node.value)) is not None:
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found[target.id] = key if found.get(target.id, key) == key else None
+    return found
+
+
+def _kind_of(node: ast.expr | None) -> KindKey | None:
+    """Return the kind of an object that is written out as a dict, as a key."""
+    if not isinstance(node, ast.Dict):
+        return None
+    parts = {
+        key.value: _constant(value)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and key.value in ("apiVersion", "kind")
+    }
+    version, kind = parts.get("apiVersion"), parts.get("kind")
+    return f"{version}/{kind}" if isinstance(version, str) and isinstance(kind, str) else None
+
+
+def _argument(node: ast.Call, name: str) -> ast.expr | None:
+    """Return the first argument of a call, which may be given by its name."""
+    return node.args[0] if node.args else _keyword(node, name)
+
+
+def _keyword(node: ast.Call, name: str) -> ast.expr | None:
+    return next((each.value for each in node.keywords if each.arg == name), None)
+
+
+def _is_false(node: ast.expr | None) -> bool:
+    return node is None or (isinstance(node, ast.Constant) and not node.value)
 
 
 def _is_cache(node: ast.expr) -> bool:
@@ -49,9 +125,9 @@ def _is_cache(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "cache"
 
 
-def _constant(node: ast.expr) -> KindKey | None:
+def _constant(node: ast.expr | None) -> KindKey | None:
     try:
-        value = ast.literal_eval(node)
+        value = ast.literal_eval(node) if node is not None else None
     except ValueError:
         return None
     return (

@@ -20,7 +20,7 @@ from kopf_selectcache.settings.planner import plan
 
 from ._code import fetches_in, posts_events
 from ._operator_loader import PROBLEM, Loaded, Unloadable
-from .rights import CRDS, Right, of_cache, of_events, of_fetch, of_handlers, of_kopf
+from .rights import CRDS, Right, of_cache, of_events, of_fetch, of_handlers, of_kopf, of_live
 
 UNSEEN = "What handlers read or write with clients of their own cannot be seen, and is not in here."
 SCANNING = "An operator with settings.scanning.disabled = True does without what is for kopf."
@@ -78,17 +78,29 @@ class Needs:
         rights = list[Right]()
         for file, tree in self._code:
             for fetch in fetches_in(tree, file):
-                if fetch.key is None:
+                if fetch.key is not None:
+                    rights += await self._of_fetch(
+                        fetch.key, fetch.verb, fetch.where, is_live=bool(fetch.call), part=fetch.subresource
+                    )
+                elif fetch.call:
+                    self._unknown(
+                        f"The kind of cache.live.{fetch.call} in {fetch.where}, is not written out there: add"
+                        " its rights yourself."
+                    )
+                else:
                     self._unknown(
                         f"What is fetched in {fetch.where}, is not written out there: name it with --fetch."
                     )
-                else:
-                    rights += await self._of_fetch(fetch.key, fetch.verb, fetch.where)
         return rights
 
-    async def _of_fetch(self, key: KindKey, verb: str, where: str) -> list[Right]:
+    async def _of_fetch(
+        self, key: KindKey, verb: str, where: str, *, is_live: bool = False, part: str = ""
+    ) -> list[Right]:
         try:
-            return list(of_fetch(await self._resource(checked_key(key)), self._operator.watched, verb))
+            resource, watched = await self._resource(checked_key(key)), self._operator.watched
+            return list(
+                of_live(resource, watched, verb, part) if is_live else of_fetch(resource, watched, verb)
+            )
         except SelectCacheError as error:
             raise Unloadable(f"{where}: {error}", code=PROBLEM) from error
 

@@ -94,7 +94,8 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                 total += check.expected
         others = [
             Problem(
-                f"the right is missing to {lack}, for what handlers fetch",
+                f"the right is missing to {lack}, for what handlers"
+                f" {'fetch' if 'fetches' in lack.what_for else 'do through cache.live'}",
                 f"Add to {lack.role}: {lack.written()}",
             )
             for right in merged(await needs.of_fetches())

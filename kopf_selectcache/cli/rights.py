@@ -110,6 +110,17 @@ def of_fetch(resource: Resource, namespaces: Collection[str] | None, verb: str) 
         )
 
 
+def of_live(
+    resource: Resource, namespaces: Collection[str] | None, verb: str, subresource: str = ""
+) -> Iterator[Right]:
+    """Yield the rights for a request of `cache.live`."""
+    plural = f"{resource.kind.plural}/{subresource}" if subresource else resource.kind.plural
+    for namespace in _where(resource, namespaces):
+        yield Right(
+            resource.kind.group, plural, frozenset({verb}), namespace, None, frozenset({"cache.live"})
+        )
+
+
 def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patched: bool) -> Iterator[Right]:
     """Yield the rights that Kopf needs to call handlers of a resource. By default it stores their progress in
     the objects.

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.errors import TooLarge
@@ -35,6 +36,11 @@ _T = TypeVar("_T")
 JSON = "application/json"
 
 UNAUTHORIZED = 401
+
+ACCEPTED = 202
+"""Status of a deletion that the server has accepted. No other request is answered with it."""
+
+_SLOW_LOGIN = "no answer came in time: the login of the operator takes too long"
 
 MAX_BYTES = 64 * 1024 * 1024
 """Limit of one answer in bytes, decompressed. `settings.selectcache.max_page_bytes` sets another one. Watches
@@ -63,9 +69,17 @@ class Refused(Exception):
 class Unreachable(Exception):
     """The server did not answer, or the connection broke off."""
 
+    def __init__(self, text: str, *, may_have_arrived: bool = True) -> None:
+        super().__init__(text)
+        self.may_have_arrived = may_have_arrived
+        """False if the server has certainly not received the request, so that it did not execute it."""
+
 
 class NoCredentials(Unreachable):
     """No request was sent, because no login gave credentials."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, may_have_arrived=False)
 
 
 class Transport(Protocol):
@@ -81,6 +95,15 @@ class Transport(Protocol):
 
     def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a stream of chunks. Entering it, and reading from it, raises Refused or Unreachable."""
+
+
+class WritingTransport(Transport, Protocol):
+    """A transport that sends writes as well."""
+
+    async def send(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str = JSON
+    ) -> bytes:
+        """Send a write once, and return the whole answer; raise Refused, Unreachable or TooLarge."""
 
 
 class KopfTransport:
@@ -109,12 +132,28 @@ class KopfTransport:
         self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None
     ) -> bytes:
         try:
-            async with asyncio.timeout(
-                None if self._request_timeout is None else TIMEOUTS * self._request_timeout
-            ):
+            async with self._limit():
                 return await self._whole(path, query, {"Accept": accept}, most=most)
         except TimeoutError as error:
-            raise Unreachable("no answer came in time: the login of the operator takes too long") from error
+            raise Unreachable(_SLOW_LOGIN) from error
+
+    async def send(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str = JSON
+    ) -> bytes:
+        headers = {"Accept": JSON, "Content-Type": content_type}
+        sending = _Sending(method, body)
+        try:
+            async with self._limit():
+                return await self._whole(path, query, headers, sending=sending)
+        except TimeoutError as error:
+            raise Unreachable(_SLOW_LOGIN, may_have_arrived=sending.may_have_arrived) from error
+        except Unreachable as error:
+            error.may_have_arrived = sending.may_have_arrived
+            raise
+
+    def _limit(self) -> asyncio.Timeout:
+        """Return the limit of a request with all its tries, and the login."""
+        return asyncio.timeout(None if self._request_timeout is None else TIMEOUTS * self._request_timeout)
 
     async def ask(self, path: str, question: bytes, *, impersonate: str | None = None) -> bytes:
         """Post a question that the server answers without storing it, such as a review of rights; on request
@@ -122,7 +161,10 @@ class KopfTransport:
         """
         headers = {"Accept": JSON, "Content-Type": JSON}
         return await self._whole(
-            path, {}, headers | ({"Impersonate-User": impersonate} if impersonate else {}), question=question
+            path,
+            {},
+            headers | ({"Impersonate-User": impersonate} if impersonate else {}),
+            sending=_Sending("POST", question),
         )
 
     async def _whole(
@@ -131,11 +173,11 @@ class KopfTransport:
         query: Mapping[str, str],
         headers: Mapping[str, str],
         *,
-        question: bytes | None = None,
+        sending: _Sending | None = None,
         most: int | None = None,
     ) -> bytes:
         limits = aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout)
-        async with self._answer(path, query, headers, limits, question) as response:
+        async with self._answer(path, query, headers, limits, sending) as response:
             return await _read(response, self._max_bytes if most is None else min(most, self._max_bytes))
 
     @asynccontextmanager
@@ -156,7 +198,7 @@ class KopfTransport:
         query: Mapping[str, str],
         headers: Mapping[str, str],
         limits: aiohttp.ClientTimeout,
-        question: bytes | None = None,
+        sending: _Sending | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Enter a response that is a success, with credentials that the server accepts."""
         await self._logins.renew()
@@ -174,11 +216,10 @@ class KopfTransport:
                             _response,
                             stack,
                             connection,
-                            "GET" if question is None else "POST",
                             path,
+                            sending,
                             params=query,
                             headers=headers,
-                            data=question,
                             timeout=limits,
                             allow_redirects=False,
                             auto_decompress=True,
@@ -251,7 +292,7 @@ def _kind(path: str) -> str:
 
 
 async def _response(
-    stack: AsyncExitStack, connection: _Connection, method: str, path: str, **options: Any
+    stack: AsyncExitStack, connection: _Connection, path: str, sending: _Sending | None, **options: Any
 ) -> aiohttp.ClientResponse:
     """Enter a response that is a success; raise _NotAccepted, Refused or Unreachable."""
     if connection.closed:
@@ -262,14 +303,19 @@ async def _response(
         session = await attempt.enter_async_context(connection.used())
         try:
             response = await attempt.enter_async_context(
-                session.request(method, connection.server + path, **options)
+                session.request(
+                    "GET" if sending is None else sending.method,
+                    connection.server + path,
+                    data=None if sending is None else sending.begin(),
+                    **options,
+                )
             )
         except aiohttp.ClientSSLError as error:
             # The next login may know a new authority.
             raise _NotAccepted(Unreachable(_describe(error))) from error
         except _BROKEN as error:
             raise Unreachable(_describe(error)) from error
-        if response.status in (200, 201):
+        if response.status in (200, 201) or (response.status == ACCEPTED and sending is not None):
             stack.push_async_exit(attempt.pop_all())
             return response
         refused = Refused(
@@ -277,7 +323,61 @@ async def _response(
                 response.status, await _body(response), retry_after=seconds_to_wait(response.headers)
             )
         )
-    raise _NotAccepted(refused) if response.status == UNAUTHORIZED else refused
+    if response.status == UNAUTHORIZED:
+        if sending is not None:
+            sending.refused()
+        raise _NotAccepted(refused)
+    raise refused
+
+
+class _Sending:
+    """A request with a body, and whether the server may have received it.
+
+    aiohttp repeats PUT and DELETE by itself if a kept-alive connection breaks. The server may have executed
+    the first request, so each body can be written once only.
+    """
+
+    def __init__(self, method: str, body: bytes) -> None:
+        self.method = method
+        self._body = body
+        self._last: _OneShot | None = None
+
+    @property
+    def may_have_arrived(self) -> bool:
+        """True if a part of the last body was written, and was not refused since."""
+        return self._last is not None and self._last.is_written
+
+    def begin(self) -> _OneShot:
+        """Return the body for another try."""
+        self._last = _OneShot(self._body)
+        return self._last
+
+    def refused(self) -> None:
+        """Note that the server refused the credentials of the last try, so that it did not execute it."""
+        self._last = None
+
+
+class _OneShot(aiohttp.Payload):
+    """A body that can be written once."""
+
+    _autoclose = True  # There is no file.
+
+    def __init__(self, value: bytes) -> None:
+        # The type of the request is in its headers, which take precedence.
+        super().__init__(value, content_type=JSON)
+        self._size = len(value)
+        self.is_written = False
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        text: str = self._value.decode(encoding, errors)
+        return text
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        if self.is_written:
+            raise aiohttp.ClientConnectionError("the connection broke off, and a write is not repeated")
+        self.is_written = True
+        self._consumed = True  # Recent versions of aiohttp look at it before they repeat a request.
+        await writer.write(self._value)
 
 
 class _Connection:

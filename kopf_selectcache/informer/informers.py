@@ -9,7 +9,8 @@ from time import monotonic
 
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
-from kopf_selectcache.client.transport import Transport
+from kopf_selectcache.client.transport import WritingTransport
+from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -31,7 +32,7 @@ class Runtime:
     def __init__(
         self,
         settings: SelectCacheSettings,
-        transport: Transport,
+        transport: WritingTransport,
         *,
         namespaces: tuple[str, ...] | None,
         chance: Callable[[], float],
@@ -67,6 +68,7 @@ class Runtime:
             transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep, chance=chance
         )
         self.retries = Retries(clock, sleep, chance)
+        self.writer = Writer(transport, clock=clock, sleep=sleep, chance=chance)
         self.kinds = Kinds(self.fetches, clock=clock, sleep=sleep, chance=chance)
         self.pulse = LoopMonitor(self.after_gap, logger=logger)
 

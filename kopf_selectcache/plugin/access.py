@@ -23,6 +23,7 @@ from kopf_selectcache.cache.blocking import ThreadReads, refuse_thread
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.fetcher import Fetcher
+from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
@@ -30,6 +31,7 @@ from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
+from kopf_selectcache.informer.retries import Retries
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .operator import (
@@ -223,6 +225,14 @@ class _LateRuntime:
     @property
     def fetches(self) -> Fetcher:
         return self._now().fetches
+
+    @property
+    def writer(self) -> Writer:
+        return self._now().writer
+
+    @property
+    def retries(self) -> Retries:
+        return self._now().retries
 
     def informer(self, key: KindKey) -> Informer:
         return self._now().informer(key)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, NamedTuple, NoReturn
 
 from kopf_selectcache._errors import NoClient, UnknownKind
@@ -121,6 +121,37 @@ def made(given: Any, obj: dict[str, Any]) -> Any:
         return given.from_dict(obj)
     base = next(each for each in given.__mro__ if _is_of_kubernetes(each))
     return _value(given, obj, sys.modules[base.__module__.rpartition(".")[0]], {})
+
+
+def to_dict(obj: object) -> dict[str, Any] | None:
+    """Return an object of another client as a dict, with the names of JSON; None if it is of no client that
+    is known.
+    """
+    if is_pykube(type(obj)):
+        held = getattr(obj, "obj", None)
+        return dict(held) if isinstance(held, Mapping) else None
+    if not is_model(type(obj)):
+        return None
+    plain: dict[str, Any] = _to_plain(obj)
+    return plain
+
+
+def is_model(given: type) -> bool:
+    """Return True for a model of kubernetes or kubernetes_asyncio, or a class that extends one."""
+    return any(_is_of_kubernetes(base) for base in given.__mro__)
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _to_plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_plain(each) for each in value]
+    if isinstance(value, date):  # A datetime is one.
+        return value.isoformat()
+    if is_model(type(value)):
+        parts = ((key, getattr(value, name, None)) for name, key in value.attribute_map.items())
+        return {key: _to_plain(each) for key, each in parts if each is not None}
+    return value
 
 
 def _model(given: type) -> Model | None:

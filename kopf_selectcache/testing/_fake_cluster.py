@@ -99,6 +99,17 @@ class OfflineCluster(EmbeddedCluster):
         with self._alone:
             return self._failing.answer(request, self.api.users.authenticate(request.headers).name, answered)
 
+    def answer_write(self, request: Request) -> Answer:
+        """Answer a write, with faults, and apply the change to the cache."""
+
+        def answered(request: Request) -> Answer:
+            answer = self.api.answer(request)
+            assert isinstance(answer, Answer), "writes open no watches"
+            return answer
+
+        user = self.api.users.authenticate(request.headers).name
+        return self._do(lambda: self._failing.answer(request, user, answered))
+
     def _namespaces(self) -> list[str]:
         return [name for _, name in self.api.history.keys(("", "namespaces"))]
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from time import monotonic
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.discovery import NotServed
@@ -240,9 +240,22 @@ class OfReads(InProcess):
     def ask(self, path: str, query: Mapping[str, str], accept: str = JSON) -> bytes:
         return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
 
+    def watch(self, path: str, query: Mapping[str, str]) -> NoReturn:
+        raise NotImplementedError("a fake cache opens no watch for a read or a write")
+
+    async def send(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str = JSON
+    ) -> bytes:
+        headers = {
+            "authorization": f"Bearer {self._cluster.token}",
+            "accept": JSON,
+            "content-type": content_type,
+        }
+        return _body_of(self._cluster.answer_write(Request(method, path, query, headers, body)))
+
 
 def _body_of(answer: Answer) -> bytes:
-    if answer.code != 200:
+    if answer.code not in (200, 201, 202):
         raise Refused(read_refusal(answer.code, answer.body, retry_after=seconds_to_wait(answer.headers)))
     return answer.body
 

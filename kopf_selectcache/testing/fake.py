@@ -20,6 +20,7 @@ from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
+from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.claims import Claims
@@ -110,6 +111,9 @@ class _Runtime:
             cluster.follow(fake.follow)
         self.fetches = Fetcher(cast("Transport", OfReads(cluster)), per_second=float("inf"))
         self.retries = _at_once()
+        self.writer = Writer(
+            OfReads(cluster), clock=self.retries.clock, sleep=self.retries.sleep, chance=self.retries.chance
+        )
         self.kinds = Kinds(self.fetches)
 
     @property

@@ -13,8 +13,10 @@ import pytest
 
 import kopf_selectcache
 from kopf_selectcache import errors
+from kopf_selectcache._errors import Target
 from kopf_selectcache.core import errors as problems
 from kopf_selectcache.core import redact
+from kopf_selectcache.core.protocol.messages import FieldCause
 from kopf_selectcache.informer.health import Health
 
 
@@ -59,7 +61,8 @@ def test_declaration_errors_end_the_operator_and_read_errors_do_not() -> None:
             and issubclass(cls, errors.SelectCacheError)
             and cls is not errors.SelectCacheError
         ):
-            assert issubclass(cls, errors.DeclarationError) != issubclass(cls, errors.ReadError)
+            of_live = issubclass(cls, (errors.ServerError, errors.NotWritable))
+            assert issubclass(cls, errors.DeclarationError) != (issubclass(cls, errors.ReadError) or of_live)
             assert issubclass(cls, kopf.PermanentError) == issubclass(cls, errors.DeclarationError)
             assert not issubclass(cls, kopf.TemporaryError)
 
@@ -108,6 +111,23 @@ def test_errors_can_be_pickled_and_copied() -> None:
             "a in",
             5,
         )
+
+
+def test_a_refused_request_has_the_servers_status() -> None:
+    error = errors.Forbidden(
+        "no",
+        remedy="yes",
+        cause=errors.Cause(403, "Forbidden", None),
+        target=Target("create", "pods", "a", "ns"),
+        message="forbidden",
+        causes=(FieldCause("spec", "", ""),),
+    )
+    for each in (error, pickle.loads(pickle.dumps(error))):
+        assert isinstance(each, errors.ServerError)
+        assert isinstance(each, errors.StateError)
+        assert (each.code, each.reason, each.transient) == (403, "Forbidden", False)
+        assert (each.verb, each.kind, each.name, each.namespace) == ("create", "pods", "a", "ns")
+        assert (each.message, each.causes) == ("forbidden", (FieldCause("spec", "", ""),))
 
 
 def test_problems_of_the_core_say_what_they_know() -> None:

@@ -14,7 +14,7 @@ import kopf
 import msgspec
 import pytest
 
-from kopf_selectcache import BodyView, Cached, Objects, ReadError, settings_of, with_cache
+from kopf_selectcache import BodyView, Cached, NotWritable, Objects, ReadError, settings_of, with_cache
 from kopf_selectcache.testing import FakeCache
 
 Obj = dict[str, Any]
@@ -178,3 +178,43 @@ def test_declarations_take_what_reads_take() -> None:
     select |= {"nodes": Cached("", drop=["status"])}
     with_cache(kinds=["pods", ("batch", "v1", "jobs")])
     assert set(select) == {"pods", "nodes"}
+
+
+class Model:
+    """A class of another client, as far as type checkers know it."""
+
+
+def test_live(cache: FakeCache) -> None:
+    async def main() -> None:
+        live = cache.live
+        assert_type(await live.get("pods", "a", "ns"), Obj)
+        assert_type(await live.get("pods", "x", "ns", default=None, timeout=1), Obj | None)
+        assert_type(await live.get("pods", "a", "ns", as_="view"), BodyView)
+        assert_type(await live.get("pods", "a", "ns", as_=name_of), str)
+        assert_type(await live.list("pods", namespace="ns"), Objects[Obj])
+        assert_type(await live.list("pods", as_="view", limit=1), Objects[BodyView])
+        assert_type(await live.list("pods", as_=PodInfo), list[PodInfo])
+        made = await live.ensure(POD)
+        assert_type(made, Obj)
+        assert_type(await live.replace(made, as_="view"), BodyView)
+        assert_type(await live.update("pods", "a", "ns", lambda obj: obj), Obj)
+        assert_type(await live.patch("pods", "a", "ns", {}, as_=name_of, dry_run=True), str)
+        assert_type(await live.patch("pods", "a", "ns", [], type="json"), Obj)
+        with pytest.raises(NotWritable):
+            assert_type(await live.create(Model()), Model)
+        with pytest.raises(NotWritable):
+            await live.patch("pods", "a", "ns", {}, type="apply")  # type: ignore[call-overload]
+        with pytest.raises(TypeError):
+            await live.apply(POD)  # type: ignore[call-overload]
+        await live.delete("pods", "a", "ns", propagation="background", timeout=5)
+
+    asyncio.run(main())
+
+
+def test_live_in_threads(cache: FakeCache) -> None:
+    live = cache.blocking.live
+    assert_type(live.get("pods", "a", "ns"), Obj)
+    assert_type(live.get("pods", "a", "ns", as_=bytes), bytes)
+    assert_type(live.ensure(POD, as_=PodInfo), PodInfo)
+    assert_type(live.list("pods", as_="view"), Objects[BodyView])
+    live.delete("pods", "a", "ns")

@@ -13,6 +13,8 @@ import pytest
 
 from kopf_selectcache import Cache, Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
 from kopf_selectcache.cache.blocking import AWAITED, Blocking, Waits
+from kopf_selectcache.cache.blocking_live import LIVE, BlockingLive
+from kopf_selectcache.cache.live import Live
 from kopf_selectcache.cache.waits import MOST_COUNTED, Seen
 from kopf_selectcache.core.store.store import Change, ChangeCause, Store
 
@@ -397,7 +399,7 @@ WAITING = [
 
 
 def test_what_is_awaited_is_there_for_threads_and_nothing_else() -> None:
-    faced = {name for name in vars(Blocking) if not name.startswith("_")}
+    faced = {name for name in vars(Blocking) if not name.startswith("_") and name != "live"}
     assert set(WAITING) == faced == set(AWAITED) > {"audit", "fetch"}
 
 
@@ -416,6 +418,19 @@ def test_threads_write_the_same_arguments(name: str) -> None:
         for face in (Cache, Blocking)
     )
     assert awaited == blocking
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_threads_write_the_same_arguments_of_live(name: str) -> None:
+    awaited, blocking = (
+        [
+            str(inspect.signature(inspect.unwrap(each))).replace("builtins.", "")
+            for each in (get_overloads(named(face, name)) or [inspect.unwrap(getattr(face, name))])
+        ]
+        for face in (Live, BlockingLive)
+    )
+    assert awaited == blocking
+    assert set(LIVE) == {name for name in vars(Live) if not name.startswith("_")}
 
 
 def test_reads_of_the_cache_need_no_loop() -> None:

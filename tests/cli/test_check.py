@@ -166,6 +166,27 @@ class TestFetches:
         assert command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=self.FETCHING).code == 0
 
 
+class TestLive:
+    WRITING = (
+        "\n@kopf.on.create('v1', 'services')\n@selectcache.with_cache\nasync def react(cache, **_): return"
+        " await cache.live.ensure({'apiVersion': 'v1', 'kind': 'ConfigMap'})\n"
+    )
+
+    def test_a_right_that_is_missing_to_write_is_told(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.user(
+            WEB, [{"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list", "watch"]}]
+        )
+        said = command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=self.WRITING)
+        assert said.code == 1
+        assert (
+            "the right is missing to create configmaps, for what handlers do through cache.live"
+            in said.output
+        )
+        assert "get configmaps" not in said.output
+
+
 class TestOperatorsThatCannotBeChecked:
     def test_no_operator(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check"]) == 2

@@ -124,6 +124,62 @@ class TestManifestsOfACache:
         assert said.output.count("is not written out there: name it with --fetch") == 1
         assert "# What is fetched in web.py, line 11, " in said.output
 
+    @pytest.mark.parametrize(
+        ("call", "resource", "verbs"),
+        [
+            ("await cache.live.get('configmaps', 'a', 'b')", "configmaps", ["get"]),
+            ("cache.blocking.live.list(kind='configmaps')", "configmaps", ["list"]),
+            ("await cache.live.create({'apiVersion': 'v1', 'kind': 'ConfigMap'})", "configmaps", ["create"]),
+            (
+                "await cache.live.replace(obj={**x, 'apiVersion': 'v1', 'kind': 'ConfigMap'})",
+                "configmaps",
+                ["update"],
+            ),
+            (
+                "await cache.live.apply({'apiVersion': 'v1', 'kind': 'ConfigMap'})",
+                "configmaps",
+                ["create", "patch"],
+            ),
+            ("await cache.live.patch('configmaps', 'a', 'b', {})", "configmaps", ["patch"]),
+            ("await cache.live.patch('pods', 'a', 'b', {}, subresource='status')", "pods/status", ["patch"]),
+            ("await cache.live.delete('configmaps', 'a', 'b')", "configmaps", ["delete"]),
+            ("await cache.live.update('configmaps', 'a', 'b', f)", "configmaps", ["get", "update"]),
+            (
+                "await cache.live.ensure({'apiVersion': 'v1', 'kind': 'ConfigMap'})",
+                "configmaps",
+                ["get", "create"],
+            ),
+            ("await cache.live.ensure(CONFIG, adopt=True)", "configmaps", ["get", "create", "patch"]),
+            ("await cache.live.ensure(CONFIG, adopt=False)", "configmaps", ["get", "create"]),
+        ],
+    )
+    def test_calls_of_live_that_are_written_out_are_found(
+        self, command: Command, call: str, resource: str, verbs: list[str]
+    ) -> None:
+        made = "\nCONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap'}\n"
+        handlers = f"{made}async def helper(cache): return {call}\n"
+        said = command("rbac", "select['v1/secrets'] = 'app=web'", "-n", "shop", handlers=handlers)
+        assert {"apiGroups": [""], "resources": [resource], "verbs": verbs} in rules(said.output)["shop"]
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            "await cache.live.create(made())",
+            "await cache.live.create(obj)",
+            "await cache.live.create({'kind': 'Pod'})",
+            "await cache.live.create()",
+            "await cache.live.delete(kind, 'a', 'b')",
+        ],
+    )
+    def test_calls_of_live_that_are_not_written_out_are_told_of(self, command: Command, call: str) -> None:
+        handlers = (
+            "\nobj = {'apiVersion': 'v1', 'kind': 'ConfigMap'}\nobj = {'apiVersion': 'v1', 'kind': 'Pod'}\n"
+            f"async def helper(cache, kind): return {call}\n"
+            "async def other(live, cache): return live.create({}), cache.live.other()\n"
+        )
+        said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=handlers)
+        assert said.output.count("is not written out there: add its rights yourself") == 1
+
     def test_a_file_may_be_of_any_encoding(self, command: Command, tmp_path: Path) -> None:
         (tmp_path / "latin.py").write_bytes(
             b"# -*- coding: latin-1 -*-\nasync def helper(cache): return await cache.fetch('configmaps',"

@@ -10,11 +10,12 @@ import logging
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kopf_selectcache import Cached, Oversized, Stalled
+from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol import pager
 from kopf_selectcache.core.protocol.pager import MOST_PAGE_BYTES, PAGE_BYTES
@@ -332,7 +333,7 @@ async def keeping(server: LargeObjects, **options: Any) -> AsyncIterator[Runtime
     settings.selectors["v1/pods"] = Cached("", **options)
     runtime = Runtime(
         settings,
-        server,
+        cast("WritingTransport", server),
         namespaces=None,
         chance=lambda: 1.0,
         logger=logging.getLogger("kopf_selectcache"),

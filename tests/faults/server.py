@@ -182,6 +182,8 @@ class Server:
         }
         self.headers: list[Mapping[str, str]] = []
         """Of all requests, by lower-case name."""
+        self.requests: list[tuple[str, str, bytes]] = []
+        """The method, path and body of all requests."""
         self.token: str | None = None
         """The one that is accepted; None accepts everybody."""
         self.open = 0
@@ -239,6 +241,8 @@ class Server:
             name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in others)
         }
         self.headers.append(headers)
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        self.requests.append((first.split()[0], target.path, body))
         given = self._chosen(target.path, dict(parse_qsl(target.query)), headers)
         # Whoever waits for a request that nobody wants any more would wait for ever.
         gone = self._start(_gone(reader)) if given.then is Then.SILENCE else None

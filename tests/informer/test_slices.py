@@ -7,10 +7,11 @@ import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from kopf_selectcache import Selector
 from kopf_selectcache.client.fetcher import Fetcher
+from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.selection.kinds import find
@@ -110,7 +111,7 @@ async def versions_seen(flood: Flood) -> list[str]:
     time = Time()
     runtime = Runtime(
         settings,
-        flood,
+        cast("WritingTransport", flood),
         namespaces=None,
         chance=lambda: 1.0,
         logger=logging.getLogger("kopf_selectcache"),

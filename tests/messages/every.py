@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.messages import commands, declarations, logs, probe, reads, servers, states, testkit
+from tests.messages import commands, declarations, logs, probe, reads, servers, states, testkit, writes
 from tests.messages.provoked import Provoked
 
 PROVOKED = Provoked()
 reads.provoke(PROVOKED)
 states.provoke(PROVOKED)
 servers.provoke(PROVOKED)
+writes.provoke(PROVOKED)
 declarations.provoke(PROVOKED)
 logs.provoke(PROVOKED)
 probe.provoke(PROVOKED)

@@ -141,7 +141,7 @@ MISTAKES = {
     "a pattern of namespaces": web(lambda cache: cache.list("pods", namespace="team-*")),
     "no kind": web(lambda cache: cache.list(["pods"])),  # type: ignore[call-overload]
     "an owner without a uid": web(lambda cache: cache.owned({"metadata": {}}, "pods")),
-    "an owner that is none": web(lambda cache: cache.owned(None, "pods")),  # type: ignore[call-overload]
+    "an owner that is none": web(lambda cache: cache.owned(None, "pods")),
     "where is no dict": web(lambda cache: cache.list("pods", where="spec.x=y")),  # type: ignore[call-overload]
     "where has no path": web(lambda cache: cache.list("pods", where={"spec..x": "y"})),
     "where has a function": web(lambda cache: cache.held("pods", where={"spec.x": len})),

@@ -246,6 +246,24 @@ def test_the_example_of_the_documentation_runs(
     assert told == [1]
 
 
+def test_code_that_is_no_handler_writes_with_the_operators_credentials() -> None:
+    sent: list[tuple[str, str]] = []
+
+    async def send(method: str, path: str, *_: object) -> bytes:
+        sent.append((method, path))
+        return b"{}"
+
+    async def main() -> None:
+        settings, cluster = declaring(pods=""), Cluster()
+        vars(cluster)["send"] = send
+        async with launched(settings, cluster) as operator:
+            await operator.gate(None, None)
+            await selectcache.cache_of(settings).live.delete("v1/configmaps", "a", "shop")
+
+    run(main())
+    assert sent == [("DELETE", "/api/v1/namespaces/shop/configmaps/a")]
+
+
 # ---- Before there is an operator, and where there never is one.
 
 
@@ -258,6 +276,9 @@ READS: dict[str, Callable[[selectcache.Cache], Any]] = {
 WAITING: dict[str, Callable[[Any], Any]] = {
     "fetch": lambda cache: cache.fetch("nodes", "n1", default=None),
     "fetch_list": lambda cache: cache.fetch_list("nodes"),
+    "live.get": lambda cache: cache.live.get("nodes", "n1", timeout=1),
+    "live.create": lambda cache: cache.live.create(pod()),
+    "live.patch": lambda cache: cache.live.patch("pods", "web-1", "shop", {}),
     "wait_for": lambda cache: cache.wait_for("pods", lambda _: True),
     "wait_synced": lambda cache: cache.wait_synced(timeout=0.001),
 }

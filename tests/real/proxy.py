@@ -45,11 +45,25 @@ class Fault:
 
 
 @dataclass
+class Loss:
+    """Breaks the connection of requests that meet a condition, so many times: before the server has them, or
+    after it has answered."""
+
+    condition: Condition
+    is_answered: bool
+    times: int = 1
+    hits: int = 0
+
+
+@dataclass
 class Proxy:
     """Listens on a free port, without TLS, as a thread of its own; ends with the `with` block."""
 
     upstream: Client
     faults: list[Fault] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    passed: list[tuple[str, str]] = field(default_factory=list)
+    """The method and the path of each request that was passed on."""
     timeout_seconds: int = 0
     """After how many seconds the server ends each watch, by a parameter of its request; if 0, when it
     likes."""
@@ -148,6 +162,14 @@ class Proxy:
                     status=fault.code,
                     headers=headers,
                 )
+        loss = next(
+            (each for each in self.losses if each.hits < each.times and each.condition(request)), None
+        )
+        body = await request.read() or None
+        if loss is not None:
+            loss.hits += 1
+            if not loss.is_answered:
+                return _broken(request)
         if self.held is not None and self.held(request):
             self.waiting += 1
             await self._released.wait()
@@ -162,13 +184,17 @@ class Proxy:
             if self.timeout_seconds and "watch" in request.query
             else ""
         )
+        self.passed.append((request.method, request.path))
         async with self._session.request(
             request.method,
             self.upstream.url + target + ends,
             headers=headers,
-            data=await request.read() or None,
+            data=body,
             skip_auto_headers=("Accept-Encoding",),
         ) as answer:
+            if loss is not None:
+                await answer.read()
+                return _broken(request)
             # What is compressed, as long lists are, is passed on as it is.
             told = {
                 name: answer.headers[name]
@@ -207,6 +233,15 @@ class Proxy:
 async def _pass(answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
     async for chunk in answer.content.iter_any():
         await response.write(chunk)
+
+
+def _broken(request: web.Request) -> web.StreamResponse:
+    """Break the connection of a request."""
+    assert request.transport is not None, "the client has gone"
+    request.transport.abort()
+    response = web.Response()
+    response.force_close()
+    return response
 
 
 def _trusting(client: Client) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""The five operators of examples/, each under `kopf run`, on the real API server and the embedded one, doing
+"""The six operators of examples/, each under `kopf run`, on the real API server and the embedded one, doing
 what its README says.
 
 They work with the very manifests that lie beside them, so that nobody who follows a README meets what was
@@ -198,6 +198,30 @@ def test_02_a_secret_is_created_if_it_is_missing_and_that_of_somebody_else_is_le
     certified(certify("again", "shop-tls"), "Issued")
     assert cluster.request("GET", f"{secrets}/shop-tls") == new, "nothing is created that exists"
     assert {name: cluster.request("GET", f"{secrets}/{name}") for name in before} == before
+
+
+def test_06_a_hidden_object_is_adopted_where_that_is_allowed(cluster: Cluster, start: Start) -> None:
+    namespace = cluster.namespace()
+    paths = load(cluster, "06-adoption", "sample.yaml", namespace)
+    start("06-adoption", namespace)
+
+    def settled(name: str, state: str) -> None:
+        path = paths[f"Website {name}"]
+        wait_until(
+            lambda: cluster.request("GET", path).get("status", {}).get("state") == state,
+            f"{path} to be {state}",
+        )
+
+    settled("shop", "Ready")
+    settled("blog", "Ready")
+    settled("wiki", "Blocked: the ConfigMap lacks example.com/managed-by=websites")
+    blog = cluster.request("GET", paths["ConfigMap blog"])
+    assert blog["data"] == {"title": "Blog", "theme": "dark"}
+    assert blog["metadata"]["labels"] == {"example.com/managed-by": "websites"}
+    assert [each["name"] for each in blog["metadata"]["ownerReferences"]] == ["blog"]
+    assert cluster.request("GET", paths["ConfigMap wiki"])["data"] == {"title": "Old wiki"}
+    cluster.request("PATCH", paths["Website wiki"], body={"spec": {"adopt": True}})
+    settled("wiki", "Ready")
 
 
 def test_03_an_agent_holds_its_own_node_and_volumes(cluster: Cluster, start: Start) -> None:

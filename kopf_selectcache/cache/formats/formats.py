@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # Defaults of type variables are newer than the Python that w
     """The class that names a kind."""
     Made = TypeVar("Made")
     """The type of the objects with `as_=`."""
+    Given = TypeVar("Given")
+    """The class of an object that a write is given."""
     Default = TypeVar("Default", default=Never)
     """The type of `default=`; Never without it."""
     As: TypeAlias = type[Made] | Callable[[Obj], Made]

@@ -9,14 +9,19 @@ import msgspec
 from kopf_selectcache.core.errors import Undecodable
 from kopf_selectcache.core.store.record import OUT_OF_RANGE, TOO_DEEP
 
-from ._shapes import Answer
-from .messages import Refusal
+from ._shapes import Answer, StatusCause
+from .messages import FieldCause, Refusal
 
 MOST_TOKEN = 64 * 1024
 """The characters of a continue token. It becomes a part of a URL, which servers take up to about 1 MB of."""
 
 MOST_SAID = 1000
 """How many characters of what a server says are taken in: people read them, in logs, errors and the probe."""
+
+MOST_CAUSES = 100
+"""The number of causes that are read of a refusal."""
+
+_CAUSES = msgspec.json.Decoder(list[StatusCause] | None)
 
 _Shape = TypeVar("_Shape")
 
@@ -59,6 +64,19 @@ def refusal_of(answer: Answer) -> Refusal:
             if answer.metadata is not None and len(answer.metadata.token) <= MOST_TOKEN
             else ""
         ),
+        _causes_of(answer),
+    )
+
+
+def _causes_of(answer: Answer) -> tuple[FieldCause, ...]:
+    """Read the causes of a Status. Causes that are not as promised leave the rest of it readable."""
+    try:
+        causes = _CAUSES.decode(answer.details.causes) if answer.details is not None else None
+    except FAILURES:
+        return ()
+    return tuple(
+        FieldCause(_as_line(each.field), _as_line(each.reason), _as_line(each.message))
+        for each in (causes or ())[:MOST_CAUSES]
     )
 
 

@@ -68,6 +68,13 @@ class AnswerMetadata(msgspec.Struct, rename={"version": "resourceVersion", "toke
 
 class Details(msgspec.Struct, rename={"retry_after": "retryAfterSeconds"}):
     retry_after: float | None = None
+    causes: msgspec.Raw = _NULL
+
+
+class StatusCause(msgspec.Struct):
+    field: str = ""
+    reason: str = ""
+    message: str = ""
 
 
 class Answer(msgspec.Struct, rename={"api_version": "apiVersion"}):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from kopf_selectcache.core.store.record import Record
 
@@ -55,6 +55,14 @@ _PASSING = (408, 410, 429)
 _NOT_IMPLEMENTED = 501
 
 
+class FieldCause(NamedTuple):
+    """One cause in a refusal: a field that the server refuses, or a field manager that owns the field."""
+
+    field: str
+    reason: str
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """The server said no: as the answer to a request, or in the middle of a stream."""
@@ -65,6 +73,8 @@ class Refusal:
     retry_after: float | None = None
     token: str = ""
     """With a 410 for an expired continue token: where an inconsistent list could go on."""
+    causes: tuple[FieldCause, ...] = ()
+    """The causes, field by field, of an answer to a write."""
 
     @property
     def is_transient(self) -> bool:

@@ -1,0 +1,32 @@
+"""Give each Website its ConfigMap, and adopt one that somebody else has created before."""
+
+import kopf
+
+import kopf_selectcache as selectcache
+
+OURS = {"example.com/managed-by": "websites"}
+
+
+@kopf.on.startup()
+def configure(settings: kopf.OperatorSettings, **_):
+    select = selectcache.settings_of(settings).selectors
+    select["v1/configmaps"] = OURS
+
+
+@kopf.on.create("example.com", "v1", "websites")
+@kopf.on.update("example.com", "v1", "websites", field="spec")
+@selectcache.with_cache
+async def settle(cache: selectcache.Cache, body, spec, name, namespace, patch, **_):
+    metadata = {"name": name, "namespace": namespace, "labels": OURS}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"title": spec["title"]}}
+    kopf.append_owner_reference(config, owner=body)
+    try:
+        found = await cache.live.ensure(config, adopt=spec.get("adopt", False))
+    except selectcache.HiddenByFilter as error:  # It exists, and no read of the cache would ever show it.
+        patch.status["state"] = f"Blocked: the ConfigMap lacks {', '.join(error.lacks)}"
+    except selectcache.AlreadyExists:
+        patch.status["state"] = "Blocked: the ConfigMap has another controller"
+    else:
+        if found.get("data", {}).get("title") != spec["title"]:
+            await cache.live.patch("configmaps", name, namespace, {"data": config["data"]})
+        patch.status["state"] = "Ready"

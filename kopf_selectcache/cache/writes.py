@@ -1,0 +1,246 @@
+"""The writes of `cache.live`, each as the requests that it needs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from inspect import isawaitable
+from typing import Any
+
+from kopf_selectcache._errors import AlreadyExists, Conflict, NotWritable
+from kopf_selectcache.core.protocol.lost_answer import Verb, Write
+from kopf_selectcache.core.redact import shown, shown_with_type
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.informer.informers import Runtime
+
+from .adoption import adoption_of, require_selected
+from .errors import NotFound
+from .formats.given import Given, given_object, require_json
+from .request import Request
+from .server_reads import fetch_record
+from .server_writes import (
+    Options,
+    execute,
+    in_form,
+    informer_of_kind,
+    options_of,
+    read_answer,
+    request_for,
+    require_unread,
+    require_whole,
+    resource_for,
+)
+from .write_options import Change
+
+_POLICIES = {"background": "Background", "foreground": "Foreground", "orphan": "Orphan"}
+_TYPES = {"merge": Verb.MERGE, "json": Verb.JSON, "strategic": Verb.STRATEGIC}
+
+
+async def create(runtime: Runtime, obj: object, as_: Any, given_options: Mapping[str, Any]) -> Any:
+    """Create an object, and return it as the server has it."""
+    given, request, options = _read(obj, "live.create", as_, given_options, is_named=False)
+    resource = await resource_for(runtime, request)
+    require_unread(runtime, request, given)
+    data = await execute(runtime, request, resource, Write(Verb.CREATE, given.obj, given.name), options)
+    return _answer(request, resource, data, given, options)
+
+
+async def replace_object(runtime: Runtime, obj: object, as_: Any, given_options: Mapping[str, Any]) -> Any:
+    """Replace an object, and return it as the server has it."""
+    given, request, options = _read(obj, "live.replace", as_, given_options)
+    resource = await resource_for(runtime, request)
+    await require_whole(runtime, request, resource, given)
+    data = await execute(runtime, request, resource, Write(Verb.REPLACE, given.obj, given.name), options)
+    return _answer(request, resource, data, given, options)
+
+
+async def apply(
+    runtime: Runtime, obj: object, as_: Any, given_options: Mapping[str, Any], *, force: bool
+) -> Any:
+    """Apply an object on the server's side, and return it as the server has it."""
+    given, request, options = _read(obj, "live.apply", as_, given_options)
+    if given.metadata.get("managedFields"):
+        raise NotWritable(
+            "cache.live.apply(): the object has metadata.managedFields: it was read, and the operator would"
+            " own all of its fields",
+            remedy="Give an object with the fields that the operator is to own, and its name",
+        )
+    resource = await resource_for(runtime, request)
+    data = await execute(
+        runtime, request, resource, Write(Verb.APPLY, given.obj, given.name), options, force=force
+    )
+    return _answer(request, resource, data, given, options)
+
+
+async def patch(
+    runtime: Runtime,
+    request: Request,
+    changes: object,
+    given_options: Mapping[str, Any],
+    *,
+    type_: str,
+    subresource: str,
+) -> Any:
+    """Patch an object or a subresource, and return it as the server has it."""
+    options = options_of(request.verb, given_options)
+    body = _changes_of(changes, type_, subresource)
+    resource = await resource_for(runtime, request)
+    write = Write(_TYPES[type_], body, request.name or "")
+    data = await execute(runtime, request, resource, write, options, subresource=subresource)
+    return read_answer(request, resource, data, subresource=subresource, dry_run=options.dry_run)
+
+
+def _changes_of(changes: object, type_: str, subresource: str) -> Any:
+    call = "cache.live.patch()"
+    if type_ not in _TYPES:
+        raise NotWritable(f"{call}: type is {shown(type_)}", remedy=f"Give one of {', '.join(_TYPES)}")
+    if not isinstance(subresource, str) or not (subresource == "" or subresource.isalpha()):
+        raise NotWritable(f"{call}: subresource is {shown(subresource)}", remedy="Give one such as 'status'")
+    is_list = isinstance(changes, (list, tuple)) and all(isinstance(each, Mapping) for each in changes)
+    if not (is_list if type_ == "json" else isinstance(changes, Mapping)):
+        wanted = "a list of operations" if type_ == "json" else "a dict with the changed part of the object"
+        raise NotWritable(f"{call}: changes is {shown_with_type(changes)}", remedy=f"Give {wanted}")
+    body = dict(changes) if isinstance(changes, Mapping) else changes
+    require_json(call, "the changes", body)
+    return body
+
+
+async def delete(
+    runtime: Runtime,
+    request: Request,
+    given_options: Mapping[str, Any],
+    *,
+    uid: str | None,
+    version: str | None,
+    propagation: str,
+    grace_period: int | None,
+) -> None:
+    """Delete an object."""
+    call = "cache.live.delete()"
+    options = options_of(request.verb, given_options)
+    for argument, value in (("uid", uid), ("version", version)):
+        if value is not None and not (isinstance(value, str) and value):
+            raise NotWritable(f"{call}: {argument} is {shown_with_type(value)}", remedy="Give a text")
+    if propagation not in _POLICIES:
+        raise NotWritable(
+            f"{call}: propagation is {shown(propagation)}", remedy=f"Give one of {', '.join(_POLICIES)}"
+        )
+    if grace_period is not None and (
+        isinstance(grace_period, bool) or not isinstance(grace_period, int) or grace_period < 0
+    ):
+        raise NotWritable(
+            f"{call}: grace_period is {shown_with_type(grace_period)}", remedy="Give a number of seconds"
+        )
+    preconditions = {"uid": uid} if uid else {}
+    preconditions |= {"resourceVersion": version} if version else {}
+    body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    body |= {"propagationPolicy": _POLICIES[propagation]}
+    body |= {"preconditions": preconditions} if preconditions else {}
+    body |= {"gracePeriodSeconds": grace_period} if grace_period is not None else {}
+    resource = await resource_for(runtime, request)
+    await execute(runtime, request, resource, Write(Verb.DELETE, body, request.name or ""), options)
+
+
+async def update(
+    runtime: Runtime, request: Request, function: Change | None, given_options: Mapping[str, Any]
+) -> Any:
+    """Read an object, change it by the function, and replace it; again if it has changed meanwhile."""
+    options = options_of(request.verb, given_options)
+    if not callable(function):
+        raise NotWritable(
+            f"cache.live.update(): function is {shown_with_type(function)}",
+            remedy="Give a function of an object, which changes it or returns another one",
+        )
+    resource = await resource_for(runtime, request)
+    end, failures = runtime.writer.end_of(options.timeout), 0
+    while True:
+        record = await fetch_record(runtime, request, resource)
+        found = record.decode()
+        changed = _changed(function, found)
+        if changed == found:
+            return in_form(request, record)
+        write = Write(Verb.REPLACE, changed, request.name or "")
+        try:
+            left = options._replace(timeout=max(runtime.writer.left(end), 0.0))
+            data = await execute(runtime, request, resource, write, left)
+            return read_answer(request, resource, data, dry_run=options.dry_run)
+        except Conflict as conflict:
+            if not await runtime.writer.pause(failures, end, conflict.retry_after):
+                raise
+            failures += 1
+
+
+def _changed(function: Change, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the changed object, for the version that was read."""
+    call, own = "cache.live.update()", copy.deepcopy(found)
+    answer = function(own)
+    if isawaitable(answer):
+        if hasattr(answer, "close"):
+            answer.close()
+        raise NotWritable(f"{call}: the function is async", remedy="Give a plain function of an object")
+    changed = given_object("live.update", own if answer is None else answer).obj
+    for part in ("name", "namespace", "uid", "resourceVersion"):
+        if changed["metadata"].get(part, found["metadata"].get(part)) != found["metadata"].get(part):
+            raise NotWritable(
+                f"{call}: the function changes metadata.{part}", remedy="Leave what names the object"
+            )
+    precondition = {part: found["metadata"][part] for part in ("uid", "resourceVersion")}
+    return {**changed, "metadata": {**changed["metadata"], **precondition}}
+
+
+async def ensure(
+    runtime: Runtime, obj: object, as_: Any, given_options: Mapping[str, Any], *, adopt: bool
+) -> Any:
+    """Create an object, or return what is there; with `adopt`, add the labels and owners that it lacks."""
+    given, request, options = _read(obj, "live.ensure", as_, given_options)
+    resource = await resource_for(runtime, request)
+    require_unread(runtime, request, given)
+    end, failures = runtime.writer.end_of(options.timeout), 0
+    while True:
+        left = options._replace(timeout=max(runtime.writer.left(end), 0.0))
+        try:
+            made = await _ensured(runtime, request, resource, given, left, adopt=adopt)
+        except (NotFound, Conflict):  # It was deleted, or changed, meanwhile.
+            if not await runtime.writer.pause(failures, end, None):
+                raise
+            failures += 1
+        else:
+            given.connect(made)
+            return made
+
+
+async def _ensured(
+    runtime: Runtime, request: Request, resource: Resource, given: Given, options: Options, *, adopt: bool
+) -> Any:
+    write = Write(Verb.CREATE, given.obj, given.name)
+    try:
+        data = await execute(runtime, request, resource, write, options)
+        return read_answer(request, resource, data, dry_run=options.dry_run)
+    except AlreadyExists:
+        record = await fetch_record(runtime, request, resource)
+    informer = informer_of_kind(runtime, request)
+    declared = informer.filter if informer is not None else None
+    if not adopt:
+        if declared is not None:
+            require_selected(request, resource, declared, record)
+        return in_form(request, record)
+    changes = adoption_of(request, resource, declared, record, given)
+    if changes is None:
+        return in_form(request, record)
+    write = Write(Verb.MERGE, changes, given.name)
+    data = await execute(runtime, request, resource, write, options)
+    return read_answer(request, resource, data, dry_run=options.dry_run)
+
+
+def _read(
+    obj: object, verb: str, as_: Any, given_options: Mapping[str, Any], *, is_named: bool = True
+) -> tuple[Given, Request, Options]:
+    options = options_of(verb, given_options)
+    given = given_object(verb, obj, is_named=is_named)
+    return given, request_for(verb, given, as_), options
+
+
+def _answer(request: Request, resource: Resource, data: bytes, given: Given, options: Options) -> Any:
+    made = read_answer(request, resource, data, dry_run=options.dry_run)
+    given.connect(made)
+    return made

@@ -1,0 +1,263 @@
+"""Executes writes, with bounded retries. A write whose answer was lost is never repeated blindly: the rules
+are those of `core.protocol.lost_answer`.
+
+429 is not executed, and is repeated after the time that the server asks for. A request that was certainly not
+sent is repeated with backoff. All else is raised, or settled by a read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from random import random
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.lost_answer import (
+    NOT_FOUND,
+    TOO_MANY,
+    Done,
+    ReadBack,
+    Refuse,
+    Repeat,
+    Step,
+    Unknown,
+    Verb,
+    Write,
+    after_lost_answer,
+    after_reading,
+    after_refusal,
+)
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.recursion import decoded, with_room
+
+from .transport import JSON, Refused, Unreachable, WritingTransport
+
+MOST_DOUBLED = 3
+"""The wait between tries doubles this many times, to at most 4 seconds."""
+
+METHODS: Mapping[Verb, tuple[str, str]] = {
+    Verb.CREATE: ("POST", JSON),
+    Verb.REPLACE: ("PUT", JSON),
+    Verb.MERGE: ("PATCH", "application/merge-patch+json"),
+    Verb.STRATEGIC: ("PATCH", "application/strategic-merge-patch+json"),
+    Verb.JSON: ("PATCH", "application/json-patch+json"),
+    Verb.APPLY: ("PATCH", "application/apply-patch+yaml"),
+    Verb.DELETE: ("DELETE", JSON),
+}
+"""The method and the type of the body of each kind of write."""
+
+_REQUEST_TIMEOUT, _NOT_IMPLEMENTED, _GATEWAY_TIMEOUT = 408, 501, 504
+
+
+class Unsettled(Exception):
+    """The write may have been executed. `refusal` is the server's last answer, if there was one."""
+
+    def __init__(self, why: str, refusal: Refusal | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.refusal = refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A write and where it is sent."""
+
+    write: Write
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    object_path: str = ""
+    """The path of the object, to read it back. Empty if the server makes its name."""
+
+
+class Writer:
+    """The writes of one operator. Used on its event loop only."""
+
+    def __init__(
+        self,
+        transport: WritingTransport,
+        *,
+        clock: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random,
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._sleep = sleep
+        self._chance = chance
+
+    async def run(self, call: Call, *, timeout: float) -> bytes:  # All tries are within it.  # noqa: ASYNC109
+        """Execute a write within `timeout` seconds; return the server's answer, or the object as it was read
+        back. The answer is empty if an object is deleted, and the answer that says so was lost.
+
+        Raise Refused, Unreachable if nothing was sent, or Unsettled.
+        """
+        return await _Attempts(self, call, self.end_of(timeout)).run()
+
+    async def send(self, call: Call, write: Write) -> bytes:
+        method, content_type = METHODS[write.verb]
+        body = with_room(partial(msgspec.json.encode, write.body))
+        return await self._transport.send(method, call.path, call.query, body, content_type)
+
+    async def read(self, call: Call) -> bytes | None:
+        """Return the object; None if it is absent."""
+        try:
+            return await self._transport.get(call.object_path, {})
+        except Refused as refused:
+            # If the kind itself is not served, a server answers 404 without that reason.
+            if (refused.refusal.code, refused.refusal.reason) == (NOT_FOUND, "NotFound"):
+                return None
+            raise
+
+    def end_of(self, timeout: float) -> float:
+        """Return the time at which a timeout that begins now ends."""
+        return self._clock() + timeout
+
+    def left(self, end: float) -> float:
+        """Return the seconds until a time."""
+        return end - self._clock()
+
+    async def pause(self, failures: int, end: float, at_least: float | None) -> bool:
+        """Wait before the next try; return False if there is no time left for one."""
+        pause = delay(min(failures, MOST_DOUBLED), self._chance(), at_least=at_least or 0.0)
+        if pause >= self.left(end):
+            return False
+        await self._sleep(pause)
+        return True
+
+
+class _Attempts:
+    """The tries of one write."""
+
+    def __init__(self, writer: Writer, call: Call, end: float) -> None:
+        self._writer = writer
+        self._call = call
+        self._end = end
+        self._failures = 0
+        self._is_repeat = False
+        """True if the answer to a try was lost."""
+        self._is_settled = True
+        """False if a try may have been executed."""
+        self._is_answered = True
+        """False if a try may still be under way."""
+        self._conflict: Refusal | None = None
+        self._last: Refused | Unreachable | None = None
+        """The last failure of a try."""
+        self._answer = b""
+
+    async def run(self) -> bytes:
+        step: Step = await self._try(self._call.write)
+        while True:
+            match step:
+                case Repeat(write, is_settled):
+                    self._is_settled = self._is_settled or is_settled
+                    await self._pause()
+                    step = await self._try(write)
+                case ReadBack():
+                    step = await self._read_back()
+                case Done():
+                    return self._answer
+                case Refuse(refusal):
+                    raise Refused(refusal)
+                case _:
+                    raise self._unsettled(step.why)
+
+    async def _try(self, write: Write) -> Step:
+        """Send the write; return what follows."""
+        limit = asyncio.timeout(self._writer.left(self._end))
+        try:
+            async with limit:
+                self._answer = await self._writer.send(self._call, write)
+                return Done()
+        except Refused as refused:
+            refusal, self._last = refused.refusal, refused
+            if refusal.code == TOO_MANY:
+                return Repeat(write)
+            if not _may_be_executed(refusal.code):
+                return self._after_refusal(write, refusal)
+            is_answered = refusal.code != _GATEWAY_TIMEOUT
+        except Unreachable as error:
+            self._last, is_answered = error, False
+            if not error.may_have_arrived:
+                return Repeat(write)
+        except Garbled as error:  # The answer is too large.
+            self._last, is_answered = Unreachable(str(error)), False
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._last, is_answered = Unreachable("no answer came in time"), False
+        if not write.dry_run:
+            self._is_repeat, self._is_settled = True, False
+            self._is_answered = self._is_answered and is_answered
+        return after_lost_answer(write)
+
+    def _after_refusal(self, write: Write, refusal: Refusal) -> Step:
+        step = after_refusal(write, refusal, is_repeat=self._is_repeat, is_settled=self._is_settled)
+        if isinstance(step, ReadBack):
+            self._conflict, self._is_settled = refusal, False
+        return step
+
+    async def _read_back(self) -> Step:
+        """Read the object; return what follows."""
+        try:
+            async with asyncio.timeout(self._writer.left(self._end)):
+                data = await self._writer.read(self._call)
+            found = _object(data)
+        except Refused as refused:
+            if not _is_passing(refused.refusal.code):
+                return Unknown(f"the object cannot be read back: {_describe(refused.refusal)}")
+            await self._pause(refused.refusal.retry_after)
+            return ReadBack()
+        except (Unreachable, Garbled, TimeoutError):
+            await self._pause()
+            return ReadBack()
+        self._answer = data or b""
+        return after_reading(self._call.write, found, refusal=self._conflict, is_answered=self._is_answered)
+
+    async def _pause(self, at_least: float | None = None) -> None:
+        """Wait before the next request. If there is no time for one, raise the last failure, or Unsettled if
+        a try may have been executed.
+        """
+        failures, self._failures = self._failures, self._failures + 1
+        last = self._last
+        assert last is not None, "nothing has failed"
+        if at_least is None and isinstance(last, Refused):
+            at_least = last.refusal.retry_after
+        if not await self._writer.pause(failures, self._end, at_least):
+            raise last if self._is_settled else self._unsettled("the time for the write has ended")
+
+    def _unsettled(self, why: str) -> Unsettled:
+        last = self._last
+        return Unsettled(why, last.refusal) if isinstance(last, Refused) else Unsettled(f"{last}; {why}")
+
+
+def _may_be_executed(code: int) -> bool:
+    """Return True if a write that is answered with this code may have been executed, or may be yet."""
+    return code == _REQUEST_TIMEOUT or (code >= 500 and code != _NOT_IMPLEMENTED)
+
+
+def _is_passing(code: int) -> bool:
+    return code == TOO_MANY or _may_be_executed(code)
+
+
+def _describe(refusal: Refusal) -> str:
+    return f"{refusal.code} {refusal.reason}".rstrip()
+
+
+def _object(data: bytes | None) -> Mapping[str, Any] | None:
+    """Decode an object; raise Garbled if it is none."""
+    if data is None:
+        return None
+    try:
+        found = decoded(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Garbled("the object cannot be read back")
+    return found

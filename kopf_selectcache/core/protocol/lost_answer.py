@@ -1,0 +1,313 @@
+"""Decides how a write continues after its answer was lost: it may have been executed, or not. Pure.
+
+    a try -> answered                done, or the refusal is raised
+          -> lost -> repeat          if a second execution does no harm: the write has a precondition
+                  -> read back       then: done, or repeat, or unknown
+                  -> unknown
+
+| write | after a lost answer | after reading back | after a refusal of a repeat |
+|---|---|---|---|
+| create, with a name | read back | absent: repeat; contains all that was sent: done | 409: read back |
+| create, with generateName | unknown | | |
+| replace, with a version | repeat | contains all that was sent: done | 409: read back |
+| replace, without a version | read back | contains all that was sent: done | |
+| merge or strategic patch | read back | repeat for this uid and version | 409: read back |
+| the same, with a version of the caller | repeat | contains all that was sent: done | 409: read back |
+| JSON patch with a test of the version | repeat | | |
+| other JSON patch | unknown | | |
+| apply | read back | absent: repeat; there: repeat for this uid | 409: read back |
+| delete, with a uid | repeat | absent, other uid, or being deleted: done | 404: done; 409: read back |
+| delete, without a uid | read back | absent, or being deleted: done | |
+
+Everything else is unknown. A dry run changes nothing, and is repeated.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from .messages import Refusal
+
+NOT_FOUND, CONFLICT, TOO_MANY = 404, 409, 429
+
+_SERVER_SET = frozenset(
+    {
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+"""Metadata that the server sets, whatever is sent."""
+
+_OWNED_ELSEWHERE = "FieldManagerConflict"
+"""The reason of the causes of a refused apply."""
+
+
+class Verb(StrEnum):
+    """The kinds of writes."""
+
+    CREATE = "create"
+    REPLACE = "replace"
+    MERGE = "merge"
+    STRATEGIC = "strategic"
+    JSON = "json"
+    APPLY = "apply"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write, as it is sent."""
+
+    verb: Verb
+    body: Any
+    """The object, the changes, or the options of a deletion."""
+    name: str = ""
+    """Empty if the server makes the name."""
+    manager: str = ""
+    """The field manager."""
+    dry_run: bool = False
+
+    @property
+    def uid(self) -> str:
+        """The uid that the object must have; empty for any."""
+        return _text(self._preconditions, "uid")
+
+    @property
+    def version(self) -> str:
+        """The version that the object must have; empty for any."""
+        return _text(self._preconditions, "resourceVersion")
+
+    @property
+    def _preconditions(self) -> Mapping[str, Any]:
+        part = self.body.get("preconditions" if self.verb is Verb.DELETE else "metadata")
+        return part if isinstance(part, Mapping) else {}
+
+    def of(self, uid: str, version: str = "") -> Write:
+        """Return the write with preconditions: the object has this uid, and this version if one is given."""
+        given = {"uid": uid} if uid else {}
+        given |= {"resourceVersion": version} if version else {}
+        return replace(self, body={**self.body, "metadata": {**(self.body.get("metadata") or {}), **given}})
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Send this."""
+
+    write: Write
+    is_settled: bool = False
+    """True if no try before has been executed: the object is absent, and each try was answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """Read the object, and decide then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The write has been executed, or what it is for is so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The write may have been executed."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The write was not executed, or it cannot matter: raise the refusal."""
+
+    refusal: Refusal
+
+
+Step: TypeAlias = Repeat | ReadBack | Done | Unknown | Refuse
+
+_ABSENT = Refusal(NOT_FOUND, "NotFound")
+
+
+def after_lost_answer(write: Write) -> Repeat | ReadBack | Unknown:
+    """Return what follows a try that may have been executed."""
+    if write.dry_run:
+        return Repeat(write)
+    match write.verb:
+        case Verb.CREATE if not write.name:
+            return Unknown("the server makes the name, so that the object cannot be read back")
+        case Verb.REPLACE if write.version:
+            return Repeat(write)
+        case Verb.MERGE | Verb.STRATEGIC if write.version:
+            return Repeat(write)
+        case Verb.JSON:
+            if _tests_version(write.body):
+                return Repeat(write)
+            return Unknown("a JSON patch without a test of /metadata/resourceVersion may do harm twice")
+        case Verb.DELETE if write.uid:
+            return Repeat(write)
+    return ReadBack()
+
+
+def after_refusal(
+    write: Write, refusal: Refusal, *, is_repeat: bool, is_settled: bool
+) -> ReadBack | Done | Unknown | Refuse:
+    """Return what follows a refusal. `is_repeat` is true if the answer to an earlier try was lost,
+    `is_settled` if none of these tries has been executed.
+    """
+    if not is_repeat or write.dry_run:
+        return Refuse(refusal)
+    if refusal.code == NOT_FOUND and write.verb is Verb.DELETE:
+        return Done()
+    if refusal.code == NOT_FOUND and write.verb is not Verb.CREATE:
+        return Refuse(refusal)
+    if refusal.code == CONFLICT and write.verb is not Verb.JSON:
+        return (
+            Refuse(refusal) if any(each.reason == _OWNED_ELSEWHERE for each in refusal.causes) else ReadBack()
+        )
+    return Refuse(refusal) if is_settled else Unknown("a repeat of it was refused")
+
+
+def after_reading(
+    given: Write,
+    found: Mapping[str, Any] | None,
+    *,
+    refusal: Refusal | None = None,
+    is_answered: bool = False,
+) -> Step:
+    """Return what follows from the object as it is now; None if it is absent.
+
+    `given` is the write of the caller, without preconditions that were added. `refusal` is the 409 that
+    answered a repeat, if one did. `is_answered` is true if the server has answered each try, so that none is
+    under way.
+    """
+    if given.verb is Verb.DELETE:
+        return _after_deletion(given, found, refusal)
+    if found is None:
+        if given.verb in (Verb.APPLY, Verb.CREATE):
+            return Repeat(given, is_settled=is_answered)
+        return Refuse(_ABSENT)
+    uid, version = (_text(_metadata(found), key) for key in ("uid", "resourceVersion"))
+    if given.verb is Verb.APPLY:
+        return Repeat(given.of(uid)) if uid else Unknown("the object has no uid")
+    if given.verb in (Verb.MERGE, Verb.STRATEGIC) and not given.version:
+        if given.uid not in ("", uid):
+            return Refuse(refusal if refusal is not None else Refusal(CONFLICT, "Conflict"))
+        return Repeat(given.of(uid, version)) if version else Unknown("the object has no version")
+    if is_result(given, found):
+        return Done()
+    return Unknown("the object is there, and differs from what was sent")
+
+
+def _after_deletion(given: Write, found: Mapping[str, Any] | None, refusal: Refusal | None) -> Step:
+    if found is None:
+        return Done()
+    metadata = _metadata(found)
+    if given.uid and _text(metadata, "uid") not in ("", given.uid):
+        return Done()
+    if metadata.get("deletionTimestamp"):
+        return Done()
+    if given.uid and refusal is not None:
+        return Refuse(refusal)  # It is the same object, and not being deleted.
+    return Unknown("an object of this name is there, and is not being deleted")
+
+
+# ---- Comparing what was sent with what is there.
+
+
+def is_result(write: Write, found: Mapping[str, Any]) -> bool:
+    """Return True if the object can be the result of the write: it contains all that was sent, and its
+    managed fields, if the server keeps them, name the field manager.
+    """
+    metadata = _metadata(found)
+    if write.verb is not Verb.CREATE and write.uid not in ("", _text(metadata, "uid")):
+        return False
+    managed = metadata.get("managedFields")
+    if managed and not any(
+        isinstance(each, Mapping) and each.get("manager") == write.manager for each in managed
+    ):
+        return False
+    return contains(found, write.body, absent_by_none=write.verb in (Verb.MERGE, Verb.STRATEGIC))
+
+
+def contains(found: Mapping[str, Any], sent: Mapping[str, Any], *, absent_by_none: bool = False) -> bool:
+    """Return True if an object contains all that was sent. Metadata that the server sets is ignored.
+
+    Mappings are compared key by key, lists element by element. What is empty, zero or false may be absent.
+    None is as good as not sent; with `absent_by_none`, as in a merge patch, it means absent.
+
+    >>> contains({"spec": {"a": 1, "b": [{"c": 2, "d": 3}]}}, {"spec": {"b": [{"c": 2}], "e": False}})
+    True
+    >>> contains({"spec": {"b": [1, 2]}}, {"spec": {"b": [1]}})
+    False
+    """
+    wanted = dict(sent)
+    if isinstance(wanted.get("metadata"), Mapping):
+        wanted["metadata"] = {
+            key: value for key, value in wanted["metadata"].items() if key not in _SERVER_SET
+        }
+    if isinstance(texts := wanted.pop("stringData", None), Mapping):
+        if found.get("kind", "Secret") != "Secret":
+            wanted["stringData"] = texts
+        else:
+            encoded = {
+                key: base64.b64encode(value.encode()).decode() if isinstance(value, str) else value
+                for key, value in texts.items()
+            }
+            wanted["data"] = {**(wanted.get("data") or {}), **encoded}
+    return _contains(found, wanted, absent_by_none=absent_by_none)
+
+
+def _contains(found: Any, sent: Any, *, absent_by_none: bool) -> bool:
+    # Without recursion: objects may be nested more deeply than Python's stack.
+    todo = [(found, sent)]
+    while todo:
+        there, wanted = todo.pop()
+        if isinstance(wanted, Mapping):
+            if not wanted and there is None:
+                continue
+            inner = {} if there is None else there
+            if not isinstance(inner, Mapping):
+                return False
+            todo += [(inner.get(key), value) for key, value in wanted.items()]
+        elif isinstance(wanted, (list, tuple)):
+            items = [] if there is None else there
+            if not isinstance(items, (list, tuple)) or len(items) != len(wanted):
+                return False
+            todo += zip(items, wanted, strict=True)
+        elif wanted is None:
+            if absent_by_none and there not in (None, "", {}, []):
+                return False
+        elif there is None:
+            if wanted:
+                return False
+        elif isinstance(there, bool) is not isinstance(wanted, bool) or there != wanted:
+            return False
+    return True
+
+
+def _tests_version(operations: Any) -> bool:
+    """Return True if a JSON patch begins by testing the version, so that it is executed once at most."""
+    return isinstance(operations, (list, tuple)) and any(
+        isinstance(each, Mapping)
+        and (each.get("op"), each.get("path")) == ("test", "/metadata/resourceVersion")
+        for each in operations
+    )
+
+
+def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = obj.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def _text(mapping: Mapping[str, Any], key: str) -> str:
+    value = mapping.get(key)
+    return value if isinstance(value, str) else ""

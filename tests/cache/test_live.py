@@ -1,0 +1,581 @@
+"""`cache.live`: reads that always ask the server, and writes with their errors, on the API of a fake
+cache."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any, cast
+
+import kopf
+import msgspec
+import pytest
+
+from kopf_selectcache import (
+    AlreadyExists,
+    BodyView,
+    Cached,
+    Conflict,
+    Forbidden,
+    HiddenByFilter,
+    NoSuchRead,
+    NotFound,
+    NotWritable,
+    ReadError,
+    SelectCacheError,
+    Selector,
+    Stalled,
+)
+from kopf_selectcache.testing import FakeCache, faults
+from tests.cache.clients import APIObject, earlier, imported, model
+from tests.cache.clients import Pod as PykubePod
+
+Obj = dict[str, Any]
+
+
+def pod(name: str = "web-1", namespace: str = "shop", **labels: str) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "example.com/web"}]},
+    }
+
+
+def secret(name: str = "s", **metadata: Any) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}, **metadata},
+        "data": {"key": "eA=="},
+    }
+
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+WEB, DB = pod(app="web"), pod("db-1", app="db")
+
+
+@pytest.fixture
+def cache() -> FakeCache:
+    return FakeCache([WEB, DB, NODE], {"v1/pods": "app=web"})
+
+
+def provoked(call: Callable[[], object]) -> Any:
+    with pytest.raises(SelectCacheError) as raised:
+        call()
+    return raised.value
+
+
+# ---- Reads.
+
+
+def test_a_read_asks_the_server_for_what_the_cache_has_and_has_not(cache: FakeCache) -> None:
+    live = cache.blocking.live
+    cache.cluster.patch(WEB, {"metadata": {"labels": {"app": "db"}}})
+    assert live.get("pods", "web-1", "shop")["metadata"]["labels"] == {"app": "db"}
+    assert live.get("pods", "x", "shop", default=None) is None
+    assert isinstance(live.get("pods", "db-1", "shop", as_="view"), BodyView)
+    with pytest.raises(NotFound):
+        live.get("pods", "x", "shop")
+    with pytest.raises(ReadError):
+        live.get("pods", "a/b", "shop")
+    assert [each["metadata"]["name"] for each in live.list("pods", namespace="shop", label="app=db")] == [
+        "db-1",
+        "web-1",
+    ]
+    assert len(live.list("pods", names=["db-1"], namespace="shop", limit=5)) == 1
+
+
+def test_a_read_returns_whole_objects_of_a_kind_of_which_a_part_is_kept() -> None:
+    cache = FakeCache([WEB], {"v1/pods": Cached("app=web", drop=["spec"])})
+    assert "spec" not in cache.get("pods", "web-1", "shop")
+    assert "spec" in cache.blocking.live.get("pods", "web-1", "shop")
+    assert "spec" in cache.blocking.live.list("pods", namespace="shop")[0]
+
+
+def test_transient_failures_of_a_read_are_retried_within_its_timeout(cache: FakeCache) -> None:
+    cache.cluster.faults.add(faults.Refuse(503), verb="get", resource="pods", times=2)
+    with pytest.raises(Stalled):
+        cache.blocking.live.get("pods", "web-1", "shop")
+    assert cache.blocking.live.get("pods", "web-1", "shop", timeout=60)
+    cache.cluster.faults.add(faults.Refuse(503), verb="list", resource="pods", times=1)
+    assert len(cache.blocking.live.list("pods", timeout=60)) == 2
+
+
+# ---- Writes.
+
+
+def test_an_object_is_created_and_comes_back_as_the_server_has_it(cache: FakeCache) -> None:
+    made = cache.blocking.live.create(pod("web-2", app="web"))
+    assert made["metadata"]["uid"]
+    assert made == cache.get("pods", "web-2", "shop")
+    assert cache.blocking.live.create(pod("web-3", app="web"), as_="view").metadata["name"] == "web-3"
+    generated = {**pod(), "metadata": {"generateName": "web-", "namespace": "shop"}}
+    assert cache.blocking.live.create(generated)["metadata"]["name"].startswith("web-")
+
+
+def test_an_object_is_replaced_for_its_version(cache: FakeCache) -> None:
+    live = cache.blocking.live
+    found = live.get("pods", "web-1", "shop")
+    found["metadata"]["labels"]["tier"] = "gold"
+    changed = live.replace(found)
+    assert changed["metadata"]["labels"] == {"app": "web", "tier": "gold"}
+    found["metadata"]["labels"]["tier"] = "silver"
+    error = provoked(lambda: live.replace(found))
+    assert type(error) is Conflict
+    assert (error.code, error.verb, error.kind, error.name, error.namespace) == (
+        409,
+        "update",
+        "pods",
+        "web-1",
+        "shop",
+    )
+
+
+def test_an_object_is_patched_in_three_ways(cache: FakeCache) -> None:
+    live = cache.blocking.live
+    merged = live.patch("pods", "web-1", "shop", {"metadata": {"labels": {"tier": "gold"}}})
+    assert merged["metadata"]["labels"] == {"app": "web", "tier": "gold"}
+    removed = [{"op": "remove", "path": "/metadata/labels/tier"}]
+    assert live.patch("pods", "web-1", "shop", removed, type="json")["metadata"]["labels"] == {"app": "web"}
+    image = {"spec": {"containers": [{"name": "main", "image": "example.com/other"}]}}
+    assert live.patch("pods", "web-1", "shop", image, type="strategic")["spec"]["containers"][0]["image"] == (
+        "example.com/other"
+    )
+    ready = {"status": {"phase": "Running"}}
+    assert live.patch("pods", "web-1", "shop", ready, subresource="status")["status"]["phase"] == "Running"
+    node = live.patch("nodes", "n1", changes={"metadata": {"labels": {"a": "b"}}})
+    assert node["metadata"]["labels"] == {"a": "b"}
+
+
+def test_an_object_is_deleted(cache: FakeCache) -> None:
+    live = cache.blocking.live
+    found = live.get("pods", "web-1", "shop")["metadata"]
+    assert type(provoked(lambda: live.delete("pods", "web-1", "shop", uid="other"))) is Conflict
+    assert type(provoked(lambda: live.delete("pods", "web-1", "shop", version="1"))) is Conflict
+    live.delete("pods", "web-1", "shop", dry_run=True)
+    assert cache.exists("pods", "web-1", "shop")
+    live.delete(
+        "pods",
+        "web-1",
+        "shop",
+        uid=found["uid"],
+        version=found["resourceVersion"],
+        propagation="background",
+        grace_period=0,
+    )
+    with pytest.raises(NotFound):
+        live.delete("pods", "web-1", "shop")
+
+
+def test_a_dry_run_changes_nothing(cache: FakeCache) -> None:
+    live = cache.blocking.live
+    live.create(pod("web-2", app="web"), dry_run=True)
+    live.patch("pods", "web-1", "shop", {"metadata": {"labels": {"x": "y"}}}, dry_run=True)
+    live.replace(pod(app="web", x="y"), dry_run=True)
+    assert not cache.exists("pods", "web-1", "shop") or [
+        each["metadata"]["labels"] for each in cache.held("pods")
+    ] == [{"app": "web"}]
+
+
+def test_a_read_after_an_update_is_repeated_if_somebody_was_faster(cache: FakeCache) -> None:
+    calls = []
+
+    def change(obj: Obj) -> None:
+        calls.append(obj["metadata"]["resourceVersion"])
+        if len(calls) == 1:
+            cache.cluster.patch(WEB, {"metadata": {"labels": {"theirs": "1"}}})
+        obj["metadata"]["labels"]["ours"] = "1"
+
+    changed = cache.blocking.live.update("pods", "web-1", "shop", change)
+    assert changed["metadata"]["labels"] == {"app": "web", "theirs": "1", "ours": "1"}
+    assert len(set(calls)) == 2
+
+
+def test_an_update_that_changes_nothing_writes_nothing(cache: FakeCache) -> None:
+    before = cache.cluster.get(WEB)["metadata"]["resourceVersion"]
+    found = cache.blocking.live.update("pods", "web-1", "shop", lambda obj: obj, as_="view")
+    assert found.metadata["resourceVersion"] == before
+    assert cache.cluster.get(WEB)["metadata"]["resourceVersion"] == before
+
+
+def test_an_update_ends_with_its_timeout(cache: FakeCache) -> None:
+    cache.cluster.faults.add(faults.Refuse(409, "Conflict"), verb="update", resource="pods")
+
+    def change(obj: Obj) -> Obj:
+        return {**obj, "metadata": {**obj["metadata"], "labels": {}}}
+
+    error = provoked(lambda: cache.blocking.live.update("pods", "web-1", "shop", change, timeout=5))
+    assert type(error) is Conflict
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda obj: {**obj, "metadata": {**obj["metadata"], "name": "x"}},
+        lambda obj: {**obj, "metadata": {**obj["metadata"], "resourceVersion": "1"}},
+        lambda _: 5,
+        5,
+        None,
+    ],
+)
+def test_a_function_that_changes_no_object_is_an_error(cache: FakeCache, change: Any) -> None:
+    assert type(provoked(lambda: cache.blocking.live.update("pods", "web-1", "shop", change))) is NotWritable
+
+
+def test_an_async_function_of_an_update_is_an_error(cache: FakeCache) -> None:
+    async def change(_: Obj) -> None: ...
+
+    def future(_: Obj) -> Any:
+        class Awaitable:
+            def __await__(self) -> Any:
+                yield
+
+        return Awaitable()
+
+    for each in (change, future):
+        error = provoked(lambda each=each: cache.blocking.live.update("pods", "web-1", "shop", each))  # type: ignore[misc]
+        assert type(error) is NotWritable
+
+
+# ---- Ensure and adopt.
+
+
+def test_ensure_creates_or_returns_what_is_there(cache: FakeCache) -> None:
+    live = cache.blocking.live
+    made = live.ensure(pod("web-2", app="web"))
+    assert live.ensure(pod("web-2", app="web", more="labels")) == made
+    assert live.ensure({**NODE, "metadata": {"name": "n1", "labels": {"a": "b"}}})["metadata"]["name"] == "n1"
+
+
+def test_ensure_names_the_label_that_a_hidden_object_lacks(cache: FakeCache) -> None:
+    error = provoked(lambda: cache.blocking.live.ensure(pod("db-1", app="web")))
+    assert type(error) is HiddenByFilter
+    assert (error.lacks, error.name, error.namespace) == (("app=web",), "db-1", "shop")
+    assert isinstance(error, AlreadyExists)
+
+
+def test_ensure_names_the_requirement_of_each_alternative() -> None:
+    either = [Selector("app=web"), Selector(namespaces=["other"]), Selector(field="status.phase=Running")]
+    cache = FakeCache([DB], {"v1/pods": either})
+    error = provoked(lambda: cache.blocking.live.ensure(pod("db-1", app="web")))
+    assert error.lacks == ("app=web", "namespace=other", "status.phase=Running")
+
+
+def test_an_object_is_adopted_with_its_label_and_its_owner(cache: FakeCache) -> None:
+    cache.cluster.create({**pod("theirs"), "metadata": {"name": "theirs", "namespace": "shop"}})
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1", "controller": True}
+    ours = pod("theirs", app="web", other="label")
+    ours["metadata"]["ownerReferences"] = [owner]
+    adopted = cache.blocking.live.ensure(ours, adopt=True)
+    assert adopted["metadata"]["labels"] == {"app": "web"}
+    assert [each["uid"] for each in adopted["metadata"]["ownerReferences"]] == ["u1"]
+    assert cache.get("pods", "theirs", "shop") == adopted
+    assert cache.blocking.live.ensure(ours, adopt=True) == adopted, "there is nothing left to adopt"
+
+
+def test_owners_are_added_to_an_object_of_an_undeclared_kind(cache: FakeCache) -> None:
+    given = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "shop", "labels": {"a": "b"}},
+    }
+    cache.cluster.create({**given, "metadata": {"name": "a", "namespace": "shop"}})
+    assert "labels" not in cache.blocking.live.ensure(given, adopt=True)["metadata"]
+
+
+def test_an_object_of_another_controller_is_not_adopted(cache: FakeCache) -> None:
+    theirs = pod("theirs")
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1", "controller": True}
+    theirs["metadata"]["ownerReferences"] = [owner]
+    before = cache.cluster.create(theirs)
+    error = provoked(lambda: cache.blocking.live.ensure(pod("theirs", app="web"), adopt=True))
+    assert type(error) is AlreadyExists
+    assert [cache.cluster.get(theirs)] == before
+
+
+def test_a_label_with_another_value_is_not_changed(cache: FakeCache) -> None:
+    error = provoked(lambda: cache.blocking.live.ensure(pod("db-1", app="web"), adopt=True))
+    assert type(error) is HiddenByFilter
+    assert cache.cluster.get(DB)["metadata"]["labels"] == {"app": "db"}
+    error = provoked(lambda: cache.blocking.live.ensure(pod("db-1"), adopt=True))
+    assert type(error) is HiddenByFilter
+
+
+def test_an_object_that_changes_while_it_is_adopted_is_looked_at_again(cache: FakeCache) -> None:
+    theirs = pod("theirs")
+    cache.cluster.create(theirs)
+
+    class Faster(faults.Fault):
+        """Somebody else labels the object before the patch arrives."""
+
+        def instead(self, request: Any) -> None:
+            cache.cluster.patch(theirs, {"metadata": {"labels": {"app": "theirs"}}})
+
+    cache.cluster.faults.add(Faster(), verb="patch", resource="pods", times=1)
+    with pytest.raises(HiddenByFilter):
+        cache.blocking.live.ensure(pod("theirs", app="web"), adopt=True)
+    assert cache.cluster.get(theirs)["metadata"]["labels"] == {"app": "theirs"}
+
+
+def test_an_object_that_vanishes_or_changes_meanwhile_is_ensured_again(cache: FakeCache) -> None:
+    cache.cluster.create(pod("theirs"))
+    cache.cluster.faults.add(faults.Refuse(404, "NotFound"), verb="get", resource="pods", times=1)
+    cache.cluster.faults.add(faults.Refuse(409, "Conflict"), verb="patch", resource="pods", times=1)
+    assert cache.blocking.live.ensure(pod("theirs", app="web"), adopt=True)["metadata"]["labels"]
+    cache.cluster.faults.add(faults.Refuse(409, "Conflict"), verb="create", resource="pods")
+    assert type(provoked(lambda: cache.blocking.live.ensure(pod("x"), timeout=2))) is Conflict
+
+
+# ---- Objects in and out.
+
+
+def test_a_body_and_a_view_are_objects(cache: FakeCache) -> None:
+    body = kopf.Body(cast("Any", pod("web-2", app="web")))
+    assert type(cache.blocking.live.create(body)) is dict
+    view = cache.blocking.live.get("pods", "web-2", "shop", as_="view")
+    assert type(cache.blocking.live.replace(view)) is dict
+
+
+def test_an_object_of_pykube_comes_back_with_its_client(cache: FakeCache) -> None:
+    api = object()
+    given = PykubePod(api, {**pod("web-2", app="web"), "kind": None, "apiVersion": None})
+    del given.obj["kind"], given.obj["apiVersion"]
+    made = cache.blocking.live.create(given)
+    assert (type(made), made.api) == (PykubePod, api)
+    assert made.obj["metadata"]["uid"]
+    assert type(cache.blocking.live.ensure(given, as_=dict)) is dict
+    assert [each["metadata"]["name"] for each in cache.owned(made, "pods")] == []
+
+
+def test_a_model_of_kubernetes_comes_back_as_one(cache: FakeCache) -> None:
+    meta = earlier(
+        "V1ObjectMeta",
+        {"name": "str", "namespace": "str", "labels": "dict(str, str)", "creation_timestamp": "datetime"},
+        {
+            "name": "name",
+            "namespace": "namespace",
+            "labels": "labels",
+            "creation_timestamp": "creationTimestamp",
+        },
+    )
+    kind = earlier(
+        "V1Pod", {"metadata": "V1ObjectMeta", "spec": "object"}, {"metadata": "metadata", "spec": "spec"}
+    )
+    given = kind(
+        metadata=meta(
+            name="web-2",
+            namespace="shop",
+            labels={"app": "web"},
+            creation_timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+        ),
+        spec={"containers": (pod()["spec"]["containers"][0],), "x": date(2026, 1, 1)},
+    )
+    with imported({"kubernetes_asyncio.client.models": [meta, kind]}):
+        made = cache.blocking.live.create(given)
+    assert type(made) is kind
+    assert cache.get("pods", "web-2", "shop")["metadata"]["labels"] == {"app": "web"}
+
+
+def test_a_class_without_a_kind_needs_one(cache: FakeCache) -> None:
+    widget = model("V1Widget")()
+    assert type(provoked(lambda: cache.blocking.live.create(widget))) is NotWritable
+    unknown = APIObject(None, {"metadata": {}})
+    assert type(provoked(lambda: cache.blocking.live.create(unknown))) is NotWritable
+    unnamed = type("Odd", (APIObject,), {"version": "example.com/v1", "endpoint": "odds"})
+    assert type(provoked(lambda: cache.blocking.live.create(unnamed(None, {})))) is NotWritable
+    broken = PykubePod(None, 5)  # type: ignore[arg-type]
+    assert type(provoked(lambda: cache.blocking.live.create(broken))) is NotWritable
+
+
+def test_as_makes_the_answer(cache: FakeCache) -> None:
+    class Named(msgspec.Struct):
+        kind: str
+
+    live = cache.blocking.live
+    assert live.create(pod("web-2"), as_=Named) == Named("Pod")
+    assert live.patch("pods", "web-2", "shop", {}, as_=lambda obj: obj["kind"]) == "Pod"
+    assert live.patch(PykubePod, "web-2", "shop", {}).obj["kind"] == "Pod"
+    with pytest.raises(ReadError):
+        live.create(NODE, as_=PykubePod)
+
+
+LACKING: dict[str, Any] = {
+    "no object": 5,
+    "None": None,
+    "no apiVersion": {"kind": "Pod", "metadata": {"name": "a", "namespace": "b"}},
+    "no kind": {"apiVersion": "v1", "metadata": {"name": "a", "namespace": "b"}},
+    "no metadata": {"apiVersion": "v1", "kind": "Pod"},
+    "no name": {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "b"}},
+    "a name that is no text": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 5}},
+    "no namespace": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}},
+    "a namespace of a cluster-scoped kind": {**NODE, "metadata": {"name": "a", "namespace": "b"}},
+    "a name with a slash": pod("a/b"),
+    "a namespace with a slash": pod("a", "b/c"),
+    "no JSON": {**pod("a"), "spec": object()},
+    "a lone surrogate": {**pod("a"), "spec": "\ud800"},
+}
+
+
+@pytest.mark.parametrize("what", LACKING)
+@pytest.mark.parametrize("verb", ["create", "replace", "ensure", "apply"])
+def test_an_object_that_lacks_something_is_not_sent(cache: FakeCache, what: str, verb: str) -> None:
+    refused = cache.cluster.faults.add(faults.Refuse(500))
+    options = {"field_manager": "me"} if verb == "apply" else {}
+    error = provoked(lambda: getattr(cache.blocking.live, verb)(LACKING[what], **options))
+    assert type(error) is NotWritable
+    assert not refused.hits
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda live: live.create(pod("a"), dry_run="yes"),
+        lambda live: live.create(pod("a"), field_manager=""),
+        lambda live: live.create(pod("a"), timeout=0),
+        lambda live: live.patch("pods", 5, "shop", {}),
+        lambda live: live.patch("pods", "a", 5, {}),
+        lambda live: live.patch("pods", "a", "shop"),
+        lambda live: live.patch("pods", "a", "shop", {"op": "x"}, type="json"),
+        lambda live: live.patch("pods", "a", "shop", [], type="merge"),
+        lambda live: live.patch("pods", "a", "shop", {}, type="apply"),
+        lambda live: live.patch("pods", "a", "shop", {}, subresource="a/b"),
+        lambda live: live.patch("pods", "a", "shop", {"x": object()}),
+        lambda live: live.patch("pods", "a", changes={}),
+        lambda live: live.delete("pods", "a", "shop", uid=5),
+        lambda live: live.delete("pods", "a", "shop", version=""),
+        lambda live: live.delete("pods", "a", "shop", propagation="later"),
+        lambda live: live.delete("pods", "a", "shop", grace_period=-1),
+        lambda live: live.apply(
+            {**pod("a"), "metadata": {"name": "a", "managedFields": [{}]}}, field_manager="x"
+        ),
+    ],
+)
+def test_an_argument_that_makes_no_sense_is_not_sent(cache: FakeCache, call: Callable[[Any], Any]) -> None:
+    assert type(provoked(lambda: call(cache.blocking.live))) is NotWritable
+
+
+# ---- Objects of which a part is kept.
+
+
+def partly(**options: Any) -> FakeCache:
+    return FakeCache([secret()], {"v1/secrets": Cached("app=web", **options)})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"drop": ["data"]}, {"keep": ["metadata"]}, {"transform": lambda obj: {**obj, "data": {"key": "***"}}}],
+)
+def test_13_an_object_of_which_a_part_is_kept_is_not_written_back(options: Any) -> None:
+    cache = partly(**options)
+    held = cache.get("secrets", "s", "shop")
+    held["metadata"]["labels"]["more"] = "x"
+    assert type(provoked(lambda: cache.blocking.live.replace(held))) is NotWritable
+    view = cache.get("secrets", "s", "shop", as_="view")
+    assert type(provoked(lambda: cache.blocking.live.replace(view))) is NotWritable
+    for write in (cache.blocking.live.create, cache.blocking.live.ensure):
+        assert type(provoked(lambda write=write: write(held))) is NotWritable  # type: ignore[misc]
+    assert cache.cluster.get(secret())["data"]["key"] == "eA=="
+
+
+def test_13_a_whole_object_of_such_a_kind_is_written() -> None:
+    cache = partly(drop=["data"])
+    live = cache.blocking.live
+    whole = live.get("secrets", "s", "shop")
+    whole["metadata"]["labels"]["more"] = "x"
+    assert live.replace(whole)["data"]["key"] == "eA=="
+    whole["data"] = {"other": "eA=="}
+    assert type(provoked(lambda: live.replace(whole))) is Conflict, "it is in another version"
+    whole = live.get("secrets", "s", "shop")
+    whole["data"] = {"other": "eA=="}
+    assert live.replace(whole)["data"] == {"other": "eA=="}
+    assert live.update("secrets", "s", "shop", lambda obj: {**obj, "data": {}}).get("data") in (None, {})
+    assert live.create(secret("t"))["data"]["key"] == "eA=="
+
+
+def test_13_an_object_of_such_a_kind_needs_a_version() -> None:
+    cache = partly(drop=["data"])
+    assert type(provoked(lambda: cache.blocking.live.replace(secret()))) is NotWritable
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (faults.Refuse(404, "NotFound"), Conflict),
+        (faults.Refuse(403, "Forbidden"), Forbidden),
+        (faults.MalformedJSON(), Stalled),
+    ],
+)
+def test_13_an_object_that_cannot_be_compared_is_not_written(fault: Any, error: type) -> None:
+    cache = partly(drop=["data"])
+    whole = cache.blocking.live.get("secrets", "s", "shop")
+    cache.cluster.patch(secret(), {"metadata": {"labels": {"more": "x"}}})
+    cache.cluster.faults.add(fault, verb="get", resource="secrets", times=1)
+    assert type(provoked(lambda: cache.blocking.live.replace(whole))) is error
+
+
+# ---- Where it is called.
+
+
+def test_a_write_is_awaited_on_the_operators_loop(cache: FakeCache) -> None:
+    with pytest.raises(ReadError):
+        cache.live.create(pod("a"))  # type: ignore[unused-coroutine]
+
+    async def main() -> None:
+        assert await cache.live.create(pod("a", app="web"))
+        assert await cache.live.get("pods", "a", "shop")
+        with pytest.raises(ReadError):
+            cache.blocking.live.create(pod("b"))
+
+    asyncio.run(main())
+
+
+def test_an_unknown_write_is_an_error_that_names_the_others(cache: FakeCache) -> None:
+    with pytest.raises(NoSuchRead):
+        cache.blocking.live.creat(pod("a"))  # type: ignore[attr-defined]
+    with pytest.raises(NoSuchRead):
+        cache.blocking.live.nothing()  # type: ignore[attr-defined]
+
+
+# ---- Own writes.
+
+
+def test_9_a_write_is_laid_over_the_reads(cache: FakeCache) -> None:
+    live = cache.blocking.live
+    seen: list[tuple[str, bool]] = []
+    laying = cache._runtime.informer("pods").laying
+    lay = laying.lay
+
+    def watched(write: Any) -> None:
+        seen.append((write.uid, write.record is not None))
+        lay(write)
+
+    laying.lay = watched  # type: ignore[method-assign]
+    uid = live.create(pod("web-2", app="web"))["metadata"]["uid"]
+    live.patch("pods", "web-2", "shop", {"metadata": {"labels": {"app": "db"}}})
+    live.patch("pods", "web-2", "shop", {"metadata": {"labels": {"app": "web"}}}, dry_run=True)
+    live.delete("pods", "web-2", "shop", grace_period=0)
+    live.create(pod("web-3", app="web"), dry_run=True)
+    assert seen == [(uid, True), (uid, False), (uid, False)]
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"kind":"Status"}', b'{"metadata":{"uid":5}}'])
+def test_an_answer_to_a_deletion_without_a_uid_is_not_laid_over(cache: FakeCache, body: bytes) -> None:
+    class Odd(faults.Fault):
+        """An answer without a uid."""
+
+        def answered(self, request: Any, answer: Any) -> Any:
+            return type(answer)(answer.code, body)
+
+    cache.cluster.faults.add(Odd(), verb="delete", times=1)
+    cache.blocking.live.delete("pods", "web-1", "shop", grace_period=0)
+    assert not cache.held("pods")
+
+
+def test_an_object_of_pykube_is_remembered(cache: FakeCache) -> None:
+    made = PykubePod(None, cache.blocking.live.get("pods", "web-1", "shop"))
+    cache.remember(made)
+    cache.forget(made)
+    with pytest.raises(ReadError):
+        cache.remember(5)

@@ -1,0 +1,230 @@
+"""Errors of `cache.live`, on the API of a fake cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import (
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    Missing,
+    NotFound,
+    OutcomeUnknown,
+    SelectCacheError,
+    ServerError,
+    Stalled,
+    Unauthorized,
+    Unreadable,
+)
+from kopf_selectcache.client.transport import Unreachable
+from kopf_selectcache.core.protocol.messages import FieldCause
+from kopf_selectcache.testing import FakeCache, faults
+from kopf_selectcache.testing.api.request import Answer
+from tests.canaries import CANARY
+
+Obj = dict[str, Any]
+
+
+def pod(name: str = "web-1", namespace: str = "shop", **labels: str) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "example.com/web"}]},
+    }
+
+
+def secret(name: str = "s", **metadata: Any) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}, **metadata},
+        "data": {"key": "eA=="},
+    }
+
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+WEB, DB = pod(app="web"), pod("db-1", app="db")
+
+
+@pytest.fixture
+def cache() -> FakeCache:
+    return FakeCache([WEB, DB, NODE], {"v1/pods": "app=web"})
+
+
+def provoked(call: Callable[[], object]) -> Any:
+    with pytest.raises(SelectCacheError) as raised:
+        call()
+    return raised.value
+
+
+def test_an_invalid_object_names_its_fields(cache: FakeCache) -> None:
+    causes = [{"field": f"spec.f{each}", "reason": "FieldValueInvalid", "message": "no"} for each in range(7)]
+    refuse = faults.Refuse(422, "Invalid", "it is invalid", details={"causes": causes})
+    cache.cluster.faults.add(refuse, verb="create", times=1)
+    error = provoked(lambda: cache.blocking.live.create(pod("a")))
+    assert type(error) is Invalid
+    assert (error.code, error.reason, error.message) == (422, "Invalid", "it is invalid")
+    assert error.causes[0] == FieldCause("spec.f0", "FieldValueInvalid", "no")
+    assert len(error.causes) == 7
+
+
+def test_10_what_the_server_says_about_a_secret_is_not_shown() -> None:
+    cause = {"field": "data[key]", "reason": "FieldValueInvalid", "message": f"Invalid value: {CANARY}"}
+    cache = FakeCache([secret()], {})
+    for code in (400, 403, 409, 422, 500):
+        refuse = faults.Refuse(code, "Any", f"not {CANARY}", details={"causes": [cause]})
+        cache.cluster.faults.add(refuse, verb="patch", times=1)
+        error = provoked(
+            lambda: cache.blocking.live.patch("secrets", "s", "shop", [{"op": "x"}], type="json")
+        )
+        assert CANARY not in f"{error} {error.message} {error.causes} {vars(error)}"
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (faults.Refuse(400, "BadRequest", "no"), ServerError),
+        (faults.Refuse(405), ServerError),
+        (faults.Refuse(410), Gone),
+        (faults.Refuse(429, "TooManyRequests", retry_after=900), ServerError),
+        (faults.Refuse(401, "Unauthorized"), Unauthorized),
+        (faults.Refuse(403, "Forbidden", 'User "x" cannot create resource "pods"'), Forbidden),
+        (faults.Refuse(403, "Forbidden", "exceeded quota"), Forbidden),
+        (faults.Refuse(403, "Forbidden"), Forbidden),
+        (faults.Refuse(404, body=b"404 page not found"), Missing),
+        (faults.Refuse(404, "NotFound", 'namespaces "x" not found'), NotFound),
+        (faults.Refuse(422, "Invalid", "no"), Invalid),
+        (faults.Refuse(500, "InternalError"), ServerError),
+    ],
+)
+def test_each_status_has_its_error(cache: FakeCache, fault: Any, error: type) -> None:
+    cache.cluster.faults.add(fault, verb="create", resource="pods")
+    raised = provoked(lambda: cache.blocking.live.create(pod("a"), timeout=5))
+    assert type(raised) is error
+    if isinstance(raised, ServerError):
+        assert (raised.verb, raised.kind, raised.name, raised.namespace) == ("create", "pods", "a", "shop")
+        assert raised.code == fault.code
+    assert not cache.held("pods", names=["a"], namespace="shop", label="app=web")
+
+
+def test_a_field_of_another_manager_is_a_conflict(cache: FakeCache) -> None:
+    cause = {
+        "field": ".spec.replicas",
+        "reason": "FieldManagerConflict",
+        "message": 'conflict with "kubectl"',
+    }
+    refuse = faults.Refuse(409, "Conflict", "Apply failed", details={"causes": [cause]})
+    cache.cluster.faults.add(refuse, verb="patch", times=1)
+    error = provoked(lambda: cache.blocking.live.apply(pod("a"), field_manager="me", force=True))
+    assert type(error) is Conflict
+    assert [each.field for each in error.causes] == [".spec.replicas"]
+
+
+def test_a_lost_answer_that_nothing_settles_is_an_unknown_outcome(cache: FakeCache) -> None:
+    cache.cluster.faults.add(faults.Refuse(500, "InternalError", "etcd"), verb="patch", times=1)
+    error = provoked(
+        lambda: cache.blocking.live.patch(
+            "pods", "web-1", "shop", [{"op": "remove", "path": "/x"}], type="json"
+        )
+    )
+    assert type(error) is OutcomeUnknown
+    assert (error.code, error.reason, error.message, error.transient) == (500, "InternalError", "etcd", False)
+
+
+@pytest.mark.parametrize("verb", ["create", "update", "patch", "delete"])
+def test_a_server_error_is_settled(cache: FakeCache, verb: str) -> None:
+    cache.cluster.faults.add(faults.Refuse(500, "InternalError"), verb=verb, resource="pods", times=1)
+    live = cache.blocking.live
+    found = live.get("pods", "web-1", "shop")
+    match verb:
+        case "create":
+            assert live.create(pod("a", app="web"))
+        case "update":
+            assert live.replace(found)
+        case "patch":
+            assert live.patch("pods", "web-1", "shop", {"metadata": {"labels": {"x": "y"}}})
+        case "delete":
+            live.delete("pods", "web-1", "shop", uid=found["metadata"]["uid"])
+
+
+def test_an_answer_that_makes_no_sense_is_stalled(cache: FakeCache) -> None:
+    cache.cluster.faults.add(faults.MalformedJSON(), verb="patch", times=1)
+    assert type(provoked(lambda: cache.blocking.live.patch("pods", "web-1", "shop", {}))) is Stalled
+
+
+def test_an_answer_that_cannot_be_decoded_is_unreadable(cache: FakeCache) -> None:
+    class Deep(faults.Fault):
+        """An answer that is nested too deeply."""
+
+        def answered(self, request: Any, answer: Any) -> Any:
+            deep = b'"deep":' + b"[" * 100_000 + b"]" * 100_000 + b","
+            return type(answer)(answer.code, answer.body.replace(b'"spec":', deep + b'"spec":', 1))
+
+    cache.cluster.faults.add(Deep(), verb="patch", times=1)
+    assert type(provoked(lambda: cache.blocking.live.patch("pods", "web-1", "shop", {}))) is Unreadable
+    cache.cluster.faults.add(Deep(), verb="get", resource="pods", times=1)
+    unchanged = provoked(lambda: cache.blocking.live.update("pods", "web-1", "shop", lambda _: None))
+    assert type(unchanged) is Unreadable
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b"{}"])
+def test_an_answer_to_a_dry_run_that_is_no_object_is_stalled(cache: FakeCache, body: bytes) -> None:
+    class Odd(faults.Fault):
+        """An answer that is no object."""
+
+        def answered(self, request: Any, answer: Any) -> Any:
+            return type(answer)(answer.code, body)
+
+    cache.cluster.faults.add(Odd(), verb="create", times=1)
+    assert type(provoked(lambda: cache.blocking.live.create(pod("a"), dry_run=True))) is Stalled
+
+
+def test_an_answer_that_is_no_object_of_the_kind_is_returned_as_it_is(cache: FakeCache) -> None:
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "a", "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}}},
+    }
+    cache.cluster.create(deployment)
+    scale = cache.blocking.live.patch(
+        "deployments", "a", "shop", {"spec": {"replicas": 3}}, subresource="scale"
+    )
+    assert (scale["kind"], scale["spec"]) == ("Scale", {"replicas": 3})
+
+
+def test_an_object_is_applied(cache: FakeCache) -> None:
+    class Applied(faults.Fault):
+        """The answer to an apply: a fake cache may not have it."""
+
+        def instead(self, request: Any) -> Any:
+            assert request.headers["content-type"] == "application/apply-patch+yaml"
+            assert dict(request.query) == {"fieldManager": "me", "force": "true"}
+            return Answer.of(cache.cluster.get(WEB))
+
+    cache.cluster.faults.add(Applied(), verb="patch", times=1)
+    made = cache.blocking.live.apply(pod("web-1"), field_manager="me", force=True)
+    assert made["metadata"]["name"] == "web-1"
+
+
+def test_a_server_that_cannot_be_reached_is_stalled(cache: FakeCache) -> None:
+    async def send(*_: Any) -> bytes:
+        raise Unreachable("nobody listens", may_have_arrived=False)
+
+    cache._runtime.writer._transport.send = send  # type: ignore[method-assign,assignment]
+    assert type(provoked(lambda: cache.blocking.live.create(pod("a")))) is Stalled
+
+
+def test_a_kind_that_is_not_served_is_missing(cache: FakeCache) -> None:
+    widget = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "a", "namespace": "shop"},
+    }
+    assert type(provoked(lambda: cache.blocking.live.create(widget))) is Missing

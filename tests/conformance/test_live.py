@@ -1,0 +1,376 @@
+"""Every write of `cache.live`, and its errors, on both servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    HiddenByFilter,
+    Invalid,
+    Live,
+    NotFound,
+    OutcomeUnknown,
+    ServerError,
+)
+from tests.apiserver.cluster import Cluster
+from tests.real.inprocess import Operator, operating, run
+from tests.real.proxy import Loss, Proxy
+
+from .places import Place
+
+Obj = dict[str, Any]
+FILTER = {"configmaps": "app=web"}
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
+
+
+@asynccontextmanager
+async def operated(place: Place, **options: Any) -> AsyncIterator[Operator]:
+    async with operating(place.api, place.namespace, FILTER, **options) as operator:
+        yield operator
+
+
+def config(place: Place, name: str = "a", **data: str) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": place.namespace, "labels": {"app": "web"}},
+        "data": data or {"key": "1"},
+    }
+
+
+def deployment(place: Place) -> Obj:
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "main", "image": "none"}]},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "a", "namespace": place.namespace},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+    }
+
+
+# ---- Writes.
+
+
+def test_objects_are_created_changed_and_deleted(place: Place) -> None:
+    async def main() -> None:
+        async with operated(place) as operator:
+            live, namespace = operator.cache.live, place.namespace
+            made = await live.create(config(place))
+            assert made == await live.get("configmaps", "a", namespace)
+            generated = {**config(place), "metadata": {"generateName": "b-", "namespace": namespace}}
+            assert (await live.create(generated))["metadata"]["name"].startswith("b-")
+            made["data"]["key"] = "2"
+            replaced = await live.replace(made)
+            assert replaced["data"] == {"key": "2"}
+            patched = await live.patch("configmaps", "a", namespace, {"data": {"more": "3"}})
+            assert patched["data"] == {"key": "2", "more": "3"}
+            tested = [
+                {
+                    "op": "test",
+                    "path": "/metadata/resourceVersion",
+                    "value": patched["metadata"]["resourceVersion"],
+                },
+                {"op": "remove", "path": "/data/more"},
+            ]
+            patched = await live.patch("configmaps", "a", namespace, tested, type="json")
+            assert patched["data"] == {"key": "2"}
+            updated = await live.update("configmaps", "a", namespace, lambda obj: obj["data"].update(key="4"))
+            assert updated["data"] == {"key": "4"}
+            again = await live.update("configmaps", "a", namespace, lambda _: None)
+            assert again == updated
+            found = [
+                each["metadata"]["name"]
+                for each in await live.list("configmaps", namespace=namespace, label="app=web")
+            ]
+            assert found == ["a"]
+            await live.delete("configmaps", "a", namespace, uid=made["metadata"]["uid"])
+            assert await live.get("configmaps", "a", namespace, default=None) is None
+
+    run(main())
+
+
+def test_9_each_of_fifty_writes_is_read_at_once(place: Place) -> None:
+    async def main() -> None:
+        async with operated(place) as operator:
+            cache, namespace = operator.cache, place.namespace
+            for number in range(50):
+                name = f"a{number}"
+                made = await cache.live.create(config(place, name))
+                made["metadata"].pop("managedFields", None)  # Caches do not keep them.
+                assert cache.get("configmaps", name, namespace) == made
+                assert await cache.fetch("configmaps", name, namespace, default=None) == made
+                assert cache.count("configmaps", namespace=namespace, label="app=web") == number + 1
+            await cache.live.patch("configmaps", "a0", namespace, {"metadata": {"labels": {"app": "db"}}})
+            await cache.live.delete("configmaps", "a1", namespace)
+            names = {name for _, name in cache.held("configmaps", keys_only=True)}
+            assert names == {f"a{number}" for number in range(2, 50)}
+            assert await cache.gone("configmaps", "a1", namespace)
+            assert not await cache.gone("configmaps", "a0", namespace)
+
+    run(main())
+
+
+def test_a_list_is_merged_by_its_keys_and_subresources_are_patched(place: Place) -> None:
+    async def main() -> None:
+        async with operated(place) as operator:
+            live, namespace = operator.cache.live, place.namespace
+            await live.create(deployment(place))
+            more = {"spec": {"template": {"spec": {"containers": [{"name": "more", "image": "none"}]}}}}
+            patched = await live.patch("deployments", "a", namespace, more, type="strategic")
+            containers = patched["spec"]["template"]["spec"]["containers"]
+            assert sorted(each["name"] for each in containers) == ["main", "more"]
+            status = {"status": {"observedGeneration": 7}}
+            patched = await live.patch("deployments", "a", namespace, status, subresource="status")
+            assert patched["status"]["observedGeneration"] == 7
+            scale = await live.patch(
+                "deployments", "a", namespace, {"spec": {"replicas": 3}}, subresource="scale"
+            )
+            assert (scale["kind"], scale["spec"]["replicas"]) == ("Scale", 3)
+
+    run(main())
+
+
+def test_a_dry_run_changes_nothing(place: Place) -> None:
+    async def main() -> None:
+        async with operated(place) as operator:
+            live, namespace = operator.cache.live, place.namespace
+            made = await live.create(config(place))
+            assert (await live.create(config(place, "b"), dry_run=True))["data"] == {"key": "1"}
+            await live.patch("configmaps", "a", namespace, {"data": {"key": "2"}}, dry_run=True)
+            await live.replace({**made, "data": {}}, dry_run=True)
+            await live.delete("configmaps", "a", namespace, dry_run=True)
+            assert await live.get("configmaps", "a", namespace) == made
+            assert await live.get("configmaps", "b", namespace, default=None) is None
+
+    run(main())
+
+
+def test_an_object_is_applied(place: Place) -> None:
+    async def main() -> None:
+        async with operated(place) as operator:
+            live = operator.cache.live
+            try:
+                await live.apply(config(place, key="1"), field_manager="one")
+            except ServerError as error:
+                if error.code == 501:
+                    pytest.skip("this server has no server-side apply")
+                raise
+            with pytest.raises(Conflict) as raised:
+                await live.apply(config(place, key="2"), field_manager="two")
+            assert [each.field for each in raised.value.causes] == [".data.key"]
+            applied = await live.apply(config(place, key="2"), field_manager="two", force=True)
+            assert applied["data"] == {"key": "2"}
+
+    run(main())
+
+
+def test_an_object_with_finalizers_stays_until_they_are_gone(place: Place) -> None:
+    async def main() -> None:
+        async with operated(place) as operator:
+            live, namespace = operator.cache.live, place.namespace
+            obj = config(place)
+            obj["metadata"]["finalizers"] = ["example.com/wait"]
+            await live.create(obj)
+            await live.delete("configmaps", "a", namespace, propagation="background")
+            assert (await live.get("configmaps", "a", namespace))["metadata"]["deletionTimestamp"]
+            await live.patch("configmaps", "a", namespace, {"metadata": {"finalizers": None}})
+            assert await live.get("configmaps", "a", namespace, default=None) is None
+
+    run(main())
+
+
+def test_a_hidden_object_is_named_and_adopted(place: Place) -> None:
+    async def main() -> None:
+        async with operated(place) as operator:
+            live = operator.cache.live
+            theirs = config(place, wine="9")
+            del theirs["metadata"]["labels"]
+            await live.create(theirs)
+            with pytest.raises(HiddenByFilter) as raised:
+                await live.ensure(config(place))
+            assert raised.value.lacks == ("app=web",)
+            owner = {"apiVersion": "v1", "kind": "Namespace", "name": "x", "uid": "u", "controller": True}
+            ours = config(place)
+            ours["metadata"]["ownerReferences"] = [owner]
+            adopted = await live.ensure(ours, adopt=True)
+            assert (adopted["metadata"]["labels"], adopted["data"]) == ({"app": "web"}, {"wine": "9"})
+            assert [each["uid"] for each in adopted["metadata"]["ownerReferences"]] == ["u"]
+            assert await live.ensure(config(place)) == adopted
+            with pytest.raises(AlreadyExists):
+                await live.ensure(config(place), adopt=True)
+
+    run(main())
+
+
+# ---- Errors.
+
+
+def test_refusals_have_the_servers_status(place: Place) -> None:
+    async def main() -> None:
+        async with operated(place) as operator:
+            live, namespace = operator.cache.live, place.namespace
+            made = await live.create(config(place))
+            with pytest.raises(AlreadyExists):
+                await live.create(config(place))
+            with pytest.raises(NotFound):
+                await live.patch("configmaps", "b", namespace, {})
+            with pytest.raises(NotFound):
+                await live.delete("configmaps", "b", namespace)
+            with pytest.raises(NotFound):
+                await live.create({**made, "metadata": {"name": "a", "namespace": f"{namespace}-none"}})
+            await live.patch("configmaps", "a", namespace, {"data": {"key": "2"}})
+            with pytest.raises(Conflict):
+                await live.replace(made)
+            old = {"resourceVersion": made["metadata"]["resourceVersion"]}
+            with pytest.raises(Conflict):
+                await live.patch("configmaps", "a", namespace, {"metadata": old, "data": {"x": "y"}})
+            with pytest.raises(Invalid):
+                await live.patch(
+                    "configmaps", "a", namespace, {"metadata": {"uid": "other"}, "data": {"x": "y"}}
+                )
+            with pytest.raises(Conflict):
+                await live.delete("configmaps", "a", namespace, uid="other")
+            with pytest.raises(Conflict):
+                await live.delete("configmaps", "a", namespace, version=made["metadata"]["resourceVersion"])
+            with pytest.raises(Invalid) as raised:
+                await live.create(config(place, "A_b"))
+            assert raised.value.code == 422
+            assert [each.field for each in raised.value.causes] == ["metadata.name"]
+            with pytest.raises(ServerError) as bad:
+                await live.create({**config(place, "c"), "data": 5})
+            assert bad.value.code == 400
+
+    run(main())
+
+
+@pytest.mark.needs("users and rights of the whole cluster")
+def test_a_missing_right_and_a_refused_token(place: Place, api: Cluster) -> None:
+    async def main() -> None:
+        user = api.user()
+        api.grant(
+            user,
+            [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}],
+            place.namespace,
+        )
+        async with operated(place, token=user.token) as operator:
+            with pytest.raises(Forbidden) as raised:
+                await operator.cache.live.create(config(place))
+            assert (raised.value.code, raised.value.verb, raised.value.kind) == (403, "create", "configmaps")
+
+    run(main())
+
+
+# ---- Lost answers.
+
+Act = Callable[[Live, Obj], Awaitable[Any]]
+
+
+def named(obj: Obj) -> tuple[str, str, str]:
+    return "configmaps", obj["metadata"]["name"], obj["metadata"]["namespace"]
+
+
+def fresh(obj: Obj, **metadata: Any) -> Obj:
+    """Return another object like this one, which can be created."""
+    return {**obj, "metadata": {"name": "new", "namespace": obj["metadata"]["namespace"], **metadata}}
+
+
+def unversioned(obj: Obj) -> Obj:
+    return {**obj, "data": {"key": "2"}, "metadata": {**obj["metadata"], "resourceVersion": None}}
+
+
+def with_test(obj: Obj) -> list[Obj]:
+    version = obj["metadata"]["resourceVersion"]
+    return [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "replace", "path": "/data/key", "value": "2"},
+    ]
+
+
+CHANGE = {"data": {"key": "2"}}
+LOST: dict[str, tuple[Act, bool, bool]] = {
+    "create": (lambda live, obj: live.create(fresh(obj)), True, True),
+    "create without a name": (
+        lambda live, obj: live.create(fresh(obj, name=None, generateName="new-")),
+        False,
+        False,
+    ),
+    "ensure": (lambda live, obj: live.ensure(fresh(obj, labels={"app": "web"})), True, True),
+    "replace with a version": (lambda live, obj: live.replace({**obj, **CHANGE}), True, True),
+    "replace": (lambda live, obj: live.replace(unversioned(obj)), False, True),
+    "merge": (lambda live, obj: live.patch(*named(obj), CHANGE), True, True),
+    "strategic": (lambda live, obj: live.patch(*named(obj), CHANGE, type="strategic"), True, True),
+    "json": (lambda live, obj: live.patch(*named(obj), with_test(obj)[1:], type="json"), False, False),
+    "json with a test": (lambda live, obj: live.patch(*named(obj), with_test(obj), type="json"), True, False),
+    "update": (lambda live, obj: live.update(*named(obj), lambda found: found.update(CHANGE)), True, True),
+    "apply": (lambda live, obj: live.apply(fresh(obj), field_manager="us"), True, True),
+    "delete of a uid": (lambda live, obj: live.delete(*named(obj), uid=obj["metadata"]["uid"]), True, True),
+    "delete": (lambda live, obj: live.delete(*named(obj)), False, True),
+}
+"""Each kind of write; and if it is done where the request is lost, and where the answer is lost."""
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+@pytest.mark.parametrize("write", LOST)
+def test_a_lost_answer_is_settled_or_the_outcome_is_unknown(
+    place: Place, write: str, *, is_answered: bool
+) -> None:
+    act, if_dropped, if_executed = LOST[write]
+
+    async def main() -> None:
+        with Proxy(place.api) as proxy:
+            proxy.losses.append(Loss(lambda request: request.method in WRITES, is_answered))
+            async with operated(place, url=proxy.url, pace=0.02) as operator:
+                obj = await asyncio.to_thread(make, place)
+                done = await settled(act(operator.cache.live, obj))
+                assert done is (if_executed if is_answered else if_dropped)
+                writes = [each for each in proxy.passed if each[0] in WRITES]
+                items = (await asyncio.to_thread(place.of("configmaps").listed))["items"]
+                require_effect(items, write, len(writes), done=done, is_answered=is_answered)
+
+    run(main())
+
+
+def make(place: Place) -> Obj:
+    """Create the object that is written to; not through the proxy."""
+    obj: Obj = place.api.request("POST", place.of("configmaps").path(), body=config(place))
+    return obj
+
+
+async def settled(write: Awaitable[Any]) -> bool:
+    """Return whether the write is done; False if its outcome is unknown."""
+    try:
+        await write
+    except ServerError as error:
+        if error.code == 501:
+            pytest.skip("this server has no server-side apply")
+        if isinstance(error, OutcomeUnknown):
+            return False
+        raise
+    return True
+
+
+def require_effect(items: list[Obj], write: str, sent: int, *, done: bool, is_answered: bool) -> None:
+    """Require that what is done is so, and that nothing was done twice."""
+    by_name = {each["metadata"]["name"]: each for each in items if "new" in each["metadata"]["name"]}
+    old = next((each for each in items if each["metadata"]["name"] == "a"), None)
+    if write.startswith(("create", "ensure", "apply")):
+        assert len(by_name) == (1 if done or is_answered else 0)
+    elif write.startswith("delete"):
+        assert (old is None) is (done or is_answered)
+    else:
+        assert old is not None
+        assert old["data"]["key"] == ("2" if done or is_answered else "1")
+    if not done:
+        assert sent == (1 if is_answered else 0) or write == "json with a test"
+    assert sent <= 2

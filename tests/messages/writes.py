@@ -1,0 +1,164 @@
+"""Errors of writes: refusals, lost answers, hidden objects, and objects that cannot be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kopf_selectcache import AnyOf, Cached, Selector
+from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing.faults import Refuse
+from tests.cache.environment import node, pod
+from tests.messages.provoked import Provoked
+
+Obj = dict[str, Any]
+
+
+def made(name: str, **labels: str) -> Obj:
+    """Return a pod that can be created."""
+    metadata = {"name": name, "namespace": "ns", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": []}}
+
+
+WEB, DB = made("web-1", app="web"), made("db-1", app="db")
+SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "ns"}}
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1", "controller": True}
+CAUSES = [
+    {"field": f"spec.f{each}", "reason": "FieldValueInvalid", "message": "it is too long" if each else ""}
+    for each in range(7)
+]
+OWNED = [{"field": ".spec.replicas", "reason": "FieldManagerConflict", "message": 'conflict with "kubectl"'}]
+
+
+def live(
+    write: Callable[[Any], Any],
+    *given: Refuse,
+    objects: tuple[Obj, ...] = (WEB, DB),
+    declared: Any = "app=web",
+) -> Callable[[], Any]:
+    """Return a function that writes, where the server refuses so."""
+
+    def provoke() -> Any:
+        cache = FakeCache(objects, {"pods": declared})
+        for fault in given:
+            for verb in ("create", "update", "patch", "delete"):
+                cache.cluster.faults.add(fault, verb=verb, times=1)
+        return write(cache.blocking.live)
+
+    return provoke
+
+
+def create(server: Any) -> Any:
+    return server.create(made("web-2"), timeout=1)
+
+
+def partly(write: Callable[[FakeCache], Any], **options: Any) -> Callable[[], Any]:
+    return lambda: write(FakeCache([WEB], {"pods": Cached("app=web", **options)}))
+
+
+LOST = Refuse(504, "Timeout", "it takes too long")
+SAYS = "The server says why"
+EITHER = AnyOf([Selector("app=web"), Selector(namespaces=["other"])])
+
+REFUSED = {
+    "create of an object that exists": live(lambda server: server.create(WEB)),
+    "create without a right": live(
+        create, Refuse(403, "Forbidden", 'pods is forbidden: User "x" cannot create resource "pods"')
+    ),
+    "create beyond a quota": live(create, Refuse(403, "Forbidden", "exceeded quota: pods")),
+    "create with refused credentials": live(create, Refuse(401)),
+    "create in a namespace that is absent": live(
+        create, Refuse(404, "NotFound", 'namespaces "ns" not found')
+    ),
+    "create of a kind that is not served": live(create, Refuse(404, body=b"404 page not found")),
+    "create of an invalid object": live(create, Refuse(422, "Invalid", SAYS, details={"causes": CAUSES})),
+    "create that is invalid without causes": live(create, Refuse(422, "Invalid", SAYS)),
+    "create of an object that cannot be read": live(create, Refuse(400, "BadRequest", SAYS)),
+    "create of an invalid Secret": live(
+        lambda server: server.create(SECRET), Refuse(422, "Invalid", "canary", details={"causes": CAUSES})
+    ),
+    "create on an overloaded server": live(create, Refuse(429, retry_after=60)),
+    "create where something is gone": live(create, Refuse(410, "Gone", SAYS)),
+    "create of a generated name whose answer is lost": live(
+        lambda server: server.create({**WEB, "metadata": {"generateName": "web-", "namespace": "ns"}}), LOST
+    ),
+    "create of a generated name of a Secret whose answer is lost": live(
+        lambda server: server.create({**SECRET, "metadata": {"generateName": "s-", "namespace": "ns"}}), LOST
+    ),
+    "a JSON patch whose answer is lost": live(
+        lambda server: server.patch("pods", "web-1", "ns", [], type="json", dry_run=False), LOST
+    ),
+    "patch of an absent object": live(lambda server: server.patch("pods", "x", "ns", {})),
+    "replace of another version": live(
+        lambda server: server.replace({**WEB, "metadata": {**WEB["metadata"], "resourceVersion": "1"}})
+    ),
+    "apply of a field that somebody owns": live(
+        lambda server: server.apply(WEB, field_manager="us"),
+        Refuse(409, "Conflict", SAYS, details={"causes": OWNED}),
+    ),
+    "ensure of a hidden object": live(lambda server: server.ensure(made("db-1", app="web"))),
+    "ensure of an object that two alternatives hide": live(
+        lambda server: server.ensure(made("db-1", app="web")), declared=EITHER
+    ),
+    "adoption of an object with another label": live(
+        lambda server: server.ensure(made("db-1", app="web"), adopt=True)
+    ),
+    "adoption of an object of another controller": live(
+        lambda server: server.ensure(made("db-2", app="web"), adopt=True),
+        objects=({**made("db-2"), "metadata": {**made("db-2")["metadata"], "ownerReferences": [OWNER]}},),
+    ),
+}
+
+MISTAKES = {
+    "no object": live(lambda server: server.create(5)),
+    "an object without a kind": live(lambda server: server.create({"apiVersion": "v1"})),
+    "an object without a name": live(lambda server: server.create({**WEB, "metadata": {}})),
+    "a replaced object without a name": live(lambda server: server.replace({**WEB, "metadata": {}})),
+    "an object without a namespace": live(lambda server: server.create({**WEB, "metadata": {"name": "a"}})),
+    "a cluster-scoped object with a namespace": live(
+        lambda server: server.create({**node("n1"), "metadata": {"name": "n1", "namespace": "ns"}})
+    ),
+    "an object with an impossible name": live(lambda server: server.create(made("a/b"))),
+    "an object that is no JSON": live(lambda server: server.create({**WEB, "spec": object()})),
+    "an option of another type": live(lambda server: server.create(WEB, dry_run="yes")),
+    "a name of another type": live(lambda server: server.patch("pods", 5, "ns", {})),
+    "no changes": live(lambda server: server.patch("pods", "a", "ns")),
+    "changes of another type": live(lambda server: server.patch("pods", "a", "ns", {}, type="json")),
+    "an unknown type of a patch": live(lambda server: server.patch("pods", "a", "ns", {}, type="apply")),
+    "an impossible subresource": live(lambda server: server.patch("pods", "a", "ns", {}, subresource="a/b")),
+    "an impossible precondition": live(lambda server: server.delete("pods", "a", "ns", uid=5)),
+    "an unknown propagation": live(lambda server: server.delete("pods", "a", "ns", propagation="later")),
+    "an impossible grace period": live(lambda server: server.delete("pods", "a", "ns", grace_period=-1)),
+    "a function that is none": live(lambda server: server.update("pods", "web-1", "ns", 5)),
+    "a function that is async": live(lambda server: server.update("pods", "web-1", "ns", later)),
+    "a function that renames": live(lambda server: server.update("pods", "web-1", "ns", rename)),
+    "an apply of an object that was read": live(
+        lambda server: server.apply(
+            {**WEB, "metadata": {"name": "a", "managedFields": [{}]}}, field_manager="us"
+        )
+    ),
+    "an object of which a part is kept, replaced": partly(
+        lambda cache: cache.blocking.live.replace(cache.get("pods", "web-1", "ns")), drop=["spec"]
+    ),
+    "an object of which a part is kept, created": partly(
+        lambda cache: cache.blocking.live.create(cache.get("pods", "web-1", "ns")), drop=["spec"]
+    ),
+    "an object of such a kind without a version": partly(
+        lambda cache: cache.blocking.live.replace(WEB), keep=["metadata"]
+    ),
+    "an unknown write": live(lambda server: server.creat(WEB)),
+    "a write in a thread that is not awaited": lambda: FakeCache([pod("a")], {}).live.create(WEB),
+}
+
+
+async def later(_: object) -> None: ...
+
+
+def rename(obj: Obj) -> None:
+    obj["metadata"]["name"] = "other"
+
+
+def provoke(provoked: Provoked) -> None:
+    for chapter, entries in {"Refused writes": REFUSED, "Mistakes in a write": MISTAKES}.items():
+        for title, function in entries.items():
+            provoked.add(chapter, title, function)
