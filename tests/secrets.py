@@ -69,7 +69,7 @@ async def caching(
 ) -> AsyncIterator[Environment]:
     """Keep secrets of a cluster with these objects; the watch with `silent` in its selector, and lists of the
     namespace `held`, come only when released."""
-    cluster = EmbeddedCluster(tls=False)
+    cluster = EmbeddedCluster(tls=False, garbage_collection=False)
     with cluster.in_thread():
         for namespace in ("shop", "infra"):
             cluster.namespace(namespace)
