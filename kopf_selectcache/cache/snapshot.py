@@ -149,8 +149,7 @@ class Snapshot:
 
     def _own(self, version: str) -> Own | None:
         """Return the handler's own object if it is of this kind and newer than this version; else None."""
-        if self.body is None:
-            return None
+        assert self.body is not None, "its key is that of the body"
         within = self.comparisons
         return own_of(
             self.body,

@@ -72,12 +72,31 @@ def test_9_owners_and_indexes_see_own_writes() -> None:
 def test_9_explain_and_stats_say_that_own_writes_are_shown() -> None:
     model = written(WEB)
     assert model.cache.explain("pods", label="app=web").laid_over == 1
+    assert "own writes" in str(model.cache.explain("pods", label="app=web"))
     assert model.cache.explain("pods", label="app=web,tier=gold").laid_over == 0
     assert model.cache.stats("pods").own_writes == 1
     assert "own write" in str(model.cache.stats("pods"))
     model.deliver(model.streams[0])
     assert model.cache.explain("pods", label="app=web").laid_over == 0
     assert model.cache.stats("pods").own_writes == 0
+
+
+@pytest.mark.parametrize(("body", "shown"), [(11, "12"), (12, "12"), (13, "13")])
+def test_9_of_the_handlers_body_and_an_own_write_the_newer_one_is_shown(body: int, shown: str) -> None:
+    model = written(WEB, WEB)
+    cache = model.operator.cache(own=model.obj("a", State(body, "u1", WEB)))
+    assert cache.get("pods", "a", "ns")["metadata"]["resourceVersion"] == shown
+    (held,) = cache.held("pods")
+    assert held["metadata"]["resourceVersion"] == shown
+
+
+def test_9_the_body_of_a_deleted_object_does_not_bring_it_back() -> None:
+    model = written(WEB)
+    model.deliver(model.streams[0])
+    model.write("a", None, own=True)
+    model.answer(0)
+    cache = model.operator.cache(own=model.obj("a", State(12, "u1", WEB)))
+    assert not cache.held("pods")
 
 
 def test_9_a_server_that_went_back_ends_all_own_writes() -> None:
