@@ -538,6 +538,8 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- Writes.
     Mutant("repeat a write whose answer is lost", "core/protocol/lost_answer.py", "            return Repeat(write)\n    return ReadBack()\n", "            return Repeat(write)\n    return Repeat(write)\n", 14,
            ("tests/client/test_writer.py::test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done",)),
+    Mutant("take an object that has still what was to be removed for the result of a replacement", "core/protocol/lost_answer.py", "        if not contains(write.body, rest):\n", "        if False:\n", 14,
+           ("tests/core/protocol/test_lost_answer.py::test_an_object_with_a_part_that_was_to_be_removed_is_not_the_result_of_a_replacement",)),
     Mutant("repeat a JSON patch", "core/protocol/lost_answer.py", '            return Unknown("a JSON patch without a test of /metadata/resourceVersion may do harm twice")', "            return Repeat(write)", 14,
            ("tests/client/test_writer.py::test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done",)),
     Mutant("repeat a deletion that names no uid", "core/protocol/lost_answer.py", "        case Verb.DELETE if write.uid:\n", "        case Verb.DELETE:\n", 14,

@@ -225,7 +225,8 @@ def _after_deletion(given: Write, found: Mapping[str, Any] | None, refusal: Refu
 
 def is_result(write: Write, found: Mapping[str, Any]) -> bool:
     """Return True if the object can be the result of the write: it contains all that was sent, and its
-    managed fields, if the server keeps them, name the field manager.
+    managed fields, if the server keeps them, name the field manager. After a replacement it contains nothing
+    else: a part that was to be removed may still be there.
     """
     metadata = _metadata(found)
     if write.verb is not Verb.CREATE and write.uid not in ("", _text(metadata, "uid")):
@@ -235,6 +236,10 @@ def is_result(write: Write, found: Mapping[str, Any]) -> bool:
         isinstance(each, Mapping) and each.get("manager") == write.manager for each in managed
     ):
         return False
+    if write.verb is Verb.REPLACE:
+        rest = {key: value for key, value in found.items() if key not in ("apiVersion", "kind", "status")}
+        if not contains(write.body, rest):
+            return False
     return contains(found, write.body, absent_by_none=write.verb in (Verb.MERGE, Verb.STRATEGIC))
 
 
@@ -296,11 +301,9 @@ def _contains(found: Any, sent: Any, *, absent_by_none: bool) -> bool:
 
 def _tests_version(operations: Any) -> bool:
     """Return True if a JSON patch begins by testing the version, so that it is executed once at most."""
-    return isinstance(operations, (list, tuple)) and any(
-        isinstance(each, Mapping)
-        and (each.get("op"), each.get("path")) == ("test", "/metadata/resourceVersion")
-        for each in operations
-    )
+    if not isinstance(operations, (list, tuple)) or not operations or not isinstance(operations[0], Mapping):
+        return False
+    return (operations[0].get("op"), operations[0].get("path")) == ("test", "/metadata/resourceVersion")
 
 
 def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:

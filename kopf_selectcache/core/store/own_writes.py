@@ -104,19 +104,24 @@ class OwnWrites:
         if before is not None:
             if _is_late(write, before):
                 return ()
-            self._drop(before)
+            # It is replaced in place: readers without the lock must not find that there is no write.
+            self._passed.discard(before.key)
+            self.size -= before.size
         self.laid += 1
         write.number = self.laid
         self.writes[write.key] = write
         self.size += write.size
-        if not write.is_deletion:
-            for substore in write.behind:
-                heappush(self._waits[substore], (rank_of(write.version), write.key))
+        self._wait(write)
         dropped = []
         while len(self.writes) > self._most or self.size > self._most_bytes:
             dropped.append(next(iter(self)))
             self._drop(dropped[-1])
         return dropped
+
+    def _wait(self, write: OwnWrite) -> None:
+        if not write.is_deletion:
+            for substore in write.behind:
+                heappush(self._waits[substore], (rank_of(write.version), write.key))
 
     @staticmethod
     def _is_behind(substore: Substore, write: OwnWrite) -> bool:
@@ -147,10 +152,14 @@ class OwnWrites:
 
     def follow(self, substores: Collection[Substore]) -> None:
         """Wait for other streams from now on."""
-        writes, self._substores = list(self), substores
-        self.clear()
-        for write in writes:
-            self.lay(write)
+        self._substores, self._waits = substores, {substore: [] for substore in substores}
+        self._passed.clear()
+        for write in list(self):
+            write.behind = {each for each in substores if self._is_behind(each, write)}
+            if substores and not write.behind:
+                self._drop(write)
+            else:
+                self._wait(write)
 
     def put(self, record: Record) -> None:
         """Note that a stream has reported an object."""

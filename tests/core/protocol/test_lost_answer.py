@@ -223,3 +223,17 @@ def test_an_object_of_another_manager_is_not_the_result_of_a_write() -> None:
     found["metadata"]["managedFields"].append({"manager": "us"})  # type: ignore[index]
     assert is_result(given, found)
     assert is_result(given, {"spec": {"a": 1}, "metadata": {"managedFields": []}})
+
+
+def test_an_object_with_a_part_that_was_to_be_removed_is_not_the_result_of_a_replacement() -> None:
+    given = write(Verb.REPLACE, there(version="5") | {"data": {"a": "1"}})
+    found = there(version="6") | {"data": {"a": "1"}, "status": {"b": "2"}}
+    assert is_result(given, found)
+    assert not is_result(given, found | {"data": {"a": "1", "c": "3"}})
+
+
+def test_a_json_patch_that_changes_the_version_before_it_tests_it_is_not_repeated() -> None:
+    test = {"op": "test", "path": "/metadata/resourceVersion", "value": "5"}
+    add = {"op": "add", "path": "/metadata/resourceVersion", "value": "5"}
+    assert isinstance(after_lost_answer(write(Verb.JSON, [test, add])), Repeat)
+    assert isinstance(after_lost_answer(write(Verb.JSON, [add, test])), Unknown)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kopf_selectcache.core.store import own_writes
 from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys, Substore
+from tests.interleaving import stepping
 
 KEY = "shop", "a"
 
@@ -269,3 +271,14 @@ def test_a_write_that_all_streams_have_passed_stays_while_the_store_shows_an_old
     assert keys(writes) == left
     writes.settle(lambda _: None)
     assert keys(writes) == []
+
+
+@pytest.mark.parametrize("what", ["lay", "follow"])
+def test_a_reader_without_the_lock_always_finds_that_there_is_a_write(what: str) -> None:
+    writes, substores = following(10)
+    writes.lay(written(12))
+    call = (lambda: writes.lay(written(13))) if what == "lay" else (lambda: writes.follow(substores))
+    found: list[bool] = []
+    stepping([own_writes.__file__], call, lambda _: found.append(bool(writes.writes)))
+    assert found
+    assert all(found)
