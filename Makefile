@@ -117,7 +117,7 @@ structure: $(INSTALLED)  ## Count what shows the structure of the package: folde
 	$(PY) -m bench.structure $(ARGS)
 
 soak: $(INSTALLED)  ## Explore 400,000 states of the core, simulate a million operations, play 10,000 faults over sockets: a quarter of an hour.
-	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) tests/core tests/faults)
+	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) tests/core tests/faults tests/real/test_own_writes.py)
 
 hostile: $(INSTALLED)  ## Play a hostile server to caches on real time, and print what they do and take: a quarter of an hour; ARGS are words of names.
 	$(PY) -m tests.hostile $(ARGS)

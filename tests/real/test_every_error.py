@@ -52,6 +52,19 @@ READS = {
 """An expression that raises each error. NS stands for the namespace. tests/messages has the wording."""
 ELSEWHERE = {
     "Unauthorized": "it takes credentials that the server refuses, which are in test_states.py",
+    **dict.fromkeys(
+        (
+            "AlreadyExists",
+            "Conflict",
+            "Gone",
+            "HiddenByFilter",
+            "Invalid",
+            "NotWritable",
+            "OutcomeUnknown",
+            "ServerError",
+        ),
+        "they are errors of writes: tests/conformance/test_live.py, tests/cache/test_live_errors.py",
+    ),
     "Stalled": "it takes an operator of its own, below",
     "Unreadable": "it takes an object that no Python can send, which is in test_unreadable.py",
     "NoClient": (

@@ -175,13 +175,7 @@ def _versions(cache: Cache) -> dict[str, str]:
     return {each["name"]: each["resourceVersion"] for each in found}
 
 
-@pytest.mark.real
-@pytest.mark.parametrize(
-    ("writes", "kills"), [(400, 2), pytest.param(10_000, 20, marks=pytest.mark.soak)], ids=["short", "long"]
-)
-def test_9_no_thread_reads_an_object_older_than_it_has_written_it(
-    start_api: Any, writes: int, kills: int, counted: Any
-) -> None:
+def _show(start_api: Any, counted: Any, *, writes: int, kills: int) -> None:
     async def main(api: ApiServer) -> None:
         workers = await play(api, writes=writes, kills=kills)
         done = sum((each.done for each in workers), Counter[str]())
@@ -189,3 +183,16 @@ def test_9_no_thread_reads_an_object_older_than_it_has_written_it(
         assert [mistake for each in workers for mistake in each.mistakes] == []
 
     run(main(start_api(flags={"request-timeout": "5s"})))
+
+
+@pytest.mark.real
+def test_9_no_thread_reads_an_object_older_than_it_has_written_it(start_api: Any, counted: Any) -> None:
+    _show(start_api, counted, writes=400, kills=2)
+
+
+@pytest.mark.soak
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # Of connections to killed servers.
+def test_9_nor_in_ten_thousand_writes_and_twenty_restarts(start_api: Any, counted: Any) -> None:
+    _show(start_api, counted, writes=10_000, kills=20)
