@@ -119,8 +119,9 @@ def _write_of(informer: Informer, resource: Resource, answer: bytes) -> OwnWrite
 
 def _deletion_of(informer: Informer, key: tuple[str, str], uid: str) -> OwnWrite:
     held = _held(informer, key)
-    expected = held is not None and held.uid == uid
-    return OwnWrite(key, uid, "", None, informer.environment.clock(), expected=expected)
+    if held is None or held.uid != uid:
+        return OwnWrite(key, uid, "", None, informer.environment.clock(), expected=False)
+    return OwnWrite(key, uid, "", None, informer.environment.clock(), floor=held.version)
 
 
 def _held(informer: Informer, key: tuple[str, str]) -> Record | None:

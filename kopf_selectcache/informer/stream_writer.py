@@ -180,7 +180,7 @@ class StreamWriter:
                 case Put(record):
                     changes += union.put(substore, record)
                     if own_writes.writes:
-                        own_writes.put(record)
+                        own_writes.put(record, substore)
                 case Progress(version):
                     self.heard = self._clock()
                     changes += union.progress(substore, version)

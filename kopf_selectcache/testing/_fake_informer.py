@@ -241,7 +241,7 @@ class OfReads(InProcess):
         return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
 
     def watch(self, path: str, query: Mapping[str, str]) -> NoReturn:
-        raise NotImplementedError("a fake cache opens no watch for a read or a write")
+        raise AssertionError(f"a read or a write opens no watch: {path} {query}")
 
     async def send(
         self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str = JSON

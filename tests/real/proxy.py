@@ -46,8 +46,8 @@ class Fault:
 
 @dataclass
 class Loss:
-    """Breaks the connection of requests that meet a condition, so many times: before the server has them, or
-    after it has answered."""
+    """Breaks the connections of the first requests that meet a condition: before the server receives the
+    request, or after it has answered."""
 
     condition: Condition
     is_answered: bool

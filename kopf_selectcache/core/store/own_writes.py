@@ -39,6 +39,21 @@ class OwnWrite:
     """The streams that could hold the object and have not passed the write."""
     number: int = 0
     """The number of the write among those that were laid."""
+    floor: str = ""
+    """Of a deletion: the newest version that is known from before it. Empty if none is known."""
+    deleted: frozenset[str] = frozenset()
+    """The uids of the objects of this name that the operator has deleted."""
+
+    def __post_init__(self) -> None:
+        if self.is_deletion:
+            self.deleted |= {self.uid}
+
+    def follow(self, before: OwnWrite) -> None:
+        """Note the write of the same name that this one replaces."""
+        self.deleted |= before.deleted
+        known = before.version or before.floor
+        if self.is_deletion and (not self.floor or is_older(self.floor, known)):
+            self.floor = known
 
     @property
     def is_deletion(self) -> bool:
@@ -51,7 +66,7 @@ class OwnWrite:
     def is_newer_than(self, held: Record | None, version: str) -> bool:
         """Return True if the write is newer than the stored object; if there is none, than the store."""
         if self.is_deletion:
-            return held is not None and held.uid == self.uid
+            return held is not None and (held.uid in self.deleted or is_older(held.version, self.floor))
         return is_older(held.version if held is not None else version, self.version)
 
     def instead_of(self, held: Record | None, version: str) -> Record | None:
@@ -105,6 +120,7 @@ class OwnWrites:
             if _is_late(write, before):
                 return ()
             # It is replaced in place: readers without the lock must not find that there is no write.
+            write.follow(before)
             self._passed.discard(before.key)
             self.size -= before.size
         self.laid += 1
@@ -161,30 +177,40 @@ class OwnWrites:
             else:
                 self._wait(write)
 
-    def put(self, record: Record) -> None:
+    def put(self, record: Record, substore: Substore) -> None:
         """Note that a stream has reported an object."""
         write = self.writes.get(record.key)
         if write is None:
             return
-        if record.uid != write.uid if write.is_deletion else not is_newer(write.version, record.version):
-            self._drop(write)
+        if write.is_deletion:
+            if not write.is_newer_than(record, ""):
+                self._drop(write)  # It is another object of the name.
+        elif not is_newer(write.version, record.version):
+            self._pass(write, substore)
 
     def leave(self, record: Record) -> None:
         """Note that a stream has reported the departure of an object.
 
         A departure at the version of the write may be its own effect in this stream, while the object enters
-        another one.
+        another one. That of a deleted object may be older than the deletion.
         """
         write = self.writes.get(record.key)
         if write is None:
             return
-        if record.uid == write.uid if write.is_deletion else is_older(write.version, record.version):
+        if write.is_deletion:
+            if record.uid == write.uid and not is_older(record.version, write.floor):
+                self._passed.add(write.key)
+        elif is_older(write.version, record.version):
             self._drop(write)
 
     def confirm(self, key: ObjectKey, version: str) -> None:
         """Note that as of a version there is no such object in the filter."""
         write = self.writes.get(key)
-        if write is not None and is_older(write.version, version):
+        if write is None:
+            return
+        if write.is_deletion:
+            self._passed.add(key)
+        elif is_older(write.version, version):
             self._drop(write)
 
     def progress(self, substore: Substore, version: str) -> None:

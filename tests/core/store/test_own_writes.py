@@ -47,6 +47,13 @@ def progress(writes: OwnWrites, stream: Substore, version: str, held: Record | N
     writes.settle(lambda _: held)
 
 
+def reported(writes: OwnWrites, version: int, uid: str = "u1") -> None:
+    """Report an object by all streams."""
+    for substore in list(writes._substores):
+        writes.put(record(version, uid), substore)
+    writes.settle(lambda _: record(version, uid))
+
+
 def listed(writes: OwnWrites, stream: Substore, laid: int) -> None:
     writes.list(stream, laid)
     writes.settle(lambda _: None)
@@ -119,7 +126,7 @@ def test_before_the_first_list_a_write_is_shown_and_waits_for_a_list_that_has_it
 def test_a_deletion_hides_its_object_until_another_one_of_the_name_comes(uid: str, left: list[str]) -> None:
     writes, _ = following(10)
     writes.lay(deleted("u1"))
-    writes.put(record(13, uid))
+    reported(writes, 13, uid)
     assert keys(writes) == left
 
 
@@ -128,6 +135,7 @@ def test_a_deletion_is_over_when_its_object_departs(uid: str, left: list[str]) -
     writes, _ = following(10)
     writes.lay(deleted("u1"))
     writes.leave(record(13, uid))
+    writes.settle(lambda _: None)
     assert keys(writes) == left
 
 
@@ -137,7 +145,7 @@ def test_an_event_of_the_object_at_the_version_of_the_write_or_later_retires_it(
 ) -> None:
     writes, _ = following(10)
     writes.lay(written(12))
-    writes.put(record(version))
+    reported(writes, version)
     assert keys(writes) == left
 
 
@@ -282,3 +290,50 @@ def test_a_reader_without_the_lock_always_finds_that_there_is_a_write(what: str)
     stepping([own_writes.__file__], call, lambda _: found.append(bool(writes.writes)))
     assert found
     assert all(found)
+
+
+def test_an_older_departure_of_a_deleted_object_does_not_retire_the_deletion() -> None:
+    writes, _ = following(10, 10)
+    writes.lay(OwnWrite(KEY, "u1", "", None, at=0.0, floor="13"))
+    writes.leave(record(12))
+    writes.settle(lambda _: None)
+    assert keys(writes) == ["deleted"]
+    writes.leave(record(14))
+    writes.settle(lambda _: record(13))
+    assert keys(writes) == ["deleted"], "another stream shows the object as it was before"
+    writes.settle(lambda _: None)
+    assert keys(writes) == []
+
+
+def test_a_name_that_was_deleted_created_and_deleted_shows_none_of_its_objects() -> None:
+    writes, _ = following(4)
+    for write in (deleted("u0"), written(12, "u1"), deleted("u1")):
+        writes.lay(write)
+    (last,) = writes
+    assert last.instead_of(record(5, "u0"), "5") is None
+    assert last.instead_of(record(12, "u1"), "12") is None
+    reported(writes, 6, "u0")
+    assert keys(writes) == ["deleted"]
+    reported(writes, 11, "an older one")
+    assert keys(writes) == ["deleted"]
+    reported(writes, 20, "u2")
+    assert keys(writes) == []
+
+
+def test_a_stream_that_reports_a_write_says_nothing_of_the_others() -> None:
+    writes, (one, other) = following(10, 10)
+    writes.lay(written(12))
+    writes.put(record(12), one)
+    writes.settle(lambda _: record(12))
+    assert keys(writes) == ["12"]
+    writes.put(record(12), other)
+    writes.settle(lambda _: record(12))
+    assert keys(writes) == []
+
+
+def test_a_confirmed_absence_retires_a_deletion() -> None:
+    writes, _ = following(10, 10)
+    writes.lay(deleted())
+    writes.confirm(KEY, "13")
+    writes.settle(lambda _: None)
+    assert keys(writes) == []
