@@ -226,7 +226,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("retire a deletion at a departure from before it", OWN, "if record.uid == write.uid and not is_older(record.version, write.floor):", "if record.uid == write.uid:", 9,
            (OWN_UNIT + "test_an_older_departure_of_a_deleted_object_does_not_retire_the_deletion",)),
     Mutant("forget which objects of a name were deleted before", OWN, "        self.deleted |= before.deleted\n", "", 9,
-           (OWN_UNIT + "test_a_name_that_was_deleted_created_and_deleted_shows_none_of_its_objects",)),
+           (OWN_UNIT + "test_each_deleted_object_of_a_name_stays_hidden",)),
     Mutant("retire an own write for all streams when one reports it", OWN, "            self._pass(write, substore)\n\n    def leave", "            self._drop(write)\n\n    def leave", 9,
            (OWN_UNIT + "test_a_stream_that_reports_a_write_says_nothing_of_the_others",)),
     Mutant("keep own writes across a restore", "informer/stream_writer.py", "            self._own_writes.clear()\n", "            pass\n", 9, ("tests/informer/test_own_writes.py::test_9_a_server_that_went_back_ends_all_own_writes",)),

@@ -320,6 +320,14 @@ def test_a_name_that_was_deleted_created_and_deleted_shows_none_of_its_objects()
     assert keys(writes) == []
 
 
+def test_each_deleted_object_of_a_name_stays_hidden() -> None:
+    writes, _ = following(4)
+    writes.lay(deleted("u0"))
+    writes.lay(deleted("u1"))
+    (last,) = writes
+    assert last.instead_of(record(5, "u0"), "5") is None
+
+
 def test_a_stream_that_reports_a_write_says_nothing_of_the_others() -> None:
     writes, (one, other) = following(10, 10)
     writes.lay(written(12))
