@@ -21,7 +21,7 @@ WITH_SPHINX := $(SITE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo test quick test-real test-clients test-lowest comparison bench test-bench structure soak hostile mutants test-all lint docs test-quick test-oldest servers field-labels merge-types dist try-dist clean
+.PHONY: help env demo test quick test-real test-real-all test-clients test-lowest comparison bench test-bench structure soak hostile mutants test-all test-others envs lint docs test-quick test-oldest servers field-labels merge-types dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -33,6 +33,9 @@ $(INSTALLED): setup.cfg pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24'
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
 	touch $@
+
+envs: $(INSTALLED) $(WITH_CLIENTS) $(WITH_LOWEST) $(WITH_SPHINX)  ## Make the environments of all targets and interpreters but that of the demo.
+	@for python in $$(tests/pythons); do $(MAKE) --no-print-directory env PYTHON=$$python || exit 1; done
 
 # An environment without the tools of tests and lint. setuptools warns about each editable installation.
 $(WITH_DEMO): setup.cfg pyproject.toml
@@ -48,12 +51,14 @@ demo: $(WITH_DEMO)  ## Show what it does, in about a minute and without a cluste
 # Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go: several times as long where coverage is
 # measured, which needs none of them; and one interpreter computes what every other does.
 PROOFS := tests/oracle tests/hostile $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py faults/test_soak.py) \
-	$(addprefix tests/core/,store/test_union.py test_exploration.py test_simulation.py)
-# What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; pages,
-# commands and the bench, which are processes for the most part.
-ONCE := $(PROOFS) README.md docs tests/test_allocations.py $(addprefix tests/,conformance testing cli docs bench test_demo.py)
+	$(addprefix tests/core/,store/test_union.py store/test_change_orders.py test_exploration.py test_simulation.py) \
+	tests/informer/test_own_writes_model.py
+# What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; texts;
+# pages, commands, other clients and the bench, which are processes for the most part.
+ONCE := $(PROOFS) README.md docs tests/test_allocations.py \
+	$(addprefix tests/,clients conformance differential testing cli docs bench messages mutants test_demo.py test_sources.py test_suppressions.py)
 # Where no coverage is measured, which costs half as much again: the other tests cover all that must be covered.
-UNMEASURED := $(ONCE) $(addprefix tests/,clients differential mutants real test_canaries.py test_sources.py)
+UNMEASURED := $(filter-out tests/messages,$(ONCE)) $(addprefix tests/,real test_canaries.py)
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Tests wait for each other's servers and processes as well: one more has something to do meanwhile.
@@ -61,17 +66,22 @@ WAITING := --numprocesses=$(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.
 # What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
 TOUCHING_KOPF := plugin cache/formats cli
 SCANNING := $(addprefix tests/,core/test_scanner.py core/protocol/test_splitter.py core/protocol/test_unreadable_cost.py cache/test_unreadable.py)
-# Each process has a real API server of its own, and waits more than it works; the tests of a file share it.
-SERVERS := --numprocesses=3 --dist=loadfile
+# Each process has a real API server of its own, and waits more than it works.
+SERVERS := --numprocesses=3
+# The environments of `make env` have pip; it installs into the others, which need none of their own.
+INSTALL = $(PY) -m pip --python $(1)/bin/python install --quiet --disable-pip-version-check
+# Of thousands of modules, those that are imported are compiled then.
+UNCOMPILED = $(INSTALL) --no-compile
+# The only folders with tests that need the real server; tests/conftest.py sees to it.
+REAL := $(addprefix tests/,clients conformance differential real)
 # What pytest is told to look into (`testpaths`), it does not leave out by the name alone.
 LEAVING = $(addprefix --ignore=,$(1)) --ignore-glob='docs/*' --deselect=README.md
-UNCOVERED := kopf_selectcache/testing/*,kopf_selectcache/cli/*,kopf_selectcache/__main__.py
-SUITE = $(or $(ARGS),$(WAITING) $(call LEAVING,$(UNMEASURED)))
+SUITE = $(or $(ARGS),$(PARALLEL) $(call LEAVING,$(UNMEASURED)))
 
 test: $(INSTALLED)  ## Run the default suite; all but testing/ and cli/ must be covered to the last branch.
 	$(PY) -m pytest --cov --cov-report= $(SUITE)
 	$(if $(ARGS),@true || ,)$(PY) -m pytest $(WAITING) $(UNMEASURED)
-	$(if $(ARGS),@true || ,)$(PY) -m coverage report --omit="$(UNCOVERED)" --fail-under=100
+	$(if $(ARGS),@true || ,)$(PY) -m coverage report --fail-under=100
 
 # The tests that find most for their time: those of what others build on, without proofs, random bytes and processes.
 FAST := $(addprefix tests/,core selectors settings cache plugin)
@@ -82,22 +92,23 @@ quick: $(INSTALLED)  ## Run the tests of core, selectors, settings, cache and pl
 
 # Make passes KUBERNETES=1.33 on in the environment; tests/apiserver/build.py knows the versions. Tests that an older server cannot pass
 # are skipped with the reason.
-test-real: $(INSTALLED)  ## Run the suite against the real kube-apiserver (needs Go, or KUBEBUILDER_ASSETS); KUBERNETES=1.33 takes an older one.
-	$(PY) -m pytest -m real -rs $(or $(ARGS),$(SERVERS))
+test-real: $(INSTALLED)  ## Run what asks the real kube-apiserver how it behaves (needs Go, or KUBEBUILDER_ASSETS); KUBERNETES=1.33 takes an older one.
+	$(PY) -m pytest -rs $(if $(ARGS),-m real $(ARGS),-m 'real and not aside and not soak' $(SERVERS) --dist=loadfile $(REAL))
 
-$(WITH_CLIENTS): setup.cfg pyproject.toml
-	$(PYTHON) -m venv $(CLIENTS)
-	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24'
-	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[clients]'
+test-real-all: $(INSTALLED)  ## Run all tests that need the real kube-apiserver, those of the tests' own tools and of speed as well.
+	$(PY) -m pytest -rs -m 'real and not soak' $(SERVERS) --dist=loadfile $(REAL)
+
+$(WITH_CLIENTS): setup.cfg pyproject.toml | $(INSTALLED)
+	$(PYTHON) -m venv --without-pip $(CLIENTS)
+	$(call UNCOMPILED,$(CLIENTS)) -e '.[clients]'
 	touch $@
 
 test-clients: $(WITH_CLIENTS)  ## Run other clients of Kubernetes against the embedded API server and the real one.
-	$(CLIENTS)/bin/python -m pytest -m clients -rs $(or $(ARGS),$(SERVERS) tests/clients)
+	$(CLIENTS)/bin/python -m pytest -m clients -rs $(or $(ARGS),$(SERVERS) --dist=worksteal tests/clients)
 
-$(WITH_LOWEST): setup.cfg pyproject.toml
-	$(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24'
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' \
+$(WITH_LOWEST): setup.cfg pyproject.toml | $(INSTALLED)
+	$(PYTHON) -m venv --without-pip $(LOWEST)
+	$(call INSTALL,$(LOWEST)) -e '.[test]' \
 		$$(sed -nE '/^install_requires/,/^$$/ s/^    ([a-z]+)>=([0-9.]+).*/\1==\2/p' setup.cfg)
 	touch $@
 
@@ -117,7 +128,7 @@ structure: $(INSTALLED)  ## Count what shows the structure of the package: folde
 	$(PY) -m bench.structure $(ARGS)
 
 soak: $(INSTALLED)  ## Explore 400,000 states of the core, simulate a million operations, play 10,000 faults over sockets: a quarter of an hour.
-	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) tests/core tests/faults tests/real/test_own_writes.py)
+	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) $(addprefix tests/,core faults hostile informer products selectors real/test_own_writes.py test_demo.py))
 
 hostile: $(INSTALLED)  ## Play a hostile server to caches on real time, and print what they do and take: a quarter of an hour; ARGS are words of names.
 	$(PY) -m tests.hostile $(ARGS)
@@ -125,11 +136,15 @@ hostile: $(INSTALLED)  ## Play a hostile server to caches on real time, and prin
 mutants: $(INSTALLED)  ## Put each seeded bug into a copy of the package, and show which test catches it.
 	$(PY) -m tests.mutants $(ARGS)
 
-test-all: test  ## Run the default suite on every CPython >= 3.11 of this machine: all of it on the first, on the others what depends on them.
-	@for python in $$(tests/pythons); do \
+test-all: test test-others  ## Run the default suite, and on every other CPython >= 3.11 of this machine what depends on it.
+
+# The oldest and the newest differ most; those between run the fast tests.
+test-others: $(INSTALLED)
+	@pythons=($$(tests/pythons)); for python in "$${pythons[@]}"; do \
 		[ "$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = $(notdir $(VENV)) ] && continue; \
-		echo "== $$python"; $(MAKE) --no-print-directory env PYTHON=$$python || exit 1; \
-		$(MAKE) --no-print-directory test-quick PYTHON=$$python || exit 1; done
+		[[ $$python = $${pythons[0]} || $$python = $${pythons[$${#pythons[@]} - 1]} ]] && target=test-quick || target=quick; \
+		echo "== $$python: make $$target"; $(MAKE) --no-print-directory env PYTHON=$$python || exit 1; \
+		$(MAKE) --no-print-directory $$target PYTHON=$$python || exit 1; done
 
 test-quick: $(INSTALLED)
 	$(PY) -m pytest $(or $(ARGS),$(WAITING) $(call LEAVING,$(ONCE)))
@@ -150,10 +165,9 @@ lint: $(INSTALLED)  ## ruff and its format, mypy --strict, and the layers.
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports --no-cache
 
-$(WITH_SPHINX): setup.cfg pyproject.toml
-	$(PYTHON) -m venv $(SITE)
-	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24'
-	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+$(WITH_SPHINX): setup.cfg pyproject.toml | $(INSTALLED)
+	$(PYTHON) -m venv --without-pip $(SITE)
+	$(call UNCOMPILED,$(SITE)) -e '.[docs]'
 	touch $@
 
 docs: $(WITH_SPHINX)  ## Build the pages of docs/ into a site, build/docs/index.html; a link that leads nowhere is an error.

@@ -22,13 +22,16 @@ from typing import TypeVar
 
 from bench.faults import ROWS, Row
 from bench.outcomes import REPEATED, Operation, Repeated, play_fault, play_repeated
+from bench.records import KEEPERS, KILLED, TEN_TIMES, Bookkeeping, play_record, play_repeated_records
 from bench.staging import CONTENDERS, Contender, Over, Staging
 from kopf_selectcache.testing import EmbeddedCluster
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "comparison.md"
 CONTENTS = "<!-- begin: contents, by python -m bench.comparison -->"
 OUTCOMES = "<!-- begin: outcomes, by python -m bench.comparison -->"
+RECORDS = "<!-- begin: records, by python -m bench.comparison -->"
 END = "<!-- end -->"
+TABLES = {"contents": CONTENTS, "outcomes": OUTCOMES, "records": RECORDS}
 SUMMARY = {
     CONTENTS: {
         "equal to the server": "equal",
@@ -44,8 +47,25 @@ SUMMARY = {
         "no result: Kopf received nothing and called no handler": "(restarted: )?not called",
         "no result: the fault cannot happen": "never asks so",
     },
+    RECORDS: {
+        "records right": "right",
+        "records right, after the process ended and was restarted": "restarted: right",
+        "records wrong": "(restarted: )?wrong.*|.*before the fault",
+        "the operator ended, and again after its restart": "the process ended, and again.*",
+        "no records: the fault cannot happen": "never asks so",
+    },
 }
 """The rows of the summary: the pattern of the results that a row counts, for each table."""
+
+TOTALS = {
+    "departures missed": r"misses (\d+)",
+    "departures told twice": r"is told (\d+) departures? twice",
+    "departures told that did not happen": r"is told (\d+) departures? that did not happen",
+}
+"""The rows of the summary that add up a number of each result of the records."""
+
+COLUMNS = {CONTENTS: CONTENDERS, OUTCOMES: CONTENDERS, RECORDS: KEEPERS}
+"""The contenders of each table."""
 
 AT_ONCE = 4
 BOOKMARKS = 1.0
@@ -77,6 +97,13 @@ def play_outcome(row: Row | Repeated, contender: Contender, *, log: bool = False
         return play_fault(stage, row)
 
 
+def play_records(row: Row | Repeated, contender: Contender, *, log: bool = False) -> str:
+    """Play a row to an operator that keeps records, and compare its records."""
+    patience = row.patience if isinstance(row, Row) else 60
+    with _staged(Bookkeeping, contender, patience=patience, log=log) as stage:
+        return play_record(stage, row) if isinstance(row, Row) else play_repeated_records(stage, row)
+
+
 @contextmanager
 def _staged(staging: type[S], contender: Contender, *, patience: float, log: bool) -> Iterator[S]:
     with (
@@ -101,27 +128,37 @@ class Cell:
 
 
 def cells() -> list[Cell]:
-    """Return the cells of both tables, row by row."""
+    """Return the cells of all tables, row by row."""
+    faults = [row for row in ROWS if not row.is_read]
     rows: dict[str, Sequence[Row | Repeated]] = {
         CONTENTS: ROWS,
-        OUTCOMES: (*(row for row in ROWS if not row.is_read), *REPEATED),
+        OUTCOMES: (*faults, *REPEATED),
+        RECORDS: (*faults, KILLED, *TEN_TIMES),
     }
-    plays: dict[str, Callable[..., str]] = {CONTENTS: play_contents, OUTCOMES: play_outcome}
+    plays: dict[str, Callable[..., str]] = {
+        CONTENTS: play_contents,
+        OUTCOMES: play_outcome,
+        RECORDS: play_records,
+    }
     return [
         Cell(begin, row, each, play)
         for begin, play in plays.items()
         for row in rows[begin]
-        for each in CONTENDERS
+        for each in COLUMNS[begin]
     ]
 
 
-def table(rows: Iterable[Row | Repeated], seen: Mapping[tuple[str, str], str]) -> str:
+def table(
+    rows: Iterable[Row | Repeated],
+    seen: Mapping[tuple[str, str], str],
+    contenders: Sequence[Contender] = CONTENDERS,
+) -> str:
     """Return the table, in Markdown."""
-    head = ["no.", "fault", *(contender.name for contender in CONTENDERS)]
+    head = ["no.", "fault", *(contender.name for contender in contenders)]
     lines = [head, ["---"] * len(head)]
     for row in rows:
         numbers = row.numbers if isinstance(row, Row) else "–"
-        lines.append([numbers, row.words, *(seen.get((row.words, each.name), "") for each in CONTENDERS)])
+        lines.append([numbers, row.words, *(seen.get((row.words, each.name), "") for each in contenders)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -164,12 +201,12 @@ def columns(document: str, begin: str) -> list[list[str]]:
     results = shown(document, begin)
     return [
         [cell for (words, name), cell in results.items() if name == each.name and words in faults]
-        for each in CONTENDERS
+        for each in COLUMNS[begin]
     ]
 
 
 def summarize(document: str) -> str:
-    """Return the document with the counts of its tables, and the repeated changes, in the rows of its
+    """Return the document with the counts of its tables, and the rows that are no faults, in the rows of its
     summary.
     """
     rows: dict[str, list[str]] = {}
@@ -179,9 +216,16 @@ def summarize(document: str) -> str:
             rows[words] = [
                 str(sum(bool(re.fullmatch(pattern, each)) for each in column)) for column in results
             ]
-    repeated = shown(document, OUTCOMES)
-    for row in REPEATED:
-        rows[row.words] = [repeated.get((row.words, each.name), "") for each in CONTENDERS]
+    for words, pattern in TOTALS.items():
+        rows[words] = [
+            str(sum(int(found[1]) for each in column if (found := re.search(pattern, each))))
+            for column in columns(document, RECORDS)
+        ]
+    others: dict[str, Sequence[Row | Repeated]] = {OUTCOMES: REPEATED, RECORDS: (KILLED, *TEN_TIMES)}
+    for begin, those in others.items():
+        results_of = shown(document, begin)
+        for row in those:
+            rows[row.words] = [results_of.get((row.words, each.name), "") for each in COLUMNS[begin]]
     lines = document.splitlines(keepends=True)
     for at, line in enumerate(lines):
         if line.startswith("## Contents"):
@@ -196,15 +240,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.comparison")
     parser.add_argument("--only", default="", help="rows whose words have this; the document stays as it is")
     parser.add_argument(
-        "--table", choices=("contents", "outcomes"), help="this table alone; the other one stays as it is"
+        "--table", choices=tuple(TABLES), help="this table alone; the others stay as they are"
     )
     parser.add_argument(
         "--at-once", type=int, default=AT_ONCE, help="how many to play at the same time; %(default)s"
     )
     parser.add_argument("--log", action="store_true", help="show what each contender logs")
     options = parser.parse_args(arguments)
-    begins = {"contents": CONTENTS, "outcomes": OUTCOMES}
-    wanted = [begins[options.table]] if options.table else list(begins.values())
+    wanted = [TABLES[options.table]] if options.table else list(TABLES.values())
     chosen = [cell for cell in cells() if cell.begin in wanted and options.only in cell.row.words]
 
     def play(cell: Cell) -> tuple[Cell, str]:
@@ -223,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             (cell.row.words, cell.contender.name): result for cell, result in results if cell.begin == begin
         }
         rows = dict.fromkeys(cell.row for cell in chosen if cell.begin == begin)
-        made = f"{versions()}\n\n{table(rows, seen)}"
+        made = f"{versions()}\n\n{table(rows, seen, COLUMNS[begin])}"
         print(made)
         if not options.only:
             DOCUMENT.write_text(summarize(written(DOCUMENT.read_text(), begin, made)))

@@ -96,8 +96,7 @@ def embedded() -> Iterator[Server]:
             "--kubeconfig",
             str(folder / "kubeconfig"),
         ]
-        # The command is a constant of this file.
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # The command is a constant.  # noqa: S603
             assert process.stdout is not None
             process.stdout.readline()  # The server prints a line when it is ready.
             config = yaml.safe_load((folder / "kubeconfig").read_text())

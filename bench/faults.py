@@ -117,7 +117,8 @@ def initial_stream_silent(stage: Staging) -> None:
 # ---- Watches.
 
 
-def _synced(stage: Staging) -> None:
+def synced(stage: Staging) -> None:
+    """Start the contender, and wait until it is right and watches."""
     stage.start()
     stage.agrees()
     stage.watches()
@@ -127,7 +128,7 @@ def _in_the_stream(fault: Fault) -> Callable[[Staging], None]:
     """Make a script: the fault affects the open watch, and with it the deletion of a pod."""
 
     def script(stage: Staging) -> None:
-        _synced(stage)
+        synced(stage)
         planned = stage.inject(fault)
         stage.delete("web-1")
         stage.met(planned)
@@ -136,7 +137,7 @@ def _in_the_stream(fault: Fault) -> Callable[[Staging], None]:
 
 
 def deleted_in_a_gap(stage: Staging) -> None:
-    _synced(stage)
+    synced(stage)
     stage.cluster.stop_listening()
     stage.delete("web-1")
     stage.cluster.compact()
@@ -144,7 +145,7 @@ def deleted_in_a_gap(stage: Staging) -> None:
 
 
 def gone_as_200(stage: Staging) -> None:
-    _synced(stage)
+    synced(stage)
     stage.cluster.stop_listening()
     stage.delete("web-1")
     compacted = stage.cluster.compact()
@@ -156,7 +157,7 @@ def gone_as_200(stage: Staging) -> None:
 
 
 def throttled_watch(stage: Staging) -> None:
-    _synced(stage)
+    synced(stage)
     throttled = stage.fault(Refuse(429, retry_after=1), times=3)
     stage.cluster.cut("watch", "pods")
     stage.delete("web-1")
@@ -172,14 +173,14 @@ def silent_for_good(stage: Staging) -> None:
 
 
 def big_object(stage: Staging) -> None:
-    _synced(stage)
+    synced(stage)
     big = stage.inject(BigObjects())
     stage.cluster.patch(pod("web-1"), {"metadata": {"annotations": {"example.com/changed": "yes"}}})
     stage.met(big)
 
 
 def recreated(stage: Staging) -> None:
-    _synced(stage)
+    synced(stage)
     merged = stage.inject(RecreatedAsModified())
     stage.delete("web-1")
     stage.create("web-1")
@@ -187,7 +188,7 @@ def recreated(stage: Staging) -> None:
 
 
 def leaves_by_label(stage: Staging) -> None:
-    _synced(stage)
+    synced(stage)
     stage.label("web-1", "db")
     stage.label("web-2", "db")
     stage.label("web-2", "web")
@@ -197,14 +198,14 @@ def leaves_by_label(stage: Staging) -> None:
 
 
 def rotated_token(stage: Staging) -> None:
-    _synced(stage)
+    synced(stage)
     stage.rotate()
     stage.cluster.cut("watch", "pods")
     stage.delete("web-1")
 
 
 def revoked_for_a_while(stage: Staging) -> None:
-    _synced(stage)
+    synced(stage)
     revoked = [stage.fault(Refuse(403), verb) for verb in ("watch", "list")]
     stage.cluster.cut("watch", "pods")
     stage.delete("web-1")
@@ -215,7 +216,7 @@ def revoked_for_a_while(stage: Staging) -> None:
 
 
 def restored(stage: Staging) -> None:
-    _synced(stage)
+    synced(stage)
     backup = stage.cluster.backup()
     stage.create(*(f"more-{number}" for number in range(20)))
     stage.agrees()
@@ -223,7 +224,7 @@ def restored(stage: Staging) -> None:
 
 
 def outside(stage: Staging) -> str:
-    _synced(stage)
+    synced(stage)
     return stage.read("db-1")
 
 

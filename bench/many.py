@@ -29,8 +29,7 @@ class Many(Sequence[bytes]):
             _Template(pod, number, version)
             for number, pod in enumerate(Data(seed=seed).pods(min(count, TEMPLATES)))
         ]
-        # The pool is seeded, so that it is the same each time.
-        self._pool = random.Random(f"{seed} many").randbytes(POOL // 2).hex().encode()  # noqa: S311
+        self._pool = random.Random(f"{seed} many").randbytes(POOL // 2).hex().encode()  # It is seeded.  # noqa: S311
 
     def __len__(self) -> int:
         return self._count

@@ -8,7 +8,7 @@ writes their names, uids and versions. An operator that ends is started again on
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ class Operation(Staging):
         self, cluster: EmbeddedCluster, contender: Contender, folder: Path, *, patience: float
     ) -> None:
         super().__init__(cluster, contender, folder, patience=patience)
-        self._streams = (_by_label,) if contender.shares_watch else (_by_label, _of_all)
+        self._streams = (_by_label,) if contender.has_one_watch else (_by_label, _of_all)
         self._twins: dict[Planned, list[Planned]] = {}
         self._told: dict[str, Any] = {}
         self._results = folder / "results"
@@ -114,7 +114,7 @@ class Operation(Staging):
             if self.ended and not self._restart():
                 return f"{ENDED}, and again after its restart"
             results, now = read_results(self._results), time.monotonic()
-            difference = self._compared(results[-1]["merged"] if results else {})
+            difference = self._difference_of(results)
             is_right = difference == EQUAL and len(results) > self._written_before
             since = (now if since is None else since) if is_right else None
             if since is not None and now - since >= firm:
@@ -124,6 +124,10 @@ class Operation(Staging):
                     return self._described(NOT_CALLED)
                 return self._described(f"{WRONG}: {difference.removeprefix('stale: ')}")
             time.sleep(BETWEEN)
+
+    def _difference_of(self, results: Sequence[Mapping[str, Any]]) -> str:
+        """Describe how the last result differs from the right one."""
+        return self._compared(results[-1]["merged"] if results else {})
 
     def _described(self, seen: str) -> str:
         return f"{RESTARTED}: {seen}" if self._restarted else seen
@@ -209,6 +213,8 @@ REPEATED = (
         "the server restarts, and a pod is deleted before anybody is connected", _server_restarts(_delete_one)
     ),
 )
+DELETIONS = REPEATED[1::2]
+"""Those that delete a pod in each round."""
 
 
 def play_repeated(stage: Operation, row: Repeated, *, rounds: int = REPEATS) -> str:

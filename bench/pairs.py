@@ -1,10 +1,11 @@
-"""Two checkouts side by side: reads and events of an old and a new version, by turns, each in a process.
+"""Two checkouts side by side: reads, events, lists and memory of an old and a new version, by turns, each in
+a process (`bench.checkout`).
 
     git worktree add ../old f3a2be0
     python -m bench.pairs ../old .
 
-Prints the median of each figure, and the median of the ratios of the pairs: a busy machine slows both halves
-of a pair. Needs no server: a fake cache is fed from the embedded API server, in process.
+Prints the median of each figure, and of the ratios of the pairs with their middle half: a busy machine slows
+both halves of a pair. Needs no server: a transport in process has the lists and the watches.
 """
 
 from __future__ import annotations
@@ -14,49 +15,35 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+
+from bench.data import Data, encoded
 
 TURNS = 15
 
-MEASURE = """
-import json, sys, timeit
-sys.path.insert(0, sys.argv[1])
-from kopf_selectcache.testing import FakeCache
+OBJECTS = 500
+"""The number of large pods."""
 
-def pod(number, round):
-    metadata = {'name': f'web-{number}', 'namespace': 'shop', 'labels': {'app': 'web', 'n': str(number % 20)}}
-    return {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': metadata,
-            'spec': {'nodeName': 'n1'}, 'status': {'phase': 'Running', 'message': str(round)}}
-
-cache = FakeCache([pod(number, 0) for number in range(200)], {'v1/pods': 'app=web'})
-try:
-    from kopf_selectcache.core.protocol.decoder import Reader
-except ImportError:  # 0.1.0 has other modules.
-    from kopf_selectcache.core.wire import Reader
-reader = Reader('v1', 'Pod')
-line = json.dumps({'type': 'MODIFIED', 'object': pod(1, 1)})
-line = line.replace('"name"', '"uid": "u", "resourceVersion": "1", "name"', 1).encode()
-
-def best(call, number):
-    call()
-    return min(timeit.repeat(call, number=number, repeat=7)) / number * 1e6
-
-print(json.dumps({
-    'get': best(lambda: cache.get('pods', 'web-3', 'shop'), 2000),
-    'get as a view': best(lambda: cache.get('pods', 'web-3', 'shop', as_='view'), 2000),
-    'list of 10, by an index': best(lambda: cache.list('pods', label='app=web,n=3'), 500),
-    'list of 10, decoded': best(lambda: list(cache.list('pods', label='app=web,n=3')), 200),
-    'count': best(lambda: cache.count('pods', label='app=web,n=3'), 500),
-    'a line of a watch, decoded': best(lambda: reader.line(line), 2000),
-}))
-"""
+PROGRAM = Path(__file__).with_name("checkout.py")
 
 
-def measure(checkout: str) -> dict[str, float]:
-    """Return the microseconds of each call in a checkout."""
-    command = [sys.executable, "-P", "-c", MEASURE, str(Path(checkout).resolve())]
-    # Both checkouts are the user's own.
-    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+def measure(checkout: str, *, count: int = OBJECTS, share: float = 1.0) -> dict[str, float]:
+    """Return the figures of a checkout, with this number of large pods."""
+    with TemporaryDirectory() as folder:
+        objects = Path(folder) / "objects"
+        objects.write_bytes(b"\n".join(map(encoded, Data(seed=1).pods(count))))
+        command = [
+            sys.executable,
+            "-P",
+            str(PROGRAM),
+            str(Path(checkout).resolve()),
+            str(objects),
+            str(share),
+        ]
+        done = subprocess.run(  # Both checkouts are the user's own.  # noqa: S603
+            command, check=True, capture_output=True, text=True
+        )
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -72,11 +59,13 @@ def main(checkouts: Sequence[str]) -> None:
         pairs.append((measured[old], measured[new]))
         print(f"\r{turn + 1} of {TURNS} pairs", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    print(f"| {TURNS} pairs of processes, µs | old | new | new / old |\n|---|---:|---:|---:|")
+    print(
+        f"| {TURNS} pairs of processes | old | new | new / old | its middle half |\n|---|---:|---:|---:|---:|"
+    )
     for what in pairs[0][0]:
         before, after = (median(pair[half][what] for pair in pairs) for half in (0, 1))
-        ratio = median(pair[1][what] / pair[0][what] for pair in pairs)
-        print(f"| {what} | {before:.2f} | {after:.2f} | {ratio:.2f} |")
+        low, ratio, high = quantiles((pair[1][what] / pair[0][what] for pair in pairs), n=4)
+        print(f"| {what} | {before:,.2f} | {after:,.2f} | {ratio:.2f} | {low:.2f} to {high:.2f} |")
 
 
 if __name__ == "__main__":

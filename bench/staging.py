@@ -56,8 +56,8 @@ class Contender:
     operator: Sequence[str]
     """The command of an operator with the same cache, and with the handler that merges siblings."""
     options: Mapping[str, Any]
-    shares_watch: bool = False
-    """True if Kopf's own watch, which calls the handlers, fills the cache."""
+    has_one_watch: bool = False
+    """True if the operator has one watch for pods: Kopf's own one fills the cache, or Kopf has none."""
 
 
 _KOPF = ("-m", "kopf", "run", "--standalone", "-n", NAMESPACE, "-m")
@@ -67,7 +67,7 @@ _INFORMER = ("-m", "bench.contenders.informer")
 _INFORMER_OPERATOR = (*_KOPF, "bench.contenders.informer_merges")
 CONTENDERS = (
     Contender("cache", _CACHE, (*_CACHE, "-m", "bench.contenders.cache_merges"), {}),
-    Contender("index", _INDEX, (*_INDEX, "-m", "bench.contenders.index_merges"), {}, shares_watch=True),
+    Contender("index", _INDEX, (*_INDEX, "-m", "bench.contenders.index_merges"), {}, has_one_watch=True),
     Contender("informer", _INFORMER, _INFORMER_OPERATOR, {}),
     Contender("informer, resync", _INFORMER, _INFORMER_OPERATOR, {"resync": 10}),
 )
@@ -165,6 +165,12 @@ class Staging:
         (self._folder / "token").write_text(self._token)
         if old:
             self.cluster.revoke(old)
+
+    def kill(self) -> None:
+        """End the contender's process, as a node that fails does."""
+        assert self._process is not None, "it is started first"
+        self._process.kill()
+        self._process.wait()
 
     def agrees(self) -> None:
         """Wait until the contender is right; otherwise the difference is the result."""

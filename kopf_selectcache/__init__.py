@@ -4,10 +4,13 @@ from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.selectors.selector import Verdict
 
 from .cache.cache import Cache
+from .cache.changes import Change
 from .cache.explanation import Explanation
 from .cache.formats.lazy_list import Objects
 from .cache.formats.views import BodyView
 from .cache.live import Live
+from .cache.planning import ChangePlan, PlannedStream
+from .cache.scope import Scope
 from .cache.stats import Stats
 from .core.selection.kinds import Kind
 from .errors import (
@@ -32,6 +35,7 @@ from .errors import (
     OutcomeUnknown,
     OutsideFilter,
     Oversized,
+    Overtaken,
     ReadError,
     ReadOnly,
     Reason,
@@ -49,15 +53,25 @@ from .informer.audit import Audit
 
 # Adds settings.selectcache, and the hooks of every operator.
 from .plugin import hooks as _plugin  # noqa: F401
+from .plugin import on
 from .plugin.access import cache_of
+from .plugin.caches import Caches
 from .plugin.handlers import with_cache
 from .plugin.operator import collector
 from .selectors.selector import AnyOf, Selector
+from .selectors.special_values import ALL_OTHERS, EVERYTHING, UNSET
 from .selectors.text import FieldSelector, LabelSelector
-from .settings.declaration import Cached
+from .settings.declaration import Cached, Selectors
+from .settings.defaults import Defaults
 from .settings.options import SelectCacheSettings, settings_of
+from .settings.precedence import Level, Origin
+from .settings.rights import Right
+from .settings.watch_error import WatchError
 
 __all__ = [
+    "ALL_OTHERS",
+    "EVERYTHING",
+    "UNSET",
     "AlreadyExists",
     "Answer",
     "AnyOf",
@@ -66,9 +80,13 @@ __all__ = [
     "BodyView",
     "Cache",
     "Cached",
+    "Caches",
+    "Change",
+    "ChangePlan",
     "Conflict",
     "ConflictingSelectors",
     "DeclarationError",
+    "Defaults",
     "Explanation",
     "FieldSelector",
     "Forbidden",
@@ -77,6 +95,7 @@ __all__ = [
     "Invalid",
     "Kind",
     "LabelSelector",
+    "Level",
     "Live",
     "Missing",
     "NoClient",
@@ -88,16 +107,22 @@ __all__ = [
     "NotSynced",
     "NotWritable",
     "Objects",
+    "Origin",
     "OutcomeUnknown",
     "OutsideFilter",
     "Oversized",
+    "Overtaken",
+    "PlannedStream",
     "ReadError",
     "ReadOnly",
     "Reason",
     "Rejected",
+    "Right",
+    "Scope",
     "SelectCacheError",
     "SelectCacheSettings",
     "Selector",
+    "Selectors",
     "ServerError",
     "Stale",
     "Stalled",
@@ -107,9 +132,11 @@ __all__ = [
     "UnknownKind",
     "Unreadable",
     "Verdict",
+    "WatchError",
     "Witness",
     "cache_of",
     "collector",
+    "on",
     "settings_of",
     "with_cache",
 ]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import kopf
 
 from .core.protocol.messages import FieldCause
-from .core.redact import MOST_SHOWN, clipped, printable
+from .core.redact import MOST_SHOWN, clipped, printable, shown_by_type, shown_with_type
 
 
 class SelectCacheError(Exception):
@@ -27,6 +27,15 @@ class SelectCacheError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Support pickling, for process pools: errors are recreated from their attributes."""
         return _again, (type(self), self.args, self.__dict__)
+
+
+def require(
+    fits: object, error: type[SelectCacheError], call: str, argument: str, given: object, wanted: str
+) -> None:
+    """Raise the error unless an argument fits. A text that a read is given may be the value of a Secret."""
+    if not fits:
+        show = shown_by_type if issubclass(error, ReadError) else shown_with_type
+        raise error(f"{call}: {argument} is {show(given)}", remedy=f"Give {wanted}")
 
 
 def _fit(text: str) -> str:
@@ -214,6 +223,10 @@ class OutcomeUnknown(ServerError):
 
 class NotWritable(SelectCacheError):
     """An object cannot be written: a part of it that a write needs is missing."""
+
+
+class Overtaken(SelectCacheError):
+    """A change of a filter was not made, because a newer one came before it was complete."""
 
 
 class Unauthorized(StateError, ServerError):

@@ -2,12 +2,16 @@
 attributes of its registries and its vault. No other module touches them.
 
 If a name is missing, the import fails and names it. Kopf may change private names in any release:
-tests/plugin/test_kopf_names.py checks that each exists and does what this package relies on.
+tests/plugin/test_kopf_names.py checks that each exists and works as this package expects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import asyncio
+from collections.abc import Collection, Coroutine, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
 
 import kopf
 
@@ -16,6 +20,7 @@ TESTED = "1.45.2"
 newer one."""
 
 try:
+    from kopf._cogs.aiokits.aiotoggles import ToggleSet
     from kopf._cogs.clients.auth import vault_var
     from kopf._cogs.helpers.loaders import preload
     from kopf._cogs.structs.bodies import Body, Meta, Spec, Status
@@ -30,11 +35,12 @@ try:
     )
     from kopf._cogs.structs.ids import HandlerId
     from kopf._cogs.structs.references import Resource, Selector, select_specific_namespaces
-    from kopf._core.actions.execution import cause_var, handler_var
+    from kopf._core.actions.execution import Cause, Handler, cause_var, execute_handler_once, handler_var
     from kopf._core.actions.invocation import invoke, is_async_fn
+    from kopf._core.actions.loggers import ObjectLogger
     from kopf._core.engines.activities import authenticator
     from kopf._core.engines.indexing import OperatorIndexers
-    from kopf._core.engines.posting import settings_var
+    from kopf._core.engines.posting import event_queue_loop_var, event_queue_var, settings_var
     from kopf._core.intents.causes import (
         Activity,
         ActivityCause,
@@ -59,6 +65,7 @@ try:
         get_callable_id,
     )
     from kopf._core.intents.stoppers import DaemonStopper
+    from kopf._core.reactor import observation, orchestration
     from kopf.cli import run as run_command
 
     # The attributes `_current`, `_guard` and `_ready` of a vault belong to its instances:
@@ -71,12 +78,13 @@ except (ImportError, AttributeError) as error:
     ) from error
 
 __all__ = [
-    "Activity",  # Which hook is asked for: startup, cleanup, probe.
+    "Activity",  # The hook that runs: startup, cleanup, probe.
     "ActivityCause",  # Startup, cleanup, login and probe handlers never wait for a cache.
-    "ActivityHandler",  # What our hooks are.
-    "ActivityRegistry",  # Where every operator, with whatever registry, asks for its hooks.
+    "ActivityHandler",  # The type of our hooks.
+    "ActivityRegistry",  # Every operator, with any registry, gets its hooks from one.
     "AiohttpSession",  # Credentials that are a session of the user's own.
-    "Body",  # What `as_='view'` returns is one, with `metadata`, `spec` and `status` as of its own items.
+    "Body",  # The base of the views of `as_='view'`; its `metadata`, `spec` and `status` read the items.
+    "Cause",  # The cause of a call, with the arguments; the base of our cause of changes.
     # Its handlers are called again after an error: they need not wait for a cache that is stale.
     "ChangingCause",
     "ChangingHandler",  # Narrowing is refused to kinds whose handlers need a finalizer.
@@ -86,31 +94,38 @@ __all__ = [
     "DaemonHandler",
     # The type of `DaemonCause.stopper`: `async_event` to wait for, `sync_waiter` for threads.
     "DaemonStopper",
+    "Handler",  # The base of our handlers of changes.
     "HandlerId",  # The type of a handler's id.
     "IndexingHandler",  # The type of the handlers that `index_handlers` returns.
-    "KubeContext",  # What all credentials have in common: the server.
+    "KubeContext",  # The base of all credentials; it has the server.
     "LoginError",  # There are no credentials left.
-    "Meta",  # What `metadata` of a body is, for our views of bodies.
+    "Meta",  # The type of the `metadata` of a body, for our views.
+    "ObjectLogger",  # The logger of a handler, which names the object.
     "OperatorIndexers",  # The indices that startup handlers are given, empty as they are then.
-    "OperatorRegistry",  # What the operator itself watches, for the warning at the start.
+    "OperatorParts",  # The pause of an operator, and its queue of events.
+    "OperatorRegistry",  # Has the kinds that the operator itself watches, for the warning at the start.
     "Resource",  # To ask Kopf's selectors whether they mean a kind.
     "ResourceCause",  # Has the object that the handler is called for.
     "ResourceHandler",  # Any handler of objects: it has a selector, and `when=`.
-    "Selector",  # What a handler was decorated with: asked whether it means a kind.
-    # For the fixture `registry`: what Kopf's default registry is, which logs in by itself.
+    "Selector",  # The kinds of a handler, from its decorator.
+    # For the fixture `registry`: the class of Kopf's default registry, which logs in by itself.
     "SmartOperatorRegistry",
     "SpawningHandler",  # A daemon or timer: narrowing would leave it behind.
-    "Spec",  # What `spec` of a body is.
-    "Status",  # What `status` of a body is.
+    "Spec",  # The type of the `spec` of a body.
+    "Status",  # The type of the `status` of a body.
+    "ToggleSet",  # The type of the pause of an operator.
     "Vault",  # Kopf's credentials, with re-login when they fail.
     "VaultItem",  # Credentials in the vault, with the sessions that were made of them.
-    "VaultKey",  # By which credentials are given back as failed.
-    "WatchingCause",  # Says by its type that the object was deleted.
+    "VaultKey",  # The key by which failed credentials are handed back.
+    "WatchingCause",  # Its type shows if the object was deleted.
     "WebhookCause",  # Admission: waits for a bounded time, and its object is not yet stored.
     "activity_handlers",  # The handlers of startup, cleanup, login and probes, for checks and commands.
     "admission_handlers",  # The handlers of admission requests, for checks at the start.
     "authenticator",  # Logs in, and again, for the commands that ask a cluster without running the operator.
-    "cause_var",  # What the running handler was called for.
+    "cause_var",  # The cause of the running handler.
+    "event_queue_loop_var",  # The loop of the queue below.
+    "event_queue_var",  # The queue of events that the operator posts.
+    "execute_handler_once",  # Calls a handler, with its timeout, retries and errors.
     "get_callable_id",  # The id that Kopf gives a handler: decorated, it must stay the same.
     "handler_var",  # The running handler, for its `when=`.
     "has_activities",  # Attributes a call of `ActivityRegistry.iter_handlers` to the default registry.
@@ -118,8 +133,12 @@ __all__ = [
     "index_handlers",  # The handlers of Kopf's indices.
     "invoke",  # Runs a sync function in Kopf's own threads, with context, shield and all.
     "is_async_fn",  # Whether Kopf takes a function for async.
+    "keep_parts",  # Has the parts of each operator kept.
     "log_in_again",  # Has Kopf replace refused credentials, by equal ones as well.
     "log_in_if_empty",  # To go on when Kopf has given up.
+    "observation",  # Its `namespace_observer` is given the namespaces of the operator.
+    "orchestration",  # Its `orchestrator` is given the pause and the queue of events.
+    "parts_of",  # The parts of the operator with these settings.
     "preload",  # Loads an operator's files and modules as `kopf run` does.
     "remove_credentials",  # Removes refused credentials, of which equal ones may come back.
     "run_command",  # To know `kopf run` in click's context, which alone has the `-n` list.
@@ -127,6 +146,7 @@ __all__ = [
     # The settings of the operator that the running code belongs to, in tasks and threads alike.
     "settings_var",
     "vault_var",  # The credentials of that operator.
+    "watched_patterns",  # The namespaces that `kopf.operator` is given.
     "watching_handlers",  # The handlers for which Kopf watches kinds.
 ]
 
@@ -156,6 +176,71 @@ def watching_handlers(registry: OperatorRegistry) -> Iterator[ResourceHandler]:
     """Yield all handlers for which Kopf watches objects. Admission handlers are not among them."""
     for handlers in (registry._indexing, registry._watching, registry._spawning, registry._changing):
         yield from handlers.get_all_handlers()
+
+
+@dataclass(frozen=True)
+class OperatorParts:
+    """Parts of an operator that Kopf keeps in local variables of `spawn_tasks`."""
+
+    paused: ToggleSet
+    events: asyncio.Queue[Any] | None
+
+    @property
+    def is_paused(self) -> bool:
+        """True while another operator has the priority (peering)."""
+        return self.paused.is_on()
+
+    async def wait_until_resumed(self) -> None:
+        if self.paused.is_on():
+            await self.paused.wait_for(False)
+
+    def allow_events(self) -> None:
+        """Let the running task, and those that it creates, post events with `kopf.event` and loggers."""
+        if self.events is not None:
+            event_queue_var.set(self.events)
+            event_queue_loop_var.set(asyncio.get_running_loop())
+
+
+_PARTS = "_selectcache_parts"  # The attribute of settings with the parts of their operator.
+_PATTERNS = "_selectcache_patterns"  # That with the namespaces that the operator is given.
+
+
+def keep_parts() -> None:
+    """Have the parts of each operator kept in its settings. `spawn_tasks` passes them to `orchestrator`, and
+    the namespaces to `namespace_observer`.
+    """
+    orchestrator, observer = orchestration.orchestrator, observation.namespace_observer
+
+    @wraps(orchestrator)
+    def keeping_parts(**kwargs: Any) -> Coroutine[None, None, None]:
+        processor = getattr(kwargs.get("processor"), "keywords", {})
+        paused = kwargs.get("operator_paused")
+        if isinstance(paused, ToggleSet):
+            vars(kwargs["settings"])[_PARTS] = OperatorParts(paused, processor.get("event_queue"))
+        return orchestrator(**kwargs)
+
+    @wraps(observer)
+    def keeping_namespaces(**kwargs: Any) -> Coroutine[None, None, None]:
+        vars(kwargs["settings"])[_PATTERNS] = tuple(map(str, kwargs.get("namespaces", ())))
+        return observer(**kwargs)
+
+    # Replaced, since nothing else of Kopf has these parts.
+    orchestration.orchestrator = keeping_parts
+    observation.namespace_observer = keeping_namespaces
+
+
+def parts_of(settings: kopf.OperatorSettings) -> OperatorParts | None:
+    """Return the parts of the operator with these settings; None if it handles no objects."""
+    parts: OperatorParts | None = vars(settings).get(_PARTS)
+    return parts
+
+
+def watched_patterns(settings: kopf.OperatorSettings) -> tuple[str, ...]:
+    """Return the namespaces, and patterns of them, that the operator with these settings is given; none if
+    that is all or unknown.
+    """
+    patterns: tuple[str, ...] = vars(settings).get(_PATTERNS, ())
+    return patterns
 
 
 def has_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> bool:

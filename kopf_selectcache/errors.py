@@ -11,9 +11,10 @@
     │   │   └── HiddenByFilter         and the declared filter does not hold it
     │   ├── Conflict               the object is in another version, or another field manager owns a field
     │   ├── Invalid                the server refuses the contents of the object
-    │   ├── Gone                   what was asked for is too old
+    │   ├── Gone                   the version of the request is too old
     │   └── OutcomeUnknown         the answer was lost: the write may have been executed
     ├── NotWritable            an object lacks a part that a write needs
+    ├── Overtaken              a newer change of a filter came before this one was complete
     └── ReadError              the base of all errors of reads
         ├── NotDeclared            no cache is declared for this kind
         ├── NotSynced              the cache has not seen its first complete list yet
@@ -59,6 +60,7 @@ from ._errors import (
     NotWritable,
     OutcomeUnknown,
     Oversized,
+    Overtaken,
     ReadError,
     ReadOnly,
     Rejected,
@@ -95,6 +97,7 @@ __all__ = [
     "OutcomeUnknown",
     "OutsideFilter",
     "Oversized",
+    "Overtaken",
     "ReadError",
     "ReadOnly",
     "Reason",

@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from kopf_selectcache.testing import EmbeddedCluster
+from tests import certificates
 from tests.apiserver.build import AssetsError, NoServer, find_assets, version_of
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.server import ApiServer
@@ -28,9 +29,12 @@ hypothesis.settings.register_profile(
     "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("unhurried")
+certificates.leave_out(os.environ)
 
 OUTCOME = pytest.StashKey[Path | NoServer | AssetsError]()
 VERSION = pytest.StashKey[tuple[int, int]]()  # Of the real API server, where there is one.
+FOLDER = Path(__file__).parent
+REAL_FOLDERS = {"clients", "conformance", "differential", "real"}
 SERVERS = {"embedded": pytest.param("embedded"), "real": pytest.param("real", marks=pytest.mark.real)}
 
 
@@ -79,6 +83,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         only = metafunc.config.getoption("--api")
         both = [SERVERS[each] for each in getattr(metafunc.module, "RUNS_ON", SERVERS)]
         metafunc.parametrize("server", [only] if only else both, indirect=True, scope="session")
+
+
+@pytest.hookimpl(tryfirst=True)  # Before pytest deselects by markers.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test of the real server that `make test-real` would not find."""
+    for item in items:
+        if item.get_closest_marker("real") and item.path.relative_to(FOLDER).parts[0] not in REAL_FOLDERS:
+            raise pytest.UsageError(f"{item.nodeid}: add its folder to REAL of the Makefile, and here")
 
 
 def without_server(reason: str, environ: Mapping[str, str] = os.environ) -> NoReturn:

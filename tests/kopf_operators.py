@@ -222,12 +222,12 @@ def runtime_over(cluster: Cluster) -> Any:
 
 @asynccontextmanager
 async def launched(
-    settings: kopf.OperatorSettings, cluster: Cluster, **options: Any
+    settings: kopf.OperatorSettings, cluster: Cluster, *, login: Vault | None = None, **options: Any
 ) -> AsyncIterator[Operator]:
     """Run the caches of an operator that has logged in, for code within the block, without the rest of the
     operator."""
     settings.peering.clusterwide = True
-    with context(settings):
+    with context(settings, login):
         operator = launch(settings, make_runtime=runtime_over(cluster), **options)
         try:
             yield operator
@@ -255,9 +255,9 @@ def started(
 
 
 @contextlib.contextmanager
-def context(settings: kopf.OperatorSettings) -> Any:
+def context(settings: kopf.OperatorSettings, login: Vault | None = None) -> Any:
     """Make the running code that of an operator, as `spawn_tasks` does."""
-    vault = Vault({"login": kopf.ConnectionInfo(server="https://localhost")})
+    vault = Vault({"login": kopf.ConnectionInfo(server="https://localhost")}) if login is None else login
     tokens = settings_var.set(settings), vault_var.set(vault)
     try:
         yield

@@ -13,7 +13,13 @@ FILES = sorted(
     for folder in ("kopf_selectcache", "tests", "bench", "examples", "docs")
     for file in (ROOT / folder).rglob("*.py")
 ) + sorted(ROOT.glob("*.py"))
-ON_A_VIRTUAL_LOOP = ("tests/client/test_read_timeout.py", "tests/faults/soaking.py", "tests/hostile/")
+ON_A_VIRTUAL_LOOP = (
+    "tests/client/test_read_timeout.py",
+    "tests/faults/soaking.py",
+    "tests/hostile/",
+    "tests/informer/test_changing_model.py",
+    "tests/informer/test_changing_states.py",
+)
 """Files and folders whose event loop skips waits. Only `make hostile` runs on real time."""
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 

@@ -38,6 +38,7 @@ def test_each_noqa_has_a_reason(folder: str) -> None:
     found = {
         str(file.relative_to(ROOT)): lines
         for file in sorted((ROOT / folder).rglob("*.py"))
-        if (lines := without_reason(file.read_text()))
+        # To split a file into tokens takes longer than all else.
+        if "noqa" in (source := file.read_text()) and (lines := without_reason(source))
     }
     assert found == {}

@@ -1,4 +1,7 @@
-"""Observe the jobs of runs: log why a job failed, and whether its run was retried. It sends no request."""
+"""Observe the jobs of runs: log why a job failed, whether its run was retried, and if a job was deleted.
+
+It sends one request for each job that departs before it has ended, and no other.
+"""
 
 import kopf
 
@@ -30,3 +33,12 @@ def observe(cache: selectcache.Cache, name, namespace, labels, status, type, log
         logger.info(f"run {run}: retried by another job")
     else:
         logger.info(f"run {run}: failed for good")
+
+
+# Called also for jobs that were deleted while no watch was open.
+@selectcache.on.change("jobs", entered=False, updated=False)
+async def depart(cache: selectcache.Cache, name, namespace, uid, labels, status, logger, **_):
+    has_ended = status.get("completionTime") or status.get("failed")
+    # Without the label it departs as well: only the server can tell that it is deleted.
+    if not has_ended and await cache.gone("jobs", name, namespace, uid=uid):
+        logger.info(f"run {labels[RUN]}: {name} was deleted before it ended")

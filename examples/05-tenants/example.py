@@ -1,29 +1,56 @@
-"""Serve several tenants, with a cache of the ConfigMaps that each has marked in its own namespace."""
+"""Serve the tenants that Tenant objects name, with a cache of the ConfigMaps that each has marked in its
+namespace.
+"""
+
+from contextlib import suppress
 
 import kopf
 
 import kopf_selectcache as selectcache
 
-TENANTS = {"shop": "example.com/tenant=yes", "office": "example.com/audience in (staff,public)"}
+SHARED = "shared"
+FOR_EVERYBODY = selectcache.Selector("example.com/audience=everybody", namespaces=[SHARED])
 
 
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, **_):
     select = selectcache.settings_of(settings).selectors
-    select["v1/configmaps"] = [
-        selectcache.Selector(marked, namespaces=[tenant]) for tenant, marked in TENANTS.items()
-    ]
+    select["example.com/v1/tenants"] = ""
+    select["v1/configmaps"] = FOR_EVERYBODY
 
 
-@kopf.on.create("example.com", "v1", "requests")
+def marked_by(tenant):
+    selector = selectcache.Selector(tenant["spec"]["marked"], namespaces=[tenant["metadata"]["name"]])
+    selector.require_satisfiable(kind="configmaps")
+    return selector
+
+
+@selectcache.on.change("tenants")
+async def serve(cache: selectcache.Cache, name, logger, **_):
+    """Cache what the present tenants have marked: the others' streams go on meanwhile."""
+    marked = []
+    for tenant in cache.list("tenants"):
+        try:
+            marked.append(marked_by(tenant))
+        except selectcache.DeclarationError as error:
+            if tenant["metadata"]["name"] == name:
+                logger.warning(f"the tenant {name} is not served: {error}")
+                kopf.warn(tenant, reason="NotServed", message=str(error))
+    with suppress(selectcache.Overtaken):  # A call that came later has the newer list.
+        await cache.change("v1/configmaps", [FOR_EVERYBODY, *marked])
+
+
+@kopf.on.create("example.com", "v1", "requests", backoff=1)
 @selectcache.with_cache
 def answer(cache: selectcache.Cache, spec, namespace, patch, **_):
-    served = [tenant for branch in cache.scope("configmaps").branches for tenant in branch.namespaces]
+    served = sorted(tenant["metadata"]["name"] for tenant in cache.list("tenants"))
     if namespace not in served:
         patch.status["answer"] = f"not served here, but in {', '.join(served)}"
         return
+    # A tenant that is not served yet is outside of the filter: the error has Kopf call again.
     settings = {
         each["metadata"]["name"]: each.get("data", {})
-        for each in cache.held("configmaps", namespace=namespace)
+        for where in (SHARED, namespace)
+        for each in cache.held("configmaps", namespace=where)
     }
     patch.status["answer"] = settings.get(spec["about"], {}).get("value", "nothing is known of it")

@@ -8,7 +8,7 @@ from kopf_selectcache._errors import ReadError
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_label
-from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.index_spec import Indexed, joined
 from kopf_selectcache.core.store.json_values import key_of
 from kopf_selectcache.core.store.projection import Projection, keys_of
 from kopf_selectcache.selectors.client_classes import stands_for
@@ -24,20 +24,16 @@ def require_namespaces(request: Request, resource: Resource) -> None:
     """Raise ReadError if cluster-scoped objects of a namespace are requested."""
     namespaces = request.namespace if request.selector is None else request.selector.namespaces
     if namespaces is not None and resource.kind.namespaced is False:
-        raise ReadError(
-            f"{request!r}: {resource} are cluster-scoped, and the read names a namespace",
-            remedy="Leave it out",
-        )
+        what = f"{request!r}: {resource} are cluster-scoped, and the read names a namespace"
+        raise ReadError(what, remedy="Leave it out")
 
 
 def require_place(request: Request, resource: Resource) -> None:
     """Raise ReadError for a namespaced object without a namespace, or a cluster-scoped object with one."""
     is_namespaced = resource.kind.namespaced
     if is_namespaced is True and not request.namespace:
-        raise ReadError(
-            f"{request!r}: {resource} are namespaced, and the read names no namespace",
-            remedy="Give the namespace after the name",
-        )
+        what = f"{request!r}: {resource} are namespaced, and the read names no namespace"
+        raise ReadError(what, remedy="Give the namespace after the name")
     require_namespaces(request, resource)
 
 
@@ -49,10 +45,8 @@ def require_names_of(request: Request) -> None:
         ("namespace", namespace, namespace is None or is_dns_label(namespace)),
     ):
         if not fits:
-            raise ReadError(
-                f"{request!r}: no object can have the {argument} {clipped(repr(given), 200)}",
-                remedy="Give one name: there are no patterns",
-            )
+            what = f"{request!r}: no object can have the {argument} {clipped(repr(given), 200)}"
+            raise ReadError(what, remedy="Give one name: there are no patterns")
 
 
 def require_stored(request: Request, resource: Resource, projection: Projection) -> None:
@@ -74,11 +68,8 @@ def require_stored(request: Request, resource: Resource, projection: Projection)
     if form.of_client is None:
         return
     if not stands_for(form.of_client, resource):
-        raise ReadError(
-            f"{request!r}: {resource} are {resource.kind.kind} objects of {resource.api_version}, and no"
-            f" {form.of_client.__name__}",
-            remedy="Give the class of this kind and version",
-        )
+        what = f"{request!r}: {resource} are no {form.of_client.__name__}"
+        raise ReadError(what, remedy=f"Give the class of {resource.api_version}/{resource.kind.kind}")
     if projection.partial:
         raise not_whole(request, projection)
 
@@ -97,10 +88,11 @@ def index_values(request: Request, indexes: Mapping[str, Indexed]) -> tuple[tupl
                 remedy=f"Did you mean {meant!r}?" if meant else "Declare it: Cached(..., index={...})",
             )
         index = indexes[name]
-        if not isinstance(value, str if index.function is not None else (str, bool, int, float)):
-            raise ReadError(
-                f"{request!r}: the value of the index {name!r} is of the type {type(value).__name__}",
-                remedy="Give one value, which is a text for indexes by a function",
-            )
-        values.append((index, key_of(value)))
+        is_text_only = index.function is not None and not index.by_parts
+        fitting = str if is_text_only else (str, bool, int, float, *((tuple,) if index.by_parts else ()))
+        if not isinstance(value, fitting):
+            what = f"{request!r}: the value of the index {name!r} is of the type {type(value).__name__}"
+            remedy = "Give one value, as the function returns it" if index.function else "Give one value"
+            raise ReadError(what, remedy=remedy)
+        values.append((index, key_of(joined(value))))
     return tuple(values)

@@ -13,16 +13,19 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from functools import wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
 
 from kopf_selectcache._errors import NoSuchRead, ReadError
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
+from kopf_selectcache.selectors.signatures import check_call, miscalled
 from kopf_selectcache.selectors.suggestions import near
+from kopf_selectcache.settings.declaration import Declared
 
-from .blocking_live import LIVE, BlockingLive
+from ._blocking_live import LIVE, BlockingLive
+from .declaring import Options, at, caller
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import FetchOptions, FetchSelection, Obj, Predicate, WaitOptions
@@ -31,16 +34,22 @@ from .request import running_loop
 if TYPE_CHECKING:
     from kopf_selectcache.informer.audit import Audit
 
-    from .formats.formats import As, Default, Made, Named
+    from .formats.formats import As, AsView, Default, Made, Named
+    from .planning import ChangePlan
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
 
+STOPPED = "its daemon is being stopped"
+
+
 class Waits:
     """The present waits of the threads of one handler, or of the operator. All can be ended at once."""
 
-    def __init__(self, within: Waits | None = None) -> None:
+    def __init__(self, within: Waits | None = None, *, stopped: asyncio.Event | None = None) -> None:
+        self.stopped = stopped
+        """Set when the handler is stopped, if it is a daemon or timer. Its waits and iterators end then."""
         self._within = within
         self._lock = Lock()
         self._answers: set[Future[Any]] = set()
@@ -66,6 +75,13 @@ class Waits:
             return answer.result()
         finally:
             self._discard(answer)
+
+    async def limit(self, wait: Coroutine[Any, Any, _T]) -> _T:
+        """Await a wait on the loop; raise ReadError once the daemon is stopped."""
+        if self.stopped is None:
+            return await wait
+        with end_with(self.stopped, lambda: _ended(STOPPED)) as ending:
+            return await ending.limit(wait)
 
     def _add(self, answer: Future[Any]) -> None:
         if self._within is not None:
@@ -119,6 +135,27 @@ def _ended(why: str) -> ReadError:
     return ReadError(f"the wait for the cache was ended: {why}", remedy="Let the handler end")
 
 
+@contextmanager
+def end_with(stopped: asyncio.Event | None, error: Callable[[], ReadError] = ended) -> Iterator[Ending]:
+    """Return an end that is reached, with this error, when a daemon is stopped."""
+    ending = Ending()
+    if stopped is None:
+        yield ending
+        return
+    if stopped.is_set():
+        ending.end(error)
+    stop = asyncio.create_task(_end_when(stopped, ending, error))
+    try:
+        yield ending
+    finally:
+        stop.cancel()
+
+
+async def _end_when(stopped: asyncio.Event, ending: Ending, error: Callable[[], ReadError]) -> None:
+    await stopped.wait()
+    ending.end(error)
+
+
 class Blocking(Protocol):
     """`cache.blocking`: the reads of `Cache` that async handlers await, for sync handlers."""
 
@@ -141,7 +178,7 @@ class Blocking(Protocol):
         namespace: str | None = None,
         *,
         default: Default = ...,
-        as_: Literal["view"],
+        as_: AsView,
         **options: Unpack[FetchOptions],
     ) -> BodyView | Default: ...
     @overload
@@ -176,13 +213,22 @@ class Blocking(Protocol):
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> bool: ...
+    def wait_gone(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        timeout: float | None = None,
+    ) -> None: ...
     @overload
     def fetch_list(
         self, kind: AnyName, *, as_: None = None, **options: Unpack[FetchSelection]
     ) -> Objects[Obj]: ...
     @overload
     def fetch_list(
-        self, kind: AnyKey, *, as_: Literal["view"], **options: Unpack[FetchSelection]
+        self, kind: AnyKey, *, as_: AsView, **options: Unpack[FetchSelection]
     ) -> Objects[BodyView]: ...
     @overload
     def fetch_list(
@@ -196,7 +242,7 @@ class Blocking(Protocol):
     ) -> Obj: ...
     @overload
     def wait_for(
-        self, kind: AnyKey, predicate: Predicate, *, as_: Literal["view"], **options: Unpack[WaitOptions]
+        self, kind: AnyKey, predicate: Predicate, *, as_: AsView, **options: Unpack[WaitOptions]
     ) -> BodyView: ...
     @overload
     def wait_for(
@@ -211,19 +257,46 @@ class Blocking(Protocol):
     def wait_synced(
         self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None
     ) -> None: ...
+    # The name `filter` is that of `Cached`.
+    def declare(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> None: ...  # noqa: A002
+    # As above.
+    def change(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> None: ...  # noqa: A002
+    # As above.
+    def plan(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> ChangePlan: ...  # noqa: A002
+    def remove(self, kind: AnyKey) -> None: ...
     def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None: ...
     def audit(self, kind: AnyKey) -> Audit: ...
 
 
+_CAUSES = ("entered", "updated", "left", "gone")
+
+
+def explain_call(method: _M) -> _M:
+    """Make a method of `Cache` or `Live` name its arguments in the TypeError of a call that does not fit."""
+
+    def advise(_: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+        if method.__name__ != "changes" or not any(name in _CAUSES for name in kwargs):
+            return ""
+        return "Causes are options of @selectcache.on.change; here look at `change.cause`"
+
+    owner = "cache.live" if method.__qualname__.startswith("Live.") else "cache"
+    return cast("_M", check_call(miscalled, f"{owner}.{method.__name__}", advise=advise)(method))
+
+
 def awaited(method: _M) -> _M:
-    """Make a read of `Cache` end with the operator, and refuse calls outside of the operator's loop.
+    """Make a read of `Cache` end with the operator, and a wait with its daemon, and refuse calls outside of
+    the operator's loop.
 
     A sync handler would take the coroutine for the answer: it is true, and is not None.
     """
+    explained = explain_call(method)
 
     @wraps(method)
     async def read(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return await self._runtime.ending.limit(method(self, *args, **kwargs))
+        work = explained(self, *args, **kwargs)
+        if method.__name__ in WAITS and self._waits is not None:
+            work = self._waits.limit(work)
+        return await self._runtime.ending.limit(work)
 
     @wraps(method)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -251,7 +324,21 @@ class Looped(Protocol):
     def ending(self) -> Ending: ...
 
 
-AWAITED = ("add_index", "audit", "fetch", "fetch_list", "gone", "wait_for", "wait_synced")
+WAITS = ("wait_for", "wait_gone", "wait_synced")
+"""The awaited reads that may wait for longer than a request takes."""
+
+AWAITED = (
+    "add_index",
+    "audit",
+    "change",
+    "declare",
+    "fetch",
+    "fetch_list",
+    "gone",
+    "plan",
+    "remove",
+    *WAITS,
+)
 
 
 class ThreadReads:
@@ -285,37 +372,38 @@ class ThreadReads:
         if name not in self._names:
             meant = near(name, self._names)
             remedy = (
-                f"Write: cache.{self._prefix}{name}(...)"
+                "In sync functions use a handler of changes: @selectcache.on.change(kind)"
+                if name == "changes" and not self._prefix
+                else f"Write: cache.{self._prefix}{name}(...)"
                 if hasattr(type(self._cache), name)
                 else f"Did you mean {meant}?"
                 if meant
                 else f"There are {', '.join(self._names)}"
             )
-            raise NoSuchRead(f"cache.blocking has no {name!r}", remedy=remedy)
+            of = f"cache.blocking.{self._prefix}".removesuffix(".")
+            raise NoSuchRead(f"{of} has no {name!r}", remedy=remedy)
         method: Callable[..., Coroutine[Any, Any, Any]] = getattr(self._cache, name)
 
         @wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
-            return self._run(self._prefix + name, lambda: method(*args, **kwargs))
+            called = method
+            if name == "remove":  # The work has another stack.
+                called = getattr(at(caller(), cast("Any", self._cache)), name)
+            return self._run(self._prefix + name, lambda: called(*args, **kwargs))
 
         return call
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run the call on the operator's loop, and wait for it here."""
         if self._runtime.ending.reached:
-            raise ended()
+            raise self._runtime.ending.error()
         loop = self._runtime.loop
         if running_loop() is loop:
-            raise ReadError(
-                f"cache.blocking.{method}() was called on the thread of the operator's event loop, and would"
-                " stop it for good",
-                remedy=f"Write: await cache.{method}(...)",
-            )
+            what = f"cache.blocking.{method}() was called on the thread of the operator's event loop"
+            raise ReadError(what, remedy=f"Write: await cache.{method}(...)")
         if not loop.is_running():
-            raise ReadError(
-                f"cache.blocking.{method}() was called while the operator's event loop does not run",
-                remedy="Call it while the operator is up, such as in its handlers",
-            )
+            what = f"cache.blocking.{method}() was called while the operator's event loop does not run"
+            raise ReadError(what, remedy="Call it while the operator is up, such as in its handlers")
 
         async def work() -> _T:
             return await call()  # It must be called on its loop.

@@ -1,29 +1,28 @@
-"""`Cache`: the reads that handlers call.
-
-Each is served from one snapshot, or raises a `ReadError`: `OutsideFilter` if the filter does not cover the
-request, `NotFound` only if absence is proved.
+"""`Cache`: the reads that handlers call. Each is served from one snapshot, or raises a `ReadError`:
+`OutsideFilter` if the filter does not cover the request, `NotFound` only if absence is proved.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, cast, overload
 
-from kopf_selectcache._errors import NoSuchRead, NotDeclared, NotSynced, Stale, StateError
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.audit import Audit
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
-from kopf_selectcache.selectors.selector import AnyOf, Selector
-from kopf_selectcache.selectors.suggestions import near
+from kopf_selectcache.settings.declaration import Declared
 
-from . import introspection, own_writes, server_reads, snapshot, waits
-from .blocking import Blocking, ThreadReads, Waits, awaited
-from .errors import NotFound, NotKept, OutsideFilter, Unmatchable, Unreadable
+from . import _fallback, _introspection, _server_reads, _snapshot, changes, declaring, own_writes, waits
+from ._snapshot import Access, informer_of, list_owned
+from .blocking import Blocking, ThreadReads, Waits, awaited, explain_call
+from .changes import Change
+from .declaring import Options, placed
+from .errors import NotFound
 from .explanation import Explanation
 from .formats.formats import quick
 from .formats.lazy_list import Objects
@@ -33,24 +32,22 @@ from .matcher import (
     FetchOptions,
     FetchSelection,
     Field,
-    IndexedSelection,
     Label,
     Namespaces,
     Obj,
     Predicate,
+    ReadOptions,
     SortBy,
     WaitOptions,
     Where,
 )
+from .planning import ChangePlan, plan
 from .request import RAISE, Request, owner_of, with_options
-from .snapshot import Access, Counted, informer_of
+from .scope import Scope, scope_of
 from .stats import Stats, weighed
 
 if TYPE_CHECKING:
-    from .formats.formats import As, Default, Made, Named
-
-_NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
-"""Errors of reads that the server may be able to answer."""
+    from .formats.formats import As, AsView, Default, Made, Named
 
 
 class Cache:
@@ -77,6 +74,7 @@ class Cache:
         self._departed = departed
         self._waits = waits
         self._thread_reads = thread_reads
+        self._place = ""  # The file and line of a call, see `declaring.placed`.
 
     @property
     def blocking(self) -> Blocking:
@@ -109,7 +107,7 @@ class Cache:
         namespace: str | None = None,
         *,
         default: Default = ...,
-        as_: Literal["view"],
+        as_: AsView,
         max_age: float | None = None,
     ) -> BodyView | Default: ...
     @overload
@@ -161,7 +159,7 @@ class Cache:
                 return fast
         request = self._access.one("get", kind, name, namespace, default=default, max_age=max_age, as_=as_)
         try:
-            return self._access.read(request, snapshot.get_object)
+            return self._access.read(request, _snapshot.get_object)
         except NotFound:
             if default is RAISE:
                 raise
@@ -178,9 +176,8 @@ class Cache:
         if max_age is None and self._access.get_fast("exists", kind, name, namespace, lambda _: True):
             return True
         try:
-            self._access.read(
-                self._access.one("exists", kind, name, namespace, max_age=max_age), snapshot.get_record
-            )
+            request = self._access.one("exists", kind, name, namespace, max_age=max_age)
+            self._access.read(request, _snapshot.get_record)
         except NotFound:
             return False
         return True
@@ -204,7 +201,7 @@ class Cache:
         namespace: str | None = None,
         *,
         default: Default = ...,
-        as_: Literal["view"],
+        as_: AsView,
         **options: Unpack[FetchOptions],
     ) -> BodyView | Default: ...
     @overload
@@ -247,24 +244,13 @@ class Cache:
             if await cache.fetch('configmaps', name, namespace, default=None) is None:
                 create_config(name, namespace)
 
-        The kind need not be declared. Answers of the server are not stored: an object that is not held, or is
-        held as unreadable, is requested each time. `keep=`, `drop=` and `transform=` of the declaration apply
-        to the server's answer as well, unless `whole=True` asks for whole objects. With `timeout=`, transient
-        failures are retried for that many seconds; then the last one is raised.
+        The kind need not be declared. Answers of the server are not stored. `keep=`, `drop=` and `transform=`
+        of the declaration apply to them as well, unless `whole=True` asks for whole objects. With `timeout=`,
+        transient failures are retried for that many seconds; then the last one is raised.
         """
         options = {"max_age": max_age, "as_": as_, "whole": whole, "timeout": timeout}
         request = self._access.one("fetch", kind, name, namespace, default=default, **options)
-        return await self._access.retry(request, self._fetch)
-
-    async def _fetch(self, request: Request) -> Any:
-        try:
-            with suppress(*_NOT_HERE, NotKept, Unreadable):
-                return self._access.read(request, snapshot.get_object)
-            return await server_reads.fetch_object(self._runtime, request)
-        except NotFound:
-            if request.default is RAISE:
-                raise
-            return request.default
+        return await self._access.retry(request, partial(_fallback.fetch, self._access))
 
     @awaited
     async def gone(
@@ -283,52 +269,28 @@ class Cache:
             if await cache.gone('jobs', name, namespace, uid=uid):
                 release(uid)
 
-        If no object with this uid is held, or one of several watches no longer has it, the server is asked
-        for its metadata; the answer is not stored. An object of the name with another uid does not count;
-        without a uid, any object of the name does. An object that is being deleted, with a deletionTimestamp,
-        still exists. The kind need not be declared.
-        With `timeout=`, transient failures are retried for that many seconds; then the last one is raised.
+        Unless all watches hold an object with this uid, or of the name, the server is asked. An object with a
+        deletionTimestamp still exists. The kind need not be declared. `timeout=` is that of `fetch`.
         """
         request = self._access.one("gone", kind, name, namespace, uid=uid, max_age=max_age, timeout=timeout)
-        return await self._access.retry(request, self._gone)
-
-    async def _gone(self, request: Request) -> bool:
-        uid = request.uid
-        with suppress(NotFound, *_NOT_HERE):
-            held = self._access.read(request, snapshot.get_record).uid
-            informer = informer_of(self._runtime, request)
-            if (
-                uid in (None, held)
-                and held != self._departed
-                and not informer.is_unconfirmed(request.namespace or "", request.name or "")
-            ):
-                return False
-        # The server alone knows of an object that is absent here, and that the reader knows from elsewhere.
-        found = await server_reads.fetch_uid(self._runtime, request)
-        return found is None or uid not in (None, found)
+        return await self._access.retry(request, partial(_fallback.gone, self._access, self._departed))
 
     # ---- Several objects.
 
     @overload
     def list(
-        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[IndexedSelection]
+        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[ReadOptions]
     ) -> builtins.list[tuple[str, str]]: ...
     @overload
-    def list(
-        self, kind: AnyName, *, as_: None = None, **options: Unpack[IndexedSelection]
-    ) -> Objects[Obj]: ...
+    def list(self, kind: AnyName, *, as_: None = None, **options: Unpack[ReadOptions]) -> Objects[Obj]: ...
+    @overload
+    def list(self, kind: AnyKey, *, as_: AsView, **options: Unpack[ReadOptions]) -> Objects[BodyView]: ...
     @overload
     def list(
-        self, kind: AnyKey, *, as_: Literal["view"], **options: Unpack[IndexedSelection]
-    ) -> Objects[BodyView]: ...
-    @overload
-    def list(
-        self, kind: type[Named], *, as_: None = None, **options: Unpack[IndexedSelection]
+        self, kind: type[Named], *, as_: None = None, **options: Unpack[ReadOptions]
     ) -> builtins.list[Named]: ...
     @overload
-    def list(
-        self, kind: AnyKey, *, as_: As[Made], **options: Unpack[IndexedSelection]
-    ) -> builtins.list[Made]: ...
+    def list(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[ReadOptions]) -> builtins.list[Made]: ...
     def list(
         self,
         kind: AnyKey,
@@ -358,29 +320,23 @@ class Cache:
         selector = self._access.select("list", label, field, names, namespace)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
         request = self._access.several("list", kind, selector, as_=as_, keys_only=keys_only, **options)
-        found = self._access.read(request, snapshot.list_objects)
+        found = self._access.read(request, _snapshot.list_objects)
         return cast("Objects[Any]", found).keys() if keys_only else found
 
     @overload
     def held(
-        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[IndexedSelection]
+        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[ReadOptions]
     ) -> builtins.list[tuple[str, str]]: ...
     @overload
-    def held(
-        self, kind: AnyName, *, as_: None = None, **options: Unpack[IndexedSelection]
-    ) -> Objects[Obj]: ...
+    def held(self, kind: AnyName, *, as_: None = None, **options: Unpack[ReadOptions]) -> Objects[Obj]: ...
+    @overload
+    def held(self, kind: AnyKey, *, as_: AsView, **options: Unpack[ReadOptions]) -> Objects[BodyView]: ...
     @overload
     def held(
-        self, kind: AnyKey, *, as_: Literal["view"], **options: Unpack[IndexedSelection]
-    ) -> Objects[BodyView]: ...
-    @overload
-    def held(
-        self, kind: type[Named], *, as_: None = None, **options: Unpack[IndexedSelection]
+        self, kind: type[Named], *, as_: None = None, **options: Unpack[ReadOptions]
     ) -> builtins.list[Named]: ...
     @overload
-    def held(
-        self, kind: AnyKey, *, as_: As[Made], **options: Unpack[IndexedSelection]
-    ) -> builtins.list[Made]: ...
+    def held(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[ReadOptions]) -> builtins.list[Made]: ...
     def held(
         self,
         kind: AnyKey,
@@ -406,7 +362,7 @@ class Cache:
         selector = self._access.select("held", label, field, names, namespace)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
         request = self._access.several("held", kind, selector, as_=as_, keys_only=keys_only, **options)
-        found = self._access.read(request, snapshot.list_held)
+        found = self._access.read(request, _snapshot.list_held)
         return cast("Objects[Any]", found).keys() if keys_only else found
 
     @overload
@@ -415,7 +371,7 @@ class Cache:
     ) -> Objects[Obj]: ...
     @overload
     def owned(
-        self, owner: object, kind: AnyKey, *, as_: Literal["view"], max_age: float | None = None
+        self, owner: object, kind: AnyKey, *, as_: AsView, max_age: float | None = None
     ) -> Objects[BodyView]: ...
     @overload
     def owned(
@@ -434,7 +390,7 @@ class Cache:
         """
         uid, namespace = owner_of(owner)
         request = Request(verb="owned", kind=kind, uid=uid, namespace=namespace)
-        return self._access.read(with_options(request, {"max_age": max_age, "as_": as_}), snapshot.list_owned)
+        return self._access.read(with_options(request, {"max_age": max_age, "as_": as_}), list_owned)
 
     def count(
         self,
@@ -454,7 +410,7 @@ class Cache:
         """
         selector = self._access.select("count", label, field, names, namespace)
         request = self._access.several("count", kind, selector, where=where, max_age=max_age, index=index)
-        return self._access.read(request, snapshot.count_objects)
+        return self._access.read(request, _snapshot.count_objects)
 
     @overload
     async def fetch_list(
@@ -462,7 +418,7 @@ class Cache:
     ) -> Objects[Obj]: ...
     @overload
     async def fetch_list(
-        self, kind: AnyKey, *, as_: Literal["view"], **options: Unpack[FetchSelection]
+        self, kind: AnyKey, *, as_: AsView, **options: Unpack[FetchSelection]
     ) -> Objects[BodyView]: ...
     @overload
     async def fetch_list(
@@ -499,18 +455,12 @@ class Cache:
         selector = self._access.select("fetch_list", label, field, names, namespace)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": as_}
         request = self._access.several("fetch_list", kind, selector, whole=whole, timeout=timeout, **options)
-        return await self._access.retry(request, self._fetch_list)
-
-    async def _fetch_list(self, request: Request) -> Any:
-        with suppress(*_NOT_HERE, *([NotKept] if request.whole else [])):
-            return self._access.read(request, snapshot.list_objects)
-        return await server_reads.fetch_objects(self._runtime, request)
+        return await self._access.retry(request, partial(_fallback.fetch_list, self._access))
 
     # ---- Own writes.
 
     def remember(self, obj: object) -> None:
-        """Show an object as another client of this operator has just received it from the server, in all
-        reads of all handlers, until the watch has passed its version.
+        """Show an object as another client has just received it, in all reads, until the watch has passed it.
 
             cache.remember(api.create_namespaced_config_map(namespace, config))
 
@@ -537,14 +487,11 @@ class Cache:
         *,
         at_least: Mapping[str, Any] | None = None,
     ) -> None:
-        """Wait until each declared kind is synced; raise why one is not. By default, for `sync_timeout` of
-        the settings.
+        """Wait until each declared kind is synced; raise why one is not. The default is `sync_timeout`.
 
-            await cache.wait_synced()
             await cache.wait_synced(at_least=body)      # in a daemon: its kind is as new as its body is now
 
-        With `at_least`, the kind of that object is at least as new as the object; Stale is raised if it is
-        not in time.
+        With `at_least`, the kind of that object is at least as new as the object; else Stale is raised.
         """
         request = with_options(Request(verb="wait_synced"), {"timeout": timeout})
         await waits.wait_synced(self._runtime, request, at_least)
@@ -555,7 +502,7 @@ class Cache:
     ) -> Obj: ...
     @overload
     async def wait_for(
-        self, kind: AnyKey, predicate: Predicate, *, as_: Literal["view"], **options: Unpack[WaitOptions]
+        self, kind: AnyKey, predicate: Predicate, *, as_: AsView, **options: Unpack[WaitOptions]
     ) -> BodyView: ...
     @overload
     async def wait_for(
@@ -588,25 +535,65 @@ class Cache:
         request = self._access.several("wait_for", kind, selector, timeout=timeout, as_=as_)
         return await waits.wait_for(self._access, request, predicate)
 
+    @explain_call
+    def changes(
+        self,
+        kind: AnyKey,
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        where: Where | None = None,
+        initial: bool = True,
+    ) -> AsyncIterator[Change]:
+        """Yield each change of the cached objects that match, until the operator or the daemon ends.
+
+            async for change in cache.changes('jobs', label='app=web'):
+                print(change.cause, change.namespace, change.name)
+
+        Existing objects come first, unless `initial=False`. A slow reader gets `resumed`, with all `objects`.
+        """
+        selector = self._access.select("changes", label, field, None, namespace)
+        request = self._access.several("changes", kind, selector, where=where)
+        return changes.changes(self._access, request, initial=initial, waits=self._waits)
+
+    @awaited
+    async def wait_gone(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        timeout: float | None = None,  # Its end names the object.  # noqa: ASYNC109
+    ) -> None:
+        """Wait until an object does not exist any more, as `gone` says.
+
+            await cache.live.delete('jobs', name, namespace)
+            await cache.wait_gone('jobs', name, namespace, timeout=60)
+
+        Raises TimeoutError after `timeout` seconds, if there is one.
+        """
+        request = self._access.one("wait_gone", kind, name, namespace, uid=uid, timeout=timeout)
+        await changes.wait_gone(self._access, request, partial(_fallback.gone, self._access, self._departed))
+
     # ---- The cache itself.
 
     def age(self, kind: AnyKey) -> float:
         """Return how many seconds ago the server last confirmed the held objects.
 
-        if cache.age('pods') > 60:
-            logger.warning('acting on a state that is a minute old')
+        print(f'the pods are as of {cache.age("pods"):.0f} s ago')
         """
-        request = Request(verb="age", kind=kind)
-        informer = informer_of(self._runtime, request)
+        informer = informer_of(self._runtime, request := Request(verb="age", kind=kind))
         return self._access.read(request, lambda *_: informer.age() or 0.0)
 
-    def scope(self, kind: AnyKey) -> Selector | AnyOf:
-        """Return the filter: its `branches`, each with its `namespaces`, `names`, `label` and `field`;
-        None is all of them.
+    def scope(self, kind: AnyKey) -> Scope:
+        """Return the filter: its `branches`, each with `namespaces`, `names`, `label`, `field`, or None. Its
+        `origins` are the levels that its values come from.
 
         print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
         """
-        return informer_of(self._runtime, Request(verb="scope", kind=kind)).filter
+        return scope_of(informer_of(self._runtime, Request(verb="scope", kind=kind)))
 
     def explain(
         self,
@@ -620,13 +607,12 @@ class Cache:
         index: Mapping[str, object] | None = None,
     ) -> Explanation:
         """Return if the filter covers a read, why not, and how the cache and the server would answer it.
-        Reads nothing.
 
         print(cache.explain('pods', label='app in (web,db)'))
         """
         selector = self._access.select("explain", label, field, names, namespace)
         request = self._access.several("explain", kind, selector, where=where, index=index)
-        return self._access.read(request, introspection.explain)
+        return self._access.read(request, _introspection.explain)
 
     def stats(self, kind: AnyKey) -> Stats:
         """Return the number of held objects, and the bytes of them and of each index.
@@ -635,9 +621,48 @@ class Cache:
 
         It visits each object and each value of each index: do not call it for each event.
         """
-        return self._access.read(
-            Request(verb="stats", kind=kind), lambda _, opened: weighed(opened.store, opened.own_writes)
-        )
+        request = Request(verb="stats", kind=kind)
+        return self._access.read(request, lambda _, opened: weighed(opened.store, opened.own_writes))
+
+    # ---- Kinds that come and go.
+
+    @awaited
+    # The name is that of `Cached`.
+    async def declare(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> None:  # noqa: A002
+        """Cache one more kind, and return when it is synced. Options are those of `Cached`, and `timeout`.
+
+            await cache.declare('v1/configmaps', 'app=web', keep=['data'])
+
+        Raises the state that the cache is in, or NotSynced after the timeout: the kind is not declared then.
+        The same declaration again changes nothing, another one raises DeclarationError.
+        """
+        await declaring.declare(self._runtime, kind, filter, options)
+
+    @awaited
+    # As above.
+    async def change(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> None:  # noqa: A002
+        """Change the filter and the options of a kind, as one transaction; return when reads see them.
+
+            await cache.change('v1/configmaps', 'app in (web,db)', keep=['data'])
+
+        Reads see the old filter or the new one. If the change fails or is cancelled, the old one stays.
+        """
+        await declaring.change(self._runtime, kind, filter, options)
+
+    @awaited
+    # As above.
+    async def plan(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> ChangePlan:  # noqa: A002
+        """Return what `declare` or `change` would do: `print(await cache.plan('pods', 'app=web'))`."""
+        return await plan(self._access, kind, filter, options)
+
+    @placed
+    @awaited
+    async def remove(self, kind: AnyKey) -> None:
+        """Cache a kind no more. Its reads raise NotDeclared with the time and the line of this call.
+
+        await cache.remove('v1/configmaps')
+        """
+        await declaring.remove(self._runtime, kind, self._place)
 
     @awaited
     async def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:
@@ -646,54 +671,30 @@ class Cache:
             await cache.add_index('pods', image=images)
             pods = cache.held('pods', index={'image': 'nginx:1'})
 
-        It answers as a declared index, `Cached(..., index={'image': images})`, but sees only the stored part
-        of each object: a path that is dropped, or that a transform may change, raises NotKept. If a function
-        fails for a held object, no index is added, and the error is raised. A later one has no value then.
-
-        An index that exists is not added again. Define its function outside of the handler: a lambda in it is
-        another function with each call, and so another index of the name.
+        Unlike a declared index, it sees only the stored part of each object: other paths raise NotKept. An
+        index that exists is not added again. Define functions outside of the handler: lambdas in it differ.
         """
-        request = Request(verb="add_index", kind=kind)
-        informer = informer_of(self._runtime, request)
-        with Counted(informer, request):
-            opened = self._access.open(informer, request)
-            await introspection.add_indexes(informer, request, opened, indexes)
+        work = partial(_introspection.add_indexes, indexes=indexes)
+        await self._access.work(Request(verb="add_index", kind=kind), work)
 
     @awaited
     async def audit(self, kind: AnyKey) -> Audit:
-        """Compare the held objects with the server, now; relist at once if they differ.
+        """Compare the held objects with a list of the server, now; relist at once if they differ.
 
-            found = await cache.audit('pods')
-            if not found:
-                logger.warning('the cache of pods: %s', found)
-
-        Each cache is also audited regularly (`audit_interval` of the settings). An audit is a list of names
-        and versions.
+        if not (found := await cache.audit('pods')):
+            logger.warning('the cache of pods: %s', found)
         """
-        request = Request(verb="audit", kind=kind)
-        informer = informer_of(self._runtime, request)
-        with Counted(informer, request):
-            return await server_reads.audit(informer, request, self._access.open(informer, request).resource)
-
-    # ---- As an object of Python.
+        return await self._access.work(Request(verb="audit", kind=kind), _server_reads.audit)
 
     if not TYPE_CHECKING:  # Checkers report attributes that there are not.
 
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
                 raise AttributeError(name)
-            reads = [each for each in dir(self) if not each.startswith("_")]
-            meant = near(name, reads)
-            raise NoSuchRead(
-                f"cache.{name} is no read",
-                remedy=f"Did you mean cache.{meant}?" if meant else f"There are {', '.join(sorted(reads))}",
-            )
+            raise _introspection.no_such_read(self, name)
 
     def __contains__(self, _: object) -> NoReturn:
-        raise TypeError(
-            "a cache is not a container: write cache.exists(kind, name, namespace) for an object, or"
-            " `key in settings.selectcache.selectors` for a declared kind"
-        )
+        raise TypeError(_introspection.NO_CONTAINER)
 
     def __repr__(self) -> str:
-        return introspection.describe(type(self).__name__, self._runtime)
+        return _introspection.describe(type(self).__name__, self._runtime)

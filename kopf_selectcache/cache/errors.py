@@ -6,9 +6,10 @@ The functions return errors of the states of a cache, and of the server's answer
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kopf_selectcache._errors import (
     NO_CAUSE,
@@ -26,7 +27,8 @@ from kopf_selectcache._errors import (
     Target,
     Unauthorized,
 )
-from kopf_selectcache.client.transport import NoCredentials, Unreachable
+from kopf_selectcache.client.discovery import NotServed
+from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
 from kopf_selectcache.core.protocol.backoff import ASKED
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -36,7 +38,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
-from kopf_selectcache.core.store.record import UnreadableRecord
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
 from kopf_selectcache.selectors.kind_keys import key_of, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
@@ -51,6 +53,14 @@ _WITHOUT_CACHE = dict.fromkeys(("list", "held", "count", "owned"), "fetch_list")
 
 _LATER = 30
 """Seconds after which a read may be tried again, if the server names no time."""
+
+
+_UNDECIDED = f"undecided after {MAX_BOXES:,} boxes if"
+
+
+def _asking(request: Request, arguments: str = "") -> str:
+    """Return the call that asks the server for the objects of a request."""
+    return call_of("fetch" if request.name is not None else "fetch_list", arguments)
 
 
 def _short(text: object) -> str:
@@ -78,51 +88,42 @@ class OutsideFilter(ReadError):
     def __init__(self, request: Request, coverage: Coverage) -> None:
         self.witness = coverage.witness
         describe = _describe_one if request.name is not None else _describe_several
-        self.reason, what, remedy = describe(request, coverage)
-        super().__init__(what, remedy=remedy)
+        self.reason, why, remedy = describe(request, coverage)
+        super().__init__(f"{request!r}: {why}", remedy=remedy)
 
 
 def _describe_one(request: Request, coverage: Coverage) -> tuple[Reason, str, str]:
-    remedy = f"To ask the server: {call_of('fetch')}"
+    remedy = f"To ask the server: {_asking(request)}"
     if coverage.answer is Answer.UNKNOWN:
-        why = (
-            f"the object is not held, and it is undecided after {MAX_BOXES:,} boxes if the filter,"
-            f" {_short(coverage.filter)}, would hold it"
-        )
-        return Reason.UNDECIDED, f"{request!r}: {why}", remedy
+        filter_ = _short(coverage.filter)
+        why = f"the object is not held, and it is {_UNDECIDED} the filter, {filter_}, would hold it"
+        return Reason.UNDECIDED, why, remedy
     if not coverage.possible:
-        why = f"the filter, {_short(coverage.filter)}, never holds this object"
-        return Reason.EXCLUDED, f"{request!r}: {why}", remedy
+        return Reason.EXCLUDED, f"the filter, {_short(coverage.filter)}, never holds this object", remedy
     why = f"the object is not held: it is absent, or present {_short(coverage.lacking)}"
-    return Reason.HIDDEN, f"{request!r}: {why}", remedy
+    return Reason.HIDDEN, why, remedy
 
 
 def _describe_several(request: Request, coverage: Coverage) -> tuple[Reason, str, str]:
-    narrowest = coverage.narrowest
-    server = f"to ask the server: {call_of('fetch_list')}"
+    narrowest, server = coverage.narrowest, f"o ask the server: {call_of('fetch_list')}"
     if narrowest is None:
-        why = f"the filter, {_short(coverage.filter)}, never holds such objects"
-        return Reason.EXCLUDED, f"{request!r}: {why}", f"T{server[1:]}"
+        return (
+            Reason.EXCLUDED,
+            f"the filter, {_short(coverage.filter)}, never holds such objects",
+            f"T{server}",
+        )
     assert isinstance(narrowest, Selector), "a request of one branch is narrowed to one"
-    wanted = request.selector or Selector()
-    is_part = len(coverage.possible) > 1 and (narrowest.label, narrowest.field, narrowest.names) != (
-        wanted.label,
-        wanted.field,
-        wanted.names,
-    )
-    remedy = (
-        f"For all of a narrower request{', which is one of the alternatives' if is_part else ''}:"
-        f" {replace(request, selector=narrowest)!r}; for the held part: cache.held(...); {server}"
-    )
+    held = f"For all of a narrower request: {replace(request, selector=narrowest)!r}"
+    remedy = f"{held}; for the held part: cache.held(...); t{server}"
     if coverage.witness is None:
-        why = f"it is undecided after {MAX_BOXES:,} boxes if the filter, {_short(coverage.filter)}, holds all"
-        return Reason.UNDECIDED, f"{request!r}: {why}", remedy
+        return (
+            Reason.UNDECIDED,
+            f"it is {_UNDECIDED} the filter, {_short(coverage.filter)}, holds all",
+            remedy,
+        )
     fails = _short(" and ".join(dict.fromkeys(coverage.witness.fails)))
-    why = (
-        f"the filter, {_short(coverage.filter)}, does not hold all of them: {_short(coverage.witness)} would"
-        f" fail {fails}"
-    )
-    return Reason.OVERLAPS, f"{request!r}: {why}", remedy
+    why = f"does not hold all of them: {_short(coverage.witness)} would fail {fails}"
+    return Reason.OVERLAPS, f"the filter, {_short(coverage.filter)}, {why}", remedy
 
 
 class NotFound(ReadError):
@@ -134,9 +135,12 @@ class NotFound(ReadError):
         version: str,
         *,
         why: str = "",
-        remedy: str = "Give a default if it may be absent",
+        remedy: str = "",
     ) -> None:
         self.version = version
+        if not remedy:
+            takes_default = request.verb in ("get", "fetch", "live.get")
+            remedy = f"{'Give a default' if takes_default else 'Catch NotFound'} if it may be absent"
         source = f"as of version {version}, and the filter would hold it" if version else "on the server"
         super().__init__(f"{request!r}: {why or f'the object is absent {source}'}", remedy=remedy)
 
@@ -162,6 +166,12 @@ class Unreadable(ReadError):
         )
 
 
+def require_readable(request: Request, records: Sequence[Record]) -> None:
+    """Raise Unreadable if one of the objects cannot be decoded."""
+    if unreadable := [record for record in records if isinstance(record, UnreadableRecord)]:
+        raise Unreadable(request, unreadable)
+
+
 class Unmatchable(ReadError):
     """Only the server can select by a field of this kind. `fetch_list` asks the server then."""
 
@@ -181,27 +191,21 @@ def path_not_stored(request: Request, path: Keys, projection: Projection) -> Not
     if dropped is None:
         why, remedy = "it is not among the paths of keep=", f"Add {as_written(path)!r} to keep="
     elif dropped in projection.drop:
-        why = f"drop= has {as_written(dropped)!r}"
-        remedy = f"Take {as_written(dropped)!r} out of drop="
+        why, remedy = f"drop= has {as_written(dropped)!r}", f"Take {as_written(dropped)!r} out of drop="
     else:
         why, remedy = f"{as_written(dropped)!r} is never stored", "Look at another path"
     if projection.partial:
-        verb = "fetch" if request.name is not None else "fetch_list"
-        remedy += f"; or ask the server for whole objects: {call_of(verb, 'whole=True')}"
+        remedy += f"; or ask the server for whole objects: {_asking(request, 'whole=True')}"
     return NotKept(f"{request!r}: {as_written(path)!r} is not stored: {why}", remedy=_short(remedy))
 
 
 def not_whole(request: Request, projection: Projection) -> NotKept:
-    """Return the error of a read that needs whole objects where a part of each is stored."""
-    form = request.form
-    if form is not None and form.of_client is not None:
-        why = f", and written back as {form.of_client.__name__} they would wipe the rest"
-        verb = "fetch" if request.name is not None else "fetch_list"
-        remedy = f"Read dicts; or ask the server for whole objects: {call_of(verb, 'whole=True')}"
-    else:
-        why, remedy = "", "Leave whole=True out to read the stored part"
+    """Return the error of a read that needs whole objects where a part of each is stored. An object of a
+    client is whole, because written back it would wipe the rest.
+    """
     return NotKept(
-        f"{request!r}: only a part of each object is stored, {_short(projection)}{why}", remedy=remedy
+        f"{request!r}: only a part of each object is stored, {_short(projection)}",
+        remedy=f"Read dicts; or ask the server for whole objects: {_asking(request, 'whole=True')}",
     )
 
 
@@ -225,7 +229,7 @@ def for_request(error: _E, request: Request, declared: Branches | None = None) -
     return type(error)(f"{request!r}: {error.what}{behind}", remedy=error.remedy, **cause)
 
 
-def undeclared(error: NotDeclared, request: Request) -> NotDeclared:
+def undeclared(error: ReadError, request: Request) -> NotDeclared:
     """Return the error of a kind without a cache, with the read of the same objects that needs none."""
     verb = "fetch" if request.name is not None else _WITHOUT_CACHE.get(request.verb)
     server = f"; or ask the server: {call_of(verb)}" if verb is not None else ""
@@ -247,10 +251,7 @@ def stale(request: Request, age: float | None) -> Stale:
     ago = "never confirmed" if age is None else f"last confirmed {math.ceil(age * 10) / 10:g} s ago"
     return Stale(
         f"{request!r}: the held state was {ago}",
-        remedy=(
-            "Allow some more than a minute, which is how often servers confirm; or ask the server:"
-            f" {call_of('fetch' if request.name is not None else 'fetch_list')}"
-        ),
+        remedy=f"Allow more than a minute, in which servers confirm; or ask the server: {_asking(request)}",
     )
 
 
@@ -274,41 +275,45 @@ def refused(request: Request, verb: str, resource: Resource | None, refusal: Ref
         return unauthorized(request, "the server accepts no credentials of the operator", cause)
     if resource is None:
         return unanswered(request, f"{code} {refusal.reason}".rstrip(), cause)
+    error: type[StateError] = Rejected
     match code:
         case 403:
-            where = request.region().namespaces
-            within = f" in {', '.join(where)}" if where is not None else ""
-            return Forbidden(
-                f"{request!r}: the operator may not {verb} {resource}{within}",
-                remedy=(
-                    f"Grant it the verb {verb}{within}: apiGroups: [{resource.kind.group!r}], resources:"
-                    f" [{resource.kind.plural!r}]"
-                ),
-                cause=cause,
-                target=target_of(request, verb, resource),
-            )
+            where, target = request.region().namespaces, target_of(request, verb, resource)
+            return forbidden(request, verb, resource, where, cause=cause, target=target)
         case 404:
             return not_served(request, cause)
         case 400 | 422:
-            return Rejected(
-                f"{request!r}: the server refuses it: {refusal.message}",
-                remedy="Correct the selectors, or compare a path with where=",
-                cause=cause,
-            )
+            why = f"the server refuses it: {refusal.message}"
+            remedy = "Correct the selectors, or compare a path with where="
         case 405:
-            return Rejected(
-                f"{request!r}: the server does not let anybody {verb} {resource}",
-                remedy="Take the read out",
-                cause=cause,
-            )
+            why, remedy = f"the server does not let anybody {verb} {resource}", "Take the read out"
         case _:
-            return Stalled(
-                f"{request!r}: the server answers {code} {refusal.reason}".rstrip(),
-                remedy=again(cause)
-                if cause.transient
-                else "The same request fails again: correct the server, or a proxy in front of it",
-                cause=cause,
-            )
+            error, why = Stalled, f"the server answers {code} {refusal.reason}".rstrip()
+            remedy = again(cause) if cause.transient else "Correct the server, or a proxy in front of it"
+    return error(f"{request!r}: {why}", remedy=remedy, cause=cause)
+
+
+def forbidden(
+    request: Request, verb: str, resource: Resource, namespaces: Sequence[str] | None, **about: Any
+) -> Forbidden:
+    """Return the error of a missing right."""
+    within = f" in {', '.join(namespaces)}" if namespaces is not None else ""
+    rule = f"apiGroups: [{resource.kind.group!r}], resources: [{resource.kind.plural!r}]"
+    why = f"the operator may not {verb} {resource}{within}"
+    return Forbidden(f"{request!r}: {why}", remedy=f"Grant it the verb {verb}{within}: {rule}", **about)
+
+
+@contextmanager
+def answering(request: Request, verb: str, resource: Resource | None) -> Iterator[None]:
+    """Raise the errors of a request to the server as errors of the read."""
+    try:
+        yield
+    except NotServed:
+        raise not_served(request) from None
+    except Refused as error:
+        raise refused(request, verb, resource, error.refusal) from None
+    except (Unreachable, Garbled) as error:
+        raise failed(request, error) from error
 
 
 def target_of(request: Request, verb: str, resource: Resource) -> Target:
@@ -318,26 +323,24 @@ def target_of(request: Request, verb: str, resource: Resource) -> Target:
 
 def failed(request: Request, error: Unreachable | Garbled) -> StateError:
     """Return the error of a request that got no answer, or none that makes sense."""
-    cause = cause_of(error)
+    kind: type[StateError] = Stalled
     match error:
         case Untransformed():
             return untransformed(request, error)
         case Unselected():
-            return Rejected(
-                f"{request!r}: the server, or a proxy in front of it, does not select by label: {error}",
-                remedy="Correct what ignores labelSelector; or leave label= out, and select from the answer",
-                cause=cause,
+            kind, why = Rejected, "the server, or a proxy in front of it, does not select by label"
+            remedy = (
+                "Correct the server or proxy that ignores labelSelector; or leave label= out, and select from"
+                " the answer"
             )
         case TooLarge():
-            return Stalled(
-                f"{request!r}: the answer is too large: {error}",
-                remedy="Ask for less, or assign more bytes to settings.selectcache.max_page_bytes",
-                cause=cause,
-            )
+            why = "the answer is too large"
+            remedy = "Ask for less, or assign more bytes to settings.selectcache.max_page_bytes"
         case NoCredentials():
             return unauthorized(request, str(error), NO_ANSWER)
         case _:
             return unanswered(request, str(error))
+    return kind(f"{request!r}: {why}: {error}", remedy=remedy, cause=cause_of(error))
 
 
 def unanswered(request: Request, why: str, cause: Cause = NO_ANSWER) -> Stalled:
@@ -352,14 +355,9 @@ def unauthorized(request: Request, why: str, cause: Cause) -> Unauthorized:
 
 def untransformed(request: Request, error: Untransformed) -> Stalled:
     """Return the error of an object for which a function of the declaration failed."""
-    verb = "fetch" if request.name is not None else "fetch_list"
-    return Stalled(
-        f"{request!r}: {error}",
-        remedy=(
-            f"Correct {error.argument} of the declaration{error.besides}; or ask the server for whole"
-            f" objects: {call_of(verb, 'whole=True')}"
-        ),
-    )
+    correct = f"Correct {error.argument} of the declaration{error.besides}"
+    whole = f"or ask the server for whole objects: {_asking(request, 'whole=True')}"
+    return Stalled(f"{request!r}: {error}", remedy=f"{correct}; {whole}")
 
 
 def again(cause: Cause) -> str:

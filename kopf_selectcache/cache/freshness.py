@@ -21,14 +21,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from kopf_selectcache._errors import Stale
+from kopf_selectcache._errors import NotDeclared, Stale
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.reasons import MetricReason
@@ -42,8 +42,7 @@ from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.reflector import Reflector
-
-from .matcher import selects
+from kopf_selectcache.selectors.selecting import selects
 
 TICK = 5.0
 """Seconds until a wait is logged, and between two checks of a stream during a wait."""
@@ -143,7 +142,8 @@ async def wait_until_fresh(
         if not waits:
             return  # The usual case. A wait costs a task.
         for wait in waits:
-            await ending.limit(wait.until_fresh())
+            with suppress(NotDeclared):  # The kind was removed: its reads raise that.
+                await ending.limit(wait.until_fresh())
         clock = waits[0].clock
         deadline = clock() + LONGEST if deadline is None else deadline
         latest = event_of(body)
@@ -201,7 +201,7 @@ class _Wait:
     async def until_fresh(self) -> None:
         """Wait for all streams, also if the informer replaces them meanwhile."""
         with _logged(self._informer, self._event):
-            while not await self._for_all():
+            while not await self._informer.ending.limit(self._for_all()):
                 await self._informer.wait_until_settled()
 
     async def _for_all(self) -> bool:

@@ -13,7 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
-from . import server_reads, writes
+from . import _server_reads, writes
+from ._snapshot import Access
+from ._write_options import (
+    AnyOptions,
+    ApplyOptions,
+    Change,
+    Changes,
+    EnsureOptions,
+    PatchOptions,
+    PatchType,
+    Propagation,
+    ReplaceOptions,
+    WriteOptions,
+)
 from .blocking import awaited
 from .errors import NotFound
 from .formats.lazy_list import Objects
@@ -21,8 +34,6 @@ from .formats.views import BodyView
 from .matcher import Field, Label, LiveOptions, LiveSelection, Namespaces, Obj
 from .request import RAISE
 from .server_writes import request_of
-from .snapshot import Access
-from .write_options import ApplyOptions, Change, Changes, PatchType, Propagation, WriteOptions
 
 if TYPE_CHECKING:
     from .formats.formats import As, Default, Given, Made, Named
@@ -108,7 +119,7 @@ class Live:
         )
         try:
             return await self._access.retry(
-                request, lambda request: server_reads.fetch_object(self._runtime, request)
+                request, lambda request: _server_reads.fetch_object(self._runtime, request)
             )
         except NotFound:
             if default is RAISE:
@@ -117,35 +128,19 @@ class Live:
 
     @overload
     async def list(
-        self,
-        kind: AnyName,
-        *,
-        as_: None = None,
-        **options: Unpack[LiveSelection],
+        self, kind: AnyName, *, as_: None = None, **options: Unpack[LiveSelection]
     ) -> Objects[Obj]: ...
     @overload
     async def list(
-        self,
-        kind: AnyKey,
-        *,
-        as_: Literal["view"],
-        **options: Unpack[LiveSelection],
+        self, kind: AnyKey, *, as_: Literal["view"], **options: Unpack[LiveSelection]
     ) -> Objects[BodyView]: ...
     @overload
     async def list(
-        self,
-        kind: type[Named],
-        *,
-        as_: None = None,
-        **options: Unpack[LiveSelection],
+        self, kind: type[Named], *, as_: None = None, **options: Unpack[LiveSelection]
     ) -> builtins.list[Named]: ...
     @overload
     async def list(
-        self,
-        kind: AnyKey,
-        *,
-        as_: As[Made],
-        **options: Unpack[LiveSelection],
+        self, kind: AnyKey, *, as_: As[Made], **options: Unpack[LiveSelection]
     ) -> builtins.list[Made]: ...
     @awaited
     async def list(
@@ -169,43 +164,23 @@ class Live:
         selector = self._access.select("live.list", label, field, names, namespace)
         request = self._access.several("live.list", kind, selector, limit=limit, as_=as_, timeout=timeout)
         return await self._access.retry(
-            request, lambda request: server_reads.fetch_objects(self._runtime, request)
+            request, lambda request: _server_reads.fetch_objects(self._runtime, request)
         )
 
     # ---- Writes.
 
     @overload
     async def create(
-        self,
-        obj: Mapping[str, Any],
-        *,
-        as_: None = None,
-        **options: Unpack[WriteOptions],
+        self, obj: Mapping[str, Any], *, as_: None = None, **options: Unpack[WriteOptions]
     ) -> Obj: ...
     @overload
-    async def create(
-        self,
-        obj: Given,
-        *,
-        as_: None = None,
-        **options: Unpack[WriteOptions],
-    ) -> Given: ...
+    async def create(self, obj: Given, *, as_: None = None, **options: Unpack[WriteOptions]) -> Given: ...
     @overload
     async def create(
-        self,
-        obj: object,
-        *,
-        as_: Literal["view"],
-        **options: Unpack[WriteOptions],
+        self, obj: object, *, as_: Literal["view"], **options: Unpack[WriteOptions]
     ) -> BodyView: ...
     @overload
-    async def create(
-        self,
-        obj: object,
-        *,
-        as_: As[Made],
-        **options: Unpack[WriteOptions],
-    ) -> Made: ...
+    async def create(self, obj: object, *, as_: As[Made], **options: Unpack[WriteOptions]) -> Made: ...
     @awaited
     async def create(self, obj: object, *, as_: Any = None, **options: Unpack[WriteOptions]) -> Any:
         """Create an object, and return it as the server has it.
@@ -219,47 +194,30 @@ class Live:
 
     @overload
     async def replace(
-        self,
-        obj: Mapping[str, Any],
-        *,
-        as_: None = None,
-        **options: Unpack[WriteOptions],
+        self, obj: Mapping[str, Any], *, as_: None = None, **options: Unpack[ReplaceOptions]
     ) -> Obj: ...
     @overload
-    async def replace(
-        self,
-        obj: Given,
-        *,
-        as_: None = None,
-        **options: Unpack[WriteOptions],
-    ) -> Given: ...
+    async def replace(self, obj: Given, *, as_: None = None, **options: Unpack[ReplaceOptions]) -> Given: ...
     @overload
     async def replace(
-        self,
-        obj: object,
-        *,
-        as_: Literal["view"],
-        **options: Unpack[WriteOptions],
+        self, obj: object, *, as_: Literal["view"], **options: Unpack[ReplaceOptions]
     ) -> BodyView: ...
     @overload
-    async def replace(
-        self,
-        obj: object,
-        *,
-        as_: As[Made],
-        **options: Unpack[WriteOptions],
-    ) -> Made: ...
+    async def replace(self, obj: object, *, as_: As[Made], **options: Unpack[ReplaceOptions]) -> Made: ...
     @awaited
-    async def replace(self, obj: object, *, as_: Any = None, **options: Unpack[WriteOptions]) -> Any:
+    async def replace(
+        self, obj: object, *, subresource: str = "", as_: Any = None, **options: Unpack[WriteOptions]
+    ) -> Any:
         """Replace an object as a whole, and return it as the server has it.
 
             job['spec']['suspend'] = True
             job = await cache.live.replace(job)
 
         With a `metadata.resourceVersion`, Conflict is raised if the object has changed since it was read.
-        Objects of which the cache keeps only a part are refused: they would lose the rest.
+        Objects of which the cache keeps only a part are refused: they would lose the rest. With
+        `subresource='status'`, the server replaces the status alone.
         """
-        return await writes.replace_object(self._runtime, obj, as_, options)
+        return await writes.replace_object(self._runtime, obj, as_, options, subresource=subresource)
 
     @overload
     async def patch(
@@ -269,10 +227,8 @@ class Live:
         namespace: str | None = None,
         changes: Changes = ...,
         *,
-        type: PatchType = ...,
-        subresource: str = ...,
         as_: None = None,
-        **options: Unpack[WriteOptions],
+        **options: Unpack[PatchOptions],
     ) -> Obj: ...
     @overload
     async def patch(
@@ -282,10 +238,8 @@ class Live:
         namespace: str | None = None,
         changes: Changes = ...,
         *,
-        type: PatchType = ...,
-        subresource: str = ...,
         as_: Literal["view"],
-        **options: Unpack[WriteOptions],
+        **options: Unpack[PatchOptions],
     ) -> BodyView: ...
     @overload
     async def patch(
@@ -295,10 +249,8 @@ class Live:
         namespace: str | None = None,
         changes: Changes = ...,
         *,
-        type: PatchType = ...,
-        subresource: str = ...,
         as_: None = None,
-        **options: Unpack[WriteOptions],
+        **options: Unpack[PatchOptions],
     ) -> Named: ...
     @overload
     async def patch(
@@ -308,10 +260,8 @@ class Live:
         namespace: str | None = None,
         changes: Changes = ...,
         *,
-        type: PatchType = ...,
-        subresource: str = ...,
         as_: As[Made],
-        **options: Unpack[WriteOptions],
+        **options: Unpack[PatchOptions],
     ) -> Made: ...
     @awaited
     async def patch(
@@ -341,53 +291,24 @@ class Live:
 
     @overload
     async def apply(
-        self,
-        obj: Mapping[str, Any],
-        *,
-        as_: None = None,
-        field_manager: str,
-        force: bool = False,
-        **options: Unpack[ApplyOptions],
+        self, obj: Mapping[str, Any], *, as_: None = None, **options: Unpack[ApplyOptions]
     ) -> Obj: ...
     @overload
-    async def apply(
-        self,
-        obj: Given,
-        *,
-        as_: None = None,
-        field_manager: str,
-        force: bool = False,
-        **options: Unpack[ApplyOptions],
-    ) -> Given: ...
+    async def apply(self, obj: Given, *, as_: None = None, **options: Unpack[ApplyOptions]) -> Given: ...
     @overload
     async def apply(
-        self,
-        obj: object,
-        *,
-        as_: Literal["view"],
-        field_manager: str,
-        force: bool = False,
-        **options: Unpack[ApplyOptions],
+        self, obj: object, *, as_: Literal["view"], **options: Unpack[ApplyOptions]
     ) -> BodyView: ...
     @overload
-    async def apply(
-        self,
-        obj: object,
-        *,
-        as_: As[Made],
-        field_manager: str,
-        force: bool = False,
-        **options: Unpack[ApplyOptions],
-    ) -> Made: ...
+    async def apply(self, obj: object, *, as_: As[Made], **options: Unpack[ApplyOptions]) -> Made: ...
     @awaited
     async def apply(
         self,
         obj: object,
         *,
-        field_manager: str,
         force: bool = False,
         as_: Any = None,
-        **options: Unpack[ApplyOptions],
+        **options: Unpack[WriteOptions],
     ) -> Any:
         """Apply an object on the server's side: create it, or set the fields that it names.
 
@@ -395,8 +316,7 @@ class Live:
 
         Conflict is raised if other field managers own some of the fields; `force=True` takes these over.
         """
-        given: dict[str, Any] = {**options, "field_manager": field_manager}
-        return await writes.apply(self._runtime, obj, as_, given, force=force)
+        return await writes.apply(self._runtime, obj, as_, options, force=force)
 
     @awaited
     async def delete(
@@ -409,7 +329,7 @@ class Live:
         version: str | None = None,
         propagation: Propagation = "background",
         grace_period: int | None = None,
-        **options: Unpack[ApplyOptions],
+        **options: Unpack[AnyOptions],
     ) -> None:
         """Delete an object; raise NotFound if it is absent.
 
@@ -439,7 +359,7 @@ class Live:
         function: Change = ...,
         *,
         as_: None = None,
-        **options: Unpack[WriteOptions],
+        **options: Unpack[ReplaceOptions],
     ) -> Obj: ...
     @overload
     async def update(
@@ -450,7 +370,7 @@ class Live:
         function: Change = ...,
         *,
         as_: Literal["view"],
-        **options: Unpack[WriteOptions],
+        **options: Unpack[ReplaceOptions],
     ) -> BodyView: ...
     @overload
     async def update(
@@ -461,7 +381,7 @@ class Live:
         function: Change = ...,
         *,
         as_: None = None,
-        **options: Unpack[WriteOptions],
+        **options: Unpack[ReplaceOptions],
     ) -> Named: ...
     @overload
     async def update(
@@ -472,7 +392,7 @@ class Live:
         function: Change = ...,
         *,
         as_: As[Made],
-        **options: Unpack[WriteOptions],
+        **options: Unpack[ReplaceOptions],
     ) -> Made: ...
     @awaited
     async def update(
@@ -482,6 +402,7 @@ class Live:
         namespace: str | None = None,
         function: Change | None = None,
         *,
+        subresource: str = "",
         as_: Any = None,
         **options: Unpack[WriteOptions],
     ) -> Any:
@@ -493,47 +414,24 @@ class Live:
             await cache.live.update('jobs', name, namespace, suspend)
 
         The function is given a dict of its own, and changes it or returns another one. It may be called
-        several times. Nothing is written if nothing has changed.
+        several times. Nothing is written if nothing has changed. With `subresource='scale'`, the function is
+        given the Scale.
         """
         request = request_of("live.update", kind, name, namespace, as_)
-        return await writes.update(self._runtime, request, function, options)
+        return await writes.update(self._runtime, request, function, options, subresource=subresource)
 
     @overload
     async def ensure(
-        self,
-        obj: Mapping[str, Any],
-        *,
-        as_: None = None,
-        adopt: bool = False,
-        **options: Unpack[WriteOptions],
+        self, obj: Mapping[str, Any], *, as_: None = None, **options: Unpack[EnsureOptions]
     ) -> Obj: ...
     @overload
-    async def ensure(
-        self,
-        obj: Given,
-        *,
-        as_: None = None,
-        adopt: bool = False,
-        **options: Unpack[WriteOptions],
-    ) -> Given: ...
+    async def ensure(self, obj: Given, *, as_: None = None, **options: Unpack[EnsureOptions]) -> Given: ...
     @overload
     async def ensure(
-        self,
-        obj: object,
-        *,
-        as_: Literal["view"],
-        adopt: bool = False,
-        **options: Unpack[WriteOptions],
+        self, obj: object, *, as_: Literal["view"], **options: Unpack[EnsureOptions]
     ) -> BodyView: ...
     @overload
-    async def ensure(
-        self,
-        obj: object,
-        *,
-        as_: As[Made],
-        adopt: bool = False,
-        **options: Unpack[WriteOptions],
-    ) -> Made: ...
+    async def ensure(self, obj: object, *, as_: As[Made], **options: Unpack[EnsureOptions]) -> Made: ...
     @awaited
     async def ensure(
         self, obj: object, *, adopt: bool = False, as_: Any = None, **options: Unpack[WriteOptions]
@@ -542,9 +440,9 @@ class Live:
 
             secret = await cache.live.ensure(secret_for(host))
 
-        HiddenByFilter is raised if the declared filter does not hold what is there. With `adopt=True`, the
-        labels of the filter and the ownerReferences of the given object are added to what is there, if it
-        lacks them, and has not changed since it was read. An object that another controller owns is never
+        HiddenByFilter is raised if the declared filter does not select the existing object. With
+        `adopt=True`, missing labels of the filter and missing ownerReferences of the given object are added
+        to it, unless it has changed since it was read. An object that another controller owns is never
         changed: AlreadyExists is raised.
         """
         return await writes.ensure(self._runtime, obj, as_, options, adopt=adopt)

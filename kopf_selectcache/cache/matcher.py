@@ -24,14 +24,16 @@ from kopf_selectcache.core.store.indexes import Lookup
 from kopf_selectcache.core.store.json_values import is_same, key_of
 from kopf_selectcache.core.store.projection import ALL, Keys, Path, Projection, as_written, at, keys_of
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
+from kopf_selectcache.selectors.selecting import value_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, Verdict
+from kopf_selectcache.selectors.special_values import Everything
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
 Obj: TypeAlias = dict[str, Any]
 """A Kubernetes object, as JSON has it."""
 
-Label: TypeAlias = str | Mapping[str, str | Collection[str]] | LabelSelector | None
-Field: TypeAlias = str | Mapping[str, str | bool | int] | FieldSelector | None
+Label: TypeAlias = str | Mapping[str, str | Collection[str]] | LabelSelector | Everything | None
+Field: TypeAlias = str | Mapping[str, str | bool | int] | FieldSelector | Everything | None
 Namespaces: TypeAlias = str | Collection[str] | None
 """The type of `namespace=`."""
 
@@ -67,7 +69,7 @@ class Selection(TypedDict, total=False):
     max_age: float | None
 
 
-class IndexedSelection(Selection, total=False):
+class ReadOptions(Selection, total=False):
     """The options of reads of several held objects."""
 
     index: Mapping[str, object] | None
@@ -120,7 +122,7 @@ class Term(NamedTuple):
     """The declared index that answers it, if there is one."""
 
     def matches(self, record: Record, obj: Obj) -> bool:
-        return self.term.matches({self.term.label: _value(self.field, record, obj)})
+        return self.term.matches({self.term.label: value_of(self.field, record, obj)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,36 +317,6 @@ def _term(term: FieldTerm, field: Column, by_path: Mapping[Keys | None, Indexed]
     return Term(term, field, by_path.get(path) if path is not None else None)
 
 
-def _value(field: Column, record: Record, obj: Obj) -> str:
-    """Return the value of a field label, where `obj` is what is kept of the object."""
-    lost = record.lost()
-    return lost[field.label] if field.label in lost else field.value(obj)
-
-
-def selects(declared: Branches, record: Record, resource: Resource) -> bool | None:
-    """Return True if the filter selects an object; None if that depends on a field whose value only the
-    server knows, or on a field of an unreadable object.
-    """
-    failed = failures(declared, record, resource)
-    return None if failed is None else not failed
-
-
-def failures(declared: Branches, record: Record, resource: Resource) -> tuple[str, ...] | None:
-    """Return the first requirement that an object fails of each branch; none if the filter selects it. None
-    where `selects` returns None.
-    """
-    labels = {term.label for branch in declared.branches for term in branch.terms}
-    if not labels <= resource.kind.fields.keys():
-        return None
-    if labels and not record.stored:
-        return None
-    obj = record.decode() if labels else {}
-    fields = {label: _value(resource.kind.field(label), record, obj) for label in labels}
-    known = {**fields, "metadata.name": record.name, "metadata.namespace": record.namespace}
-    failed = [branch.failed(record.labels, known) for branch in declared.branches]
-    return () if None in failed else tuple(filter(None, failed))
-
-
 def key_for(sort_by: SortBy) -> Callable[[Obj], Any]:
     """Return the function that returns the sort key."""
     return sort_by if callable(sort_by) else _by_path(keys_of(sort_by))
@@ -495,14 +467,18 @@ class Comparisons:
         selector: Selector,
         where: Where | None = None,
         values: tuple[tuple[Indexed, object], ...] = (),
+        *,
+        under: Branches | None = None,
     ) -> Match:
-        """Return the predicate; raise BadField for a field that only the server knows."""
+        """Return the predicate of objects that the filter selects, or another one; raise BadField for a field
+        that only the server knows.
+        """
         by_path = [each for each in self.indexes.values() if each.path is not None]
         return Match.of(
             selector,
             where,
             self.resource,
-            self.filter,
+            self.filter if under is None else under,
             values=values,
             indexes=by_path if selector.terms or where is not None else (),
             projection=self.projection,

@@ -6,44 +6,93 @@ stored one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 import msgspec
 
 from kopf_selectcache._errors import ReadError
+from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.redact import shown_with_type
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.own_writes import OwnWrite
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
+from kopf_selectcache.core.store.record import Record, is_older
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.state import InformerState
+from kopf_selectcache.selectors.selecting import selects
 
 from .formats.given import as_dict
-from .matcher import selects
 
 
 def remember_answer(runtime: Runtime, resource: Resource, answer: bytes) -> None:
     """Show an object as the server answered a write, until the streams have passed its version."""
     for informer in _informers_of(runtime, resource):
-        _lay(informer, _write_of(informer, resource, answer))
+        if informer.resource is not None and informer.resource.version == resource.version:
+            _lay(informer, resource, answer)
+
+
+async def read_written(
+    runtime: Runtime,
+    resource: Resource,
+    namespace: str | None,
+    answer: bytes,
+    seconds: float,
+    *,
+    is_whole: bool,
+) -> None:
+    """Read a written object again in each version of its API that is cached, and show it there. `is_whole` is
+    true if the answer is the object in its own version.
+
+    Only the server converts objects. If the object cannot be read, it is shown when its event arrives.
+    """
+    known = [informer.resource for informer in _informers_of(runtime, resource)]
+    shown = resource.version if is_whole else None
+    others = {each.version: each for each in known if each is not None and each.version != shown}
+    name = _metadata_in(answer).name if others else ""
+    for other in others.values() if name else ():
+        with suppress(Refused, Unreachable, Garbled, TimeoutError):
+            async with asyncio.timeout(seconds):
+                found = await runtime.fetches.get(other.path(namespace, name), {})
+            remember_answer(runtime, other, found)
+
+
+def shown_uids(runtime: Runtime, resource: Resource, namespace: str | None, name: str) -> frozenset[str]:
+    """Return the uids of the objects that are stored or laid over under a name. If an object of another uid
+    is deleted after this, they are gone.
+    """
+    key, found = (namespace or "", name), set[str]()
+    for informer in _informers_of(runtime, resource):
+        with informer.own_writes.lock:
+            found |= {each.uid for each in (_held(informer, key), informer.own_writes.get(key)) if each}
+    return frozenset(found)
 
 
 def remember_deletion(
-    runtime: Runtime, resource: Resource, namespace: str | None, name: str, uid: str, answer: bytes = b""
+    runtime: Runtime,
+    resource: Resource,
+    namespace: str | None,
+    name: str,
+    uid: str,
+    answer: bytes = b"",
+    *,
+    before: frozenset[str] = frozenset(),
 ) -> None:
-    """Hide a deleted object. If the server's answer is the object, which waits for its finalizers or the end
-    of its grace period, show that.
+    """Hide a deleted object, and those of the name that were shown before the deletion was sent. If the
+    server's answer is the object, which waits for its finalizers or the end of its grace period, show that.
     """
-    if _still_exists(answer):
+    last = _metadata_in(answer)
+    if last.is_there:
         remember_answer(runtime, resource, answer)
         return
     for informer in _informers_of(runtime, resource):
-        _lay(informer, _deletion_of(informer, (namespace or "", name), uid))
+        _lay_deletion(informer, (namespace or "", name), uid, before, last.resource_version)
 
 
 def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = False) -> None:
@@ -65,40 +114,60 @@ def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = Fal
             f"{call}: the object has no {lacking[0]}",
             remedy="Give the object that the server returned, and not the one that was sent",
         )
+    group = str(api_version).rpartition("/")[0]
     name, uid, namespace = metadata["name"], metadata["uid"], metadata.get("namespace") or ""
     for informer in list(runtime.informers.values()):
         resource = informer.resource
-        if resource is None or (resource.api_version, resource.kind.kind) != (api_version, kind):
+        if resource is None or (resource.kind.group, resource.kind.kind) != (group, kind):
             continue
         if deleted:
-            write: OwnWrite | None = _deletion_of(informer, (namespace, name), uid)
-        else:
+            _lay_deletion(informer, (namespace, name), uid)
+        elif api_version == resource.api_version:  # Only the server converts objects.
             # The caller's dict may change later.
-            write = _write_of(informer, resource, with_room(partial(msgspec.json.encode, obj)))
-        _lay(informer, write)
+            _lay(informer, resource, with_room(partial(msgspec.json.encode, obj)))
 
 
 def _informers_of(runtime: Runtime, resource: Resource) -> Iterator[Informer]:
-    """Return the informers of a resource. An object of another version of the kind has another form."""
+    """Return the informers of a resource, in any version of its API."""
     for informer in list(runtime.informers.values()):
         known = informer.resource
-        if known is not None and (known.api_version, known.kind.plural) == (
-            resource.api_version,
+        if known is not None and (known.kind.group, known.kind.plural) == (
+            resource.kind.group,
             resource.kind.plural,
         ):
             yield informer
 
 
-def _lay(informer: Informer, write: OwnWrite | None) -> None:
-    if write is not None:
-        informer.laying.lay(write)
+def _lay(informer: Informer, resource: Resource, answer: bytes) -> None:
+    """Show an object that was created or changed, by the present filter and by the next one."""
+    for state in _states_of(informer):
+        if (write := _write_of(informer, state, resource, answer)) is not None:
+            informer.laying.lay(write, state)
 
 
-def _write_of(informer: Informer, resource: Resource, answer: bytes) -> OwnWrite | None:
+def _states_of(informer: Informer) -> Iterator[InformerState]:
+    """Yield the present state, and the next one while the filter changes; also one that begins meanwhile."""
+    seen: list[OwnWrites] = []
+    while state := next((each for each in informer.states if each.own_writes not in seen), None):
+        seen.append(state.own_writes)
+        yield state
+
+
+def _lay_deletion(
+    informer: Informer,
+    key: tuple[str, str],
+    uid: str,
+    before: frozenset[str] = frozenset(),
+    floor: str = "",
+) -> None:
+    for state in _states_of(informer):
+        informer.laying.lay(_deletion_of(informer, state, key, uid, before, floor), state)
+
+
+def _write_of(informer: Informer, state: InformerState, resource: Resource, answer: bytes) -> OwnWrite | None:
     """Return the write of an object that was created or changed; None if it is not known whether the filter
     selects it, or if the operator's own function fails for it, as it will for the event of its stream.
     """
-    state = informer.state
     try:
         reader = replace(Reader.of(resource, state.projection), indexes=tuple(state.indexes.values()))
         record = reader.record(answer, kindless=False)
@@ -113,37 +182,53 @@ def _write_of(informer: Informer, resource: Resource, answer: bytes) -> OwnWrite
         record.version,
         record if selected else None,
         informer.environment.clock(),
-        expected=selected or _held(informer, record.key) is not None,
+        expected=selected or state.store.peek(*record.key) is not None,
+        outside=None if selected else record,
     )
 
 
-def _deletion_of(informer: Informer, key: tuple[str, str], uid: str) -> OwnWrite:
-    held = _held(informer, key)
-    if held is None or held.uid != uid:
-        return OwnWrite(key, uid, "", None, informer.environment.clock(), expected=False)
-    return OwnWrite(key, uid, "", None, informer.environment.clock(), floor=held.version)
+def _deletion_of(
+    informer: Informer,
+    state: InformerState,
+    key: tuple[str, str],
+    uid: str,
+    before: frozenset[str],
+    floor: str,
+) -> OwnWrite:
+    held, gone = state.store.peek(*key), before | {uid}
+    expected = held is not None and held.uid in gone
+    if held is not None and expected and (not floor or is_older(floor, held.version)):
+        floor = held.version
+    at = informer.environment.clock()
+    return OwnWrite(key, uid, "", None, at, expected=expected, floor=floor, deleted=gone)
 
 
 def _held(informer: Informer, key: tuple[str, str]) -> Record | None:
     return informer.store.peek(*key)
 
 
-def _still_exists(answer: bytes) -> bool:
-    """Return True if the answer to a deletion is an object that exists until others let it go."""
+def _metadata_in(answer: bytes) -> _Metadata:
+    """Return the metadata in an answer, which is an object, a Status, or empty."""
     try:
-        metadata = msgspec.json.decode(answer, type=_Deleted).metadata
+        return msgspec.json.decode(answer, type=_Answer).metadata
     except msgspec.DecodeError:
-        return False
-    return metadata.deletion_timestamp is not None and bool(
-        metadata.finalizers or metadata.deletion_grace_period_seconds
-    )
+        return _Metadata()
 
 
-class _DeletedMetadata(msgspec.Struct, rename="camel"):
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
     finalizers: list[str] | None = None
 
+    @property
+    def is_there(self) -> bool:
+        """True if the object exists until others let it go."""
+        return self.deletion_timestamp is not None and bool(
+            self.finalizers or self.deletion_grace_period_seconds
+        )
 
-class _Deleted(msgspec.Struct):
-    metadata: _DeletedMetadata = msgspec.field(default_factory=_DeletedMetadata)
+
+class _Answer(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)

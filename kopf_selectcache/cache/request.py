@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
-from kopf_selectcache._errors import ReadError
-from kopf_selectcache.core.redact import clipped, shown, shown_by_type
+from kopf_selectcache._errors import ReadError, SelectCacheError, require
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.selectors.client_classes import to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
@@ -179,9 +179,8 @@ def with_options(request: Request, given: Mapping[str, Any]) -> Request:
     form = None
     if (as_ := given.get("as_")) is not None:
         if options.get("keys_only"):
-            raise ReadError(
-                f"{call}: as_= and keys_only=True exclude each other", remedy="Leave one of them out"
-            )
+            what = f"{call}: as_= and keys_only=True exclude each other"
+            raise ReadError(what, remedy="Leave one of them out")
         form = form_of(call, as_)
     elif isinstance(request.kind, type) and not options.get("keys_only"):
         form = form_of(call, request.kind)._replace(given=None)
@@ -195,7 +194,7 @@ def _check_numbers(call: str, options: Mapping[str, Any]) -> None:
     for name in ("max_age", "timeout"):
         value = options.get(name)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
-        _require(value is None or is_number, call, name, value, "a number of seconds")
+        _require(value is None or is_number, call, name, value, "a number of seconds, 0 or more")
     limit = options.get("limit")
     is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0
     _require(limit is None or is_count, call, "limit", limit, "a number of objects")
@@ -203,33 +202,40 @@ def _check_numbers(call: str, options: Mapping[str, Any]) -> None:
 
 def _check_objects(call: str, options: Mapping[str, Any]) -> None:
     where, index, sort_by = (options.get(name) for name in ("where", "index", "sort_by"))
-    wanted = "a dict of values by path, such as {'spec.nodeName': 'node01'}"
-    _require(where is None or isinstance(where, Mapping), call, "where", where, wanted)
-    for path, value in (where or {}).items():
-        _require_path(call, "a path of where", path)
-        if value is not None and not isinstance(value, (str, int, float, list, Mapping)):
-            raise ReadError(
-                f"{call}: a value of where is {shown_by_type(value)}, which no object has",
-                remedy="Give a value that JSON has, or compare yourself: [each for each in ... if ...]",
-            )
-    if index is not None and not isinstance(index, Mapping):  # Its value may be that of a Secret.
-        raise ReadError(
-            f"{call}: index is of the type {type(index).__name__}",
-            remedy="Give a dict of values by the names of indexes, such as {'image': 'nginx'}",
-        )
+    if where is not None:
+        require_where(call, where)
+    by_name = "a dict of values by the names of indexes, such as {'image': 'nginx'}"
+    _require(index is None or isinstance(index, Mapping), call, "index", index, by_name)
     if isinstance(sort_by, str) and sort_by.startswith("-"):
-        raise ReadError(
-            f"{call}: sort_by is {shown(sort_by)}, and there is no descending order",
-            remedy="Reverse the answer: [...][::-1]",
-        )
+        what = f"{call}: sort_by is {shown(sort_by)}, and there is no descending order"
+        raise ReadError(what, remedy="Reverse the answer: [...][::-1]")
     if sort_by is not None and not callable(sort_by):
         _require_path(call, "sort_by", sort_by)
 
 
+def require_where(call: str, where: object, error: type[SelectCacheError] = ReadError) -> None:
+    """Raise the error unless this is a dict of values by path, or None."""
+    wanted = "a dict of values by path, such as {'spec.nodeName': 'node01'}"
+    if where is None or not isinstance(where, Mapping):
+        require(where is None, error, call, "where", where, wanted)
+        return
+    for path, value in where.items():
+        _require_path(call, "a path of where", path, error)
+        if not _is_json(value):
+            require(False, error, call, "a value of where", value, "a value that JSON has")
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_json(each) for key, each in value.items())
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    return value is None or isinstance(value, (str, int, float))
+
+
 def _require(fits: object, call: str, argument: str, given: object, wanted: str) -> None:
-    """Raise ReadError unless an argument fits."""
-    if not fits:
-        raise ReadError(f"{call}: {argument} is {shown_by_type(given)}", remedy=f"Give {wanted}")
+    if not fits:  # Most arguments fit, and need no call.
+        require(fits, ReadError, call, argument, given, wanted)
 
 
 def require_names(request: Request) -> None:
@@ -254,10 +260,10 @@ def owner_of(owner: object) -> tuple[str, str | None]:
     return uid, namespace if isinstance(namespace, str) else None
 
 
-def _require_path(call: str, argument: str, given: object) -> None:
-    """Raise ReadError unless this can be a path of keys."""
+def _require_path(call: str, argument: str, given: object, error: type[SelectCacheError] = ReadError) -> None:
+    """Raise the error unless this can be a path of keys."""
     keys = given if isinstance(given, tuple) else (given,)
-    is_path = all(isinstance(key, str) for key in keys)
-    _require(is_path, call, argument, given, "a path such as 'metadata.name'")
+    if not all(isinstance(key, str) for key in keys):
+        require(False, error, call, argument, given, "a path such as 'metadata.name'")
     if why := wrong_path(cast("Path", given)):
-        raise ReadError(f"{call}: {argument}, {shown(given)}, {why}", remedy=PATHS)
+        raise error(f"{call}: {argument}, {shown(given)}, {why}", remedy=PATHS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -28,13 +29,13 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.names import is_name
 
 from ._checks import require_stored
+from ._server_reads import resource_of
+from ._write_errors import not_writable, refused_write, unknown_outcome
 from .errors import Unreadable, failed
 from .formats.formats import form_of
 from .formats.given import Given
-from .own_writes import remember_answer, remember_deletion
+from .own_writes import read_written, remember_answer, remember_deletion, shown_uids
 from .request import Request, replace
-from .server_reads import resource_of
-from .write_errors import not_writable, refused_write, unknown_outcome
 
 TIMEOUT = 30.0
 """Seconds for a write with all its tries."""
@@ -54,8 +55,8 @@ RIGHTS: Mapping[Verb, str] = {
 """The verb of a Role that each kind of write needs."""
 
 _MANAGED = ("metadata", "managedFields")
-_WHOLE_ANSWERS = ("", "status", "ephemeralcontainers", "resize")
-"""Subresources that are answered with the object."""
+WHOLE_ANSWERS = ("", "approval", "ephemeralcontainers", "finalize", "resize", "status")
+"""Subresources that are written and answered as the whole object."""
 
 
 class Options(NamedTuple):
@@ -68,6 +69,9 @@ class Options(NamedTuple):
 
 def options_of(verb: str, given: Mapping[str, Any]) -> Options:
     """Return the options of a write; raise NotWritable for values that they cannot have."""
+    if unknown := [name for name in given if name not in Options._fields]:
+        taken = ", ".join(f"{name}=" for name in Options._fields)
+        raise TypeError(f"cache.{verb}() takes no {unknown[0]}=. Every write takes {taken}")
     options = Options(**given)
     _require(isinstance(options.dry_run, bool), verb, "dry_run", options.dry_run, "True or False")
     manager = options.field_manager
@@ -75,13 +79,21 @@ def options_of(verb: str, given: Mapping[str, Any]) -> Options:
     _require(fits, verb, "field_manager", manager, "a name of at most 128 characters")
     timeout = options.timeout
     fits = isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and timeout > 0
-    _require(fits, verb, "timeout", timeout, "a number of seconds")
+    _require(fits, verb, "timeout", timeout, "a number of seconds, 0 or more")
     return options
 
 
 def _require(fits: object, verb: str, argument: str, given: object, wanted: str) -> None:
     if not fits:
         raise NotWritable(f"cache.{verb}(): {argument} is {shown_with_type(given)}", remedy=f"Give {wanted}")
+
+
+def require_subresource(verb: str, subresource: object) -> None:
+    """Raise NotWritable for a subresource that cannot be one."""
+    if not isinstance(subresource, str) or not (subresource == "" or subresource.isalpha()):
+        raise NotWritable(
+            f"cache.{verb}(): subresource is {shown(subresource)}", remedy="Give one such as 'status'"
+        )
 
 
 # ---- The request of a write.
@@ -184,11 +196,14 @@ def require_unread(runtime: Runtime, request: Request, given: Given) -> None:
         )
 
 
-async def require_whole(runtime: Runtime, request: Request, resource: Resource, given: Given) -> None:
-    """Raise NotWritable for an object that lacks what the cache does not keep, and the server has.
+async def require_whole(
+    runtime: Runtime, request: Request, resource: Resource, given: Given, *, subresource: str = ""
+) -> None:
+    """Raise NotWritable for an object that lacks parts which the cache does not store and the server has.
 
-    A dict does not show if it came from the cache. So where only a part of each object is kept, the object of
-    the server is read, and cut as the cache does: what is cut off must not be as it is after the cut.
+    A dict does not show if it came from the cache. So if only a part of each object is stored, the object of
+    the server is read, and cut as the cache does. The given object must not have any changed part as it is
+    after the cut.
     """
     informer = informer_of_kind(runtime, request)
     if informer is None or not informer.projection.partial:
@@ -204,6 +219,8 @@ async def require_whole(runtime: Runtime, request: Request, resource: Resource, 
     if whole is None or whole.get("metadata", {}).get("resourceVersion") != given.version:
         return  # The server refuses the write: the object is in another version.
     for path in _cut(whole, part):
+        if subresource == "status" and path[0] != "status":
+            continue  # The server replaces nothing else.
         if path != _MANAGED and _at(given.obj, path) == _at(part, path):
             raise not_writable(
                 request,
@@ -258,7 +275,6 @@ async def execute(
     write: Write,
     options: Options,
     *,
-    subresource: str = "",
     force: bool = False,
 ) -> bytes:
     """Send a write; return the server's answer. Raise ServerError, or NotFound, Missing or Stalled."""
@@ -268,8 +284,14 @@ async def execute(
     query |= {"force": "true"} if force else {}
     object_path = resource.path(request.namespace, request.name) if request.name else ""
     path = resource.path(request.namespace) if write.verb is Verb.CREATE else object_path
-    call = Call(write, f"{path}/{subresource}" if subresource else path, query, object_path)
+    path = f"{path}/{write.subresource}" if write.subresource else path
+    if write.verb is Verb.REPLACE and write.subresource not in WHOLE_ANSWERS:
+        object_path = path  # It is compared with the sent object.
+    call = Call(write, path, query, object_path)
     right = RIGHTS[write.verb]
+    before = frozenset[str]()
+    if write.verb is Verb.DELETE:
+        before = shown_uids(runtime, resource, request.namespace, write.name)
     try:
         data = await runtime.writer.run(call, timeout=options.timeout)
     except Refused as error:
@@ -279,7 +301,9 @@ async def execute(
     except Unreachable as error:
         raise failed(request, error) from error
     if not options.dry_run:
-        _remember(runtime, request, resource, write, data, subresource)
+        _remember(runtime, request, resource, write, data, before)
+        is_whole = write.subresource in WHOLE_ANSWERS
+        await read_written(runtime, resource, request.namespace, data, options.timeout, is_whole=is_whole)
     return data
 
 
@@ -287,16 +311,21 @@ def _with_options(write: Write, options: Options) -> Write:
     body = write.body
     if write.verb is Verb.DELETE and options.dry_run:
         body = {**body, "dryRun": ["All"]}
-    return Write(write.verb, body, write.name, options.field_manager, options.dry_run)
+    return dataclasses.replace(write, body=body, manager=options.field_manager, dry_run=options.dry_run)
 
 
 def _remember(
-    runtime: Runtime, request: Request, resource: Resource, write: Write, data: bytes, subresource: str
+    runtime: Runtime,
+    request: Request,
+    resource: Resource,
+    write: Write,
+    data: bytes,
+    before: frozenset[str],
 ) -> None:
     if write.verb is Verb.DELETE:
         if uid := write.uid or _deleted_uid(data):
-            remember_deletion(runtime, resource, request.namespace, write.name, uid, data)
-    elif subresource in _WHOLE_ANSWERS:
+            remember_deletion(runtime, resource, request.namespace, write.name, uid, data, before=before)
+    elif write.subresource in WHOLE_ANSWERS:
         remember_answer(runtime, resource, data)
 
 
@@ -315,7 +344,7 @@ def read_answer(
     request: Request, resource: Resource, data: bytes, *, subresource: str = "", dry_run: bool = False
 ) -> Any:
     """Return the object of an answer in its form."""
-    if subresource not in _WHOLE_ANSWERS:
+    if subresource not in WHOLE_ANSWERS:
         return decoded(data)
     try:
         # An object that a dry run creates has no version.

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
-from kopf_selectcache._errors import ReadError, Stale
+from kopf_selectcache._errors import NotDeclared, ReadError, Stale
 from kopf_selectcache.core.redact import clipped, shown_by_type
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
-from .freshness import Event, event_of, wait_until_fresh
-from .matcher import Obj
-from .request import Request
-from .snapshot import (
+from ._snapshot import (
     Access,
     Counted,
     Snapshot,
     compare,
+    comparisons_of,
     find,
     informer_of,
+    lasting_match,
     require_overlap,
     require_readable,
 )
+from .freshness import Event, event_of, wait_until_fresh
+from .matcher import Obj
+from .request import Request
 
 
 async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str, Any] | None) -> None:
@@ -37,9 +39,10 @@ async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str,
     event = None if at_least is None else _event_of(at_least)
     try:
         async with asyncio.timeout(timeout):
-            await runtime.wait_started()
+            await runtime.wait_started(request.verb)
             for informer in runtime.informers.values():
-                await informer.wait_until_settled()
+                with suppress(NotDeclared):  # It was removed: the others count.
+                    await informer.wait_until_settled()
             if at_least is not None and event is not None:
                 informers = _informers_of_kind(runtime, event)
                 await wait_until_fresh(informers, at_least, patient=True, ending=runtime.ending)
@@ -123,20 +126,24 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
             async with waiting:
                 await informer.wait_until_settled(request.selector)
                 with _changes_of(informer) as changes:
-                    snapshot = access.open(informer, request)
-                    compared = compare(request, snapshot)
-                    require_overlap(request, compared)
-                    left, records, _ = find(request, snapshot, compared)
-                    candidates = left.pairs(records)
-                    del records  # A long wait must not keep the objects that are held now.
-                    while True:
-                        for record, obj in candidates:
-                            seen.add(record.key)
-                            if _satisfies(predicate, obj):
-                                return obj if request.form is None else request.form.make(record, obj)
-                        change = await changes.get()
-                        require_readable(informer, request)
-                        candidates = compared.match.pairs(_records_of(change, snapshot))
+                    while True:  # Again when the filter has changed.
+                        snapshot = access.open(informer, request)
+                        compared = compare(request, snapshot)
+                        require_overlap(request, compared)
+                        left, records, _ = find(request, snapshot, compared)
+                        candidates = left.pairs(records)
+                        match = lasting_match(request, snapshot, compared)
+                        del records  # A long wait must not keep the objects that are held now.
+                        while True:
+                            for record, obj in candidates:
+                                seen.add(record.key)
+                                if _satisfies(predicate, obj):
+                                    return obj if request.form is None else request.form.make(record, obj)
+                            change = await informer.ending.limit(changes.get())
+                            require_readable(informer, request)
+                            if change is None and comparisons_of(informer.state) is not snapshot.comparisons:
+                                break
+                            candidates = match.pairs(_records_of(change, snapshot))
         except TimeoutError:
             if not waiting.expired():
                 raise  # It is the predicate's own.
@@ -176,7 +183,9 @@ def _name_of(function: object) -> str:
 
 @contextmanager
 def _changes_of(informer: Informer) -> Iterator[asyncio.Queue[Change | None]]:
-    """Queue the objects that enter or are updated meanwhile, and None when reads must raise."""
+    """Queue the objects that enter or are updated meanwhile, and None when reads must raise or the filter
+    has changed.
+    """
     changes: asyncio.Queue[Change | None] = asyncio.Queue()
 
     def queue(change: Change | None) -> None:

@@ -11,14 +11,18 @@ from kopf_selectcache._errors import AlreadyExists, Conflict, NotWritable
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.redact import shown, shown_with_type
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.informers import Runtime
 
-from .adoption import adoption_of, require_selected
+from ._adoption import adoption_of, require_selected
+from ._server_reads import fetch_record, fetch_subresource
+from ._write_options import Change
 from .errors import NotFound
 from .formats.given import Given, given_object, require_json
+from .own_writes import remember_answer
 from .request import Request
-from .server_reads import fetch_record
 from .server_writes import (
+    WHOLE_ANSWERS,
     Options,
     execute,
     in_form,
@@ -26,11 +30,11 @@ from .server_writes import (
     options_of,
     read_answer,
     request_for,
+    require_subresource,
     require_unread,
     require_whole,
     resource_for,
 )
-from .write_options import Change
 
 _POLICIES = {"background": "Background", "foreground": "Foreground", "orphan": "Orphan"}
 _TYPES = {"merge": Verb.MERGE, "json": Verb.JSON, "strategic": Verb.STRATEGIC}
@@ -45,12 +49,21 @@ async def create(runtime: Runtime, obj: object, as_: Any, given_options: Mapping
     return _answer(request, resource, data, given, options)
 
 
-async def replace_object(runtime: Runtime, obj: object, as_: Any, given_options: Mapping[str, Any]) -> Any:
-    """Replace an object, and return it as the server has it."""
+async def replace_object(
+    runtime: Runtime, obj: object, as_: Any, given_options: Mapping[str, Any], *, subresource: str
+) -> Any:
+    """Replace an object or its subresource, and return the object as the server has it."""
     given, request, options = _read(obj, "live.replace", as_, given_options)
+    require_subresource(request.verb, subresource)
+    if subresource not in WHOLE_ANSWERS:
+        raise NotWritable(
+            f"cache.live.replace(): {shown(subresource)} is an object of another kind",
+            remedy="Call cache.live.update or cache.live.patch, which name the kind",
+        )
     resource = await resource_for(runtime, request)
-    await require_whole(runtime, request, resource, given)
-    data = await execute(runtime, request, resource, Write(Verb.REPLACE, given.obj, given.name), options)
+    await require_whole(runtime, request, resource, given, subresource=subresource)
+    write = Write(Verb.REPLACE, given.obj, given.name, subresource=subresource)
+    data = await execute(runtime, request, resource, write, options)
     return _answer(request, resource, data, given, options)
 
 
@@ -83,19 +96,18 @@ async def patch(
 ) -> Any:
     """Patch an object or a subresource, and return it as the server has it."""
     options = options_of(request.verb, given_options)
-    body = _changes_of(changes, type_, subresource)
+    body = _changes_of(changes, type_)
+    require_subresource(request.verb, subresource)
     resource = await resource_for(runtime, request)
-    write = Write(_TYPES[type_], body, request.name or "")
-    data = await execute(runtime, request, resource, write, options, subresource=subresource)
+    write = Write(_TYPES[type_], body, request.name or "", subresource=subresource)
+    data = await execute(runtime, request, resource, write, options)
     return read_answer(request, resource, data, subresource=subresource, dry_run=options.dry_run)
 
 
-def _changes_of(changes: object, type_: str, subresource: str) -> Any:
+def _changes_of(changes: object, type_: str) -> Any:
     call = "cache.live.patch()"
     if type_ not in _TYPES:
         raise NotWritable(f"{call}: type is {shown(type_)}", remedy=f"Give one of {', '.join(_TYPES)}")
-    if not isinstance(subresource, str) or not (subresource == "" or subresource.isalpha()):
-        raise NotWritable(f"{call}: subresource is {shown(subresource)}", remedy="Give one such as 'status'")
     is_list = isinstance(changes, (list, tuple)) and all(isinstance(each, Mapping) for each in changes)
     if not (is_list if type_ == "json" else isinstance(changes, Mapping)):
         wanted = "a list of operations" if type_ == "json" else "a dict with the changed part of the object"
@@ -142,7 +154,12 @@ async def delete(
 
 
 async def update(
-    runtime: Runtime, request: Request, function: Change | None, given_options: Mapping[str, Any]
+    runtime: Runtime,
+    request: Request,
+    function: Change | None,
+    given_options: Mapping[str, Any],
+    *,
+    subresource: str,
 ) -> Any:
     """Read an object, change it by the function, and replace it; again if it has changed meanwhile."""
     options = options_of(request.verb, given_options)
@@ -151,19 +168,24 @@ async def update(
             f"cache.live.update(): function is {shown_with_type(function)}",
             remedy="Give a function of an object, which changes it or returns another one",
         )
+    require_subresource(request.verb, subresource)
     resource = await resource_for(runtime, request)
     end, failures = runtime.writer.end_of(options.timeout), 0
     while True:
-        record = await fetch_record(runtime, request, resource)
-        found = record.decode()
+        record: Record | None = None
+        if subresource in WHOLE_ANSWERS:
+            record = await fetch_record(runtime, request, resource)
+            found = record.decode()
+        else:
+            found = await fetch_subresource(runtime, request, resource, subresource)
         changed = _changed(function, found)
         if changed == found:
-            return in_form(request, record)
-        write = Write(Verb.REPLACE, changed, request.name or "")
+            return found if record is None else _as_read(runtime, request, resource, record)
+        write = Write(Verb.REPLACE, changed, request.name or "", subresource=subresource)
         try:
             left = options._replace(timeout=max(runtime.writer.left(end), 0.0))
             data = await execute(runtime, request, resource, write, left)
-            return read_answer(request, resource, data, dry_run=options.dry_run)
+            return read_answer(request, resource, data, subresource=subresource, dry_run=options.dry_run)
         except Conflict as conflict:
             if not await runtime.writer.pause(failures, end, conflict.retry_after):
                 raise
@@ -181,9 +203,7 @@ def _changed(function: Change, found: dict[str, Any]) -> dict[str, Any]:
     changed = given_object("live.update", own if answer is None else answer).obj
     for part in ("name", "namespace", "uid", "resourceVersion"):
         if changed["metadata"].get(part, found["metadata"].get(part)) != found["metadata"].get(part):
-            raise NotWritable(
-                f"{call}: the function changes metadata.{part}", remedy="Leave what names the object"
-            )
+            raise NotWritable(f"{call}: the function changes metadata.{part}", remedy="Do not change it")
     precondition = {part: found["metadata"][part] for part in ("uid", "resourceVersion")}
     return {**changed, "metadata": {**changed["metadata"], **precondition}}
 
@@ -191,7 +211,7 @@ def _changed(function: Change, found: dict[str, Any]) -> dict[str, Any]:
 async def ensure(
     runtime: Runtime, obj: object, as_: Any, given_options: Mapping[str, Any], *, adopt: bool
 ) -> Any:
-    """Create an object, or return what is there; with `adopt`, add the labels and owners that it lacks."""
+    """Create an object, or return the existing one; with `adopt`, add missing labels and owners to it."""
     given, request, options = _read(obj, "live.ensure", as_, given_options)
     resource = await resource_for(runtime, request)
     require_unread(runtime, request, given)
@@ -223,13 +243,19 @@ async def _ensured(
     if not adopt:
         if declared is not None:
             require_selected(request, resource, declared, record)
-        return in_form(request, record)
+        return _as_read(runtime, request, resource, record)
     changes = adoption_of(request, resource, declared, record, given)
     if changes is None:
-        return in_form(request, record)
+        return _as_read(runtime, request, resource, record)
     write = Write(Verb.MERGE, changes, given.name)
     data = await execute(runtime, request, resource, write, options)
     return read_answer(request, resource, data, dry_run=options.dry_run)
+
+
+def _as_read(runtime: Runtime, request: Request, resource: Resource, record: Record) -> Any:
+    """Return an object that a write has read and left as it is. Reads show it from now on."""
+    remember_answer(runtime, resource, record.data)
+    return in_form(request, record)
 
 
 def _read(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kopf_selectcache.core.selection.kinds import KindKey
 
-VERBS = {"fetch": "get", "fetch_list": "list", "gone": "get"}
+VERBS = {"fetch": "get", "fetch_list": "list", "gone": "get", "wait_gone": "get"}
 """The verb that each of these reads needs if the cache cannot answer."""
 
 LIVE = {
@@ -30,6 +30,12 @@ LIVE_OBJECTS = {
 }
 """The same for calls that are given an object."""
 
+SETTLED = ("apply", "create", "delete", "patch", "replace")
+"""The writes of `cache.live` that read the object back after a lost answer, and need no `get` otherwise."""
+
+DECLARING = ("declare", "change")
+"""The calls that cache something at run time."""
+
 POSTING = frozenset({"event", "info", "warn", "exception"})
 
 
@@ -41,8 +47,11 @@ class Fetch(NamedTuple):
     """The kind; None if it is not a constant."""
     where: str
     call: str = ""
-    """The method of `cache.live`; empty for reads of the cache."""
+    """The method of `cache` or `cache.live`."""
+    is_live: bool = False
     subresource: str = ""
+    settles: bool = False
+    """True if the call asks only after a lost answer."""
 
 
 def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
@@ -50,7 +59,7 @@ def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
     `cache.blocking.gone(...)`; and the calls of `cache.live`, one for each verb.
 
     >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')"), 'web.py'))
-    [Fetch(verb='get', key='configmaps', where='web.py, line 1', call='', subresource='')]
+    [Fetch(verb='get', key='configmaps', where='web.py, line 1', call='fetch', is_live=False, subresource='', settles=False)]
     >>> text = "cache.live.ensure({'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': name}})"
     >>> [(fetch.verb, fetch.key) for fetch in fetches_in(ast.parse(text), 'web.py')]
     [('create', 'v1/Pod'), ('get', 'v1/Pod')]
@@ -60,10 +69,10 @@ def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         name, target, where = node.func.attr, node.func.value, f"{file}, line {node.lineno}"
-        if _is_cache(target):
+        if is_cache(target):
             if (verb := VERBS.get(name)) is not None:
-                yield Fetch(verb, _constant(_argument(node, "kind")), where)
-        elif isinstance(target, ast.Attribute) and target.attr == "live" and _is_cache(target.value):
+                yield Fetch(verb, _constant(argument(node, "kind")), where, name)
+        elif isinstance(target, ast.Attribute) and target.attr == "live" and is_cache(target.value):
             yield from _live(node, name, where, objects)
 
 
@@ -71,15 +80,24 @@ def _live(node: ast.Call, name: str, where: str, objects: Mapping[str, KindKey |
     if name in LIVE:
         given = _keyword(node, "subresource")
         part = _constant(given)
-        subresource = part if name == "patch" and isinstance(part, str) else ""
+        subresource = part if name in ("patch", "update") and isinstance(part, str) else ""
+        key = _constant(argument(node, "kind"))
         for verb in LIVE[name]:
-            yield Fetch(verb, _constant(_argument(node, "kind")), where, name, subresource)
+            # The status is read with the object.
+            is_main = verb == "get" and subresource == "status"
+            yield Fetch(verb, key, where, name, is_live=True, subresource="" if is_main else subresource)
     elif name in LIVE_OBJECTS:
         adopts = name == "ensure" and not _is_false(_keyword(node, "adopt"))
-        obj = _argument(node, "obj")
+        obj = argument(node, "obj")
         key = objects.get(obj.id) if isinstance(obj, ast.Name) else _kind_of(obj)
+        part = _constant(_keyword(node, "subresource")) if name == "replace" else None
+        subresource = part if isinstance(part, str) else ""
         for verb in (*LIVE_OBJECTS[name], *(["patch"] if adopts else [])):
-            yield Fetch(verb, key, where, name)
+            yield Fetch(verb, key, where, name, is_live=True, subresource=subresource)
+    else:
+        return
+    if name in SETTLED:
+        yield Fetch("get", key, where, name, is_live=True, settles=True)
 
 
 def _objects_in(tree: ast.AST) -> Mapping[str, KindKey | None]:
@@ -106,9 +124,9 @@ def _kind_of(node: ast.expr | None) -> KindKey | None:
     return f"{version}/{kind}" if isinstance(version, str) and isinstance(kind, str) else None
 
 
-def _argument(node: ast.Call, name: str) -> ast.expr | None:
-    """Return the first argument of a call, which may be given by its name."""
-    return node.args[0] if node.args else _keyword(node, name)
+def argument(node: ast.Call, name: str, number: int = 0) -> ast.expr | None:
+    """Return the first argument of a call, or that of a number, which may be given by its name."""
+    return node.args[number] if len(node.args) > number else _keyword(node, name)
 
 
 def _keyword(node: ast.Call, name: str) -> ast.expr | None:
@@ -119,7 +137,8 @@ def _is_false(node: ast.expr | None) -> bool:
     return node is None or (isinstance(node, ast.Constant) and not node.value)
 
 
-def _is_cache(node: ast.expr) -> bool:
+def is_cache(node: ast.expr) -> bool:
+    """Return True for `cache` and `cache.blocking`."""
     if isinstance(node, ast.Attribute) and node.attr == "blocking":
         node = node.value
     return isinstance(node, ast.Name) and node.id == "cache"
@@ -136,6 +155,23 @@ def _constant(node: ast.expr | None) -> KindKey | None:
         or (isinstance(value, tuple) and all(isinstance(each, str) for each in value))
         else None
     )
+
+
+def declarations_in(tree: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls of `cache.declare` and `cache.change`."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in DECLARING
+            and is_cache(node.func.value)
+        ):
+            yield node
+
+
+def declares_later(tree: ast.AST) -> bool:
+    """Return True if the code caches something at run time."""
+    return any(True for _ in declarations_in(tree))
 
 
 def posts_events(tree: ast.AST) -> bool:

@@ -8,7 +8,9 @@ from typing import Any
 
 import yaml
 
-from .rights import Right, by_namespace
+from kopf_selectcache.settings.rights import Right
+
+from ._rights import by_namespace
 
 GROUP = "rbac.authorization.k8s.io"
 
@@ -74,7 +76,7 @@ def granted_by(objects: Iterable[Any], account: str | None) -> tuple[list[Right]
     roles = {_reference(each): each for each in found if each.get("kind") in ("Role", "ClusterRole")}
     bindings = [each for each in found if each.get("kind") in ("RoleBinding", "ClusterRoleBinding")]
     notes = [
-        f"What other roles add to the ClusterRole {name} was not looked at."
+        f"The rules that other roles add to the ClusterRole {name} were not looked at."
         for (_, _, name), role in roles.items()
         if role.get("aggregationRule")
     ]

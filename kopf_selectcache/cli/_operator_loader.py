@@ -5,6 +5,7 @@ nothing in the cluster.
 from __future__ import annotations
 
 import argparse
+import ast
 import asyncio
 import contextlib
 import datetime as dt
@@ -23,9 +24,12 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache.client.transport import KopfTransport, Refused, Unreachable
 from kopf_selectcache.errors import SelectCacheError
+from kopf_selectcache.informer.access_review import Reviewer, Unreviewed
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import namespaces_of
-from kopf_selectcache.settings.options import SelectCacheSettings
+from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
+
+from ._code import declares_later
 
 LOGIN = 60.0
 """Maximum duration of a login in seconds. Identity providers are slow, but nobody waits longer for a
@@ -117,6 +121,11 @@ def user_of(arguments: argparse.Namespace) -> str | None:
     return f"system:serviceaccount:{arguments.account.replace('/', ':')}" if arguments.account else None
 
 
+def reviewer_of(transport: KopfTransport, user: str | None) -> Reviewer:
+    """Return the reviewer of the rights of a user; for None, of the one that logs in."""
+    return Reviewer(lambda path, question: transport.ask(path, question, impersonate=user), user=user)
+
+
 @contextlib.asynccontextmanager
 async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
     """Load the operator; in the end, run its cleanup handlers. Raises Unloadable."""
@@ -152,6 +161,12 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
             namespaces = namespaces_of(settings, declared) if declared is not None else None
         except SelectCacheError as error:
             raise Unloadable(str(error), code=PROBLEM) from error
+        sources = _own_files({*sys.modules} - before)
+        if declared is None and (
+            arguments.kind or any(declares_later(ast.parse(file.read_bytes())) for file in sources)
+        ):
+            declared = settings_of(settings)
+            namespaces = _exact(watched)
         if declared is None:
             raise Unloadable(
                 "the operator declares no caches: settings.selectcache.selectors['v1/pods'] = 'app=web', in a"
@@ -172,7 +187,7 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
         name = Path(arguments.paths[0]).stem if arguments.paths else arguments.module[0].rpartition(".")[2]
         operator = Loaded(
             name,
-            _own_files({*sys.modules} - before),
+            sources,
             settings,
             registry,
             declared,
@@ -189,6 +204,8 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
         )
         try:
             yield operator
+        except Unreviewed as error:
+            raise Unloadable(str(error)) from error
         except Unreachable as error:
             raise Unloadable(f"the server gives no answer: {error}") from error
         except Refused as error:

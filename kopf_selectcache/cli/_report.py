@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 
 from kopf_selectcache.core.protocol.query import written
+from kopf_selectcache.informer.estimate import Amount
+from kopf_selectcache.settings.precedence import Level, Origin
 from kopf_selectcache.settings.quantity import written as sized
-
-from ._estimate import Amount
-from .rights import Right
+from kopf_selectcache.settings.rights import Right
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,20 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Follower:
+    """A handler of changes."""
+
+    id: str
+    causes: tuple[str, ...]
+    condition: str
+    """The objects that it wants; empty for all of the cache."""
+
+    def __str__(self) -> str:
+        of = f" of {self.condition}" if self.condition else ""
+        return f"changes{of} ({', '.join(self.causes)}) call {self.id}"
+
+
+@dataclass(frozen=True)
 class Section:
     """The result for one kind."""
 
@@ -49,6 +63,8 @@ class Section:
     api_version: str = ""
     kept: str = ""
     held: Amount | None = None
+    origins: tuple[Origin, ...] = ()
+    """The levels that the values of the declaration come from."""
     memory: int | None = None
     """The estimated bytes of memory; None if the objects could not be counted."""
     all: Amount | None = None
@@ -56,6 +72,8 @@ class Section:
     needed: tuple[Right, ...] = ()
     """The needed rights; `missing` is the part of them that is not granted."""
     missing: tuple[Right, ...] = ()
+    followers: tuple[Follower, ...] = ()
+    """The handlers of changes of the kind."""
     hints: tuple[str, ...] = ()
     """Findings that are no errors, and may be unintended."""
     problems: tuple[Problem, ...] = ()
@@ -99,6 +117,8 @@ def _text(report: Report, width: int | None, *, wide: bool = False) -> str:
             told += [f"    {count(result.amount)} in {result}" for result in section.streams]
             told += [f"    in memory: {sized(section.memory)}"] if section.memory is not None else []
             told += [f"    kept: {section.kept}"] if section.kept else []
+            told += [f"    {origin}" for origin in section.origins if origin.level is not Level.NOWHERE]
+            told += [f"    {follower}" for follower in section.followers]
         told += [f"  ! {problem}." for problem in section.problems]
         told += [f"  * {hint}." for hint in section.hints]
     told += [f"! {problem}." for problem in report.others]
@@ -159,9 +179,12 @@ def _blocks(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _summary(report: Report) -> str:
-    held = [section.held for section in report.sections if section.held is not None]
-    caches, problems = len(report.sections), len(report.problems)
-    total, memory = sum(held, Amount()), sum(section.memory or 0 for section in report.sections)
+    largest: dict[str, Section] = {}  # One cache of each kind: it has one filter after the other.
+    for section in sorted(report.sections, key=lambda each: each.memory or 0):
+        largest[section.kind] = section
+    held = [section.held for section in largest.values() if section.held is not None]
+    caches, problems = len(largest), len(report.problems)
+    total, memory = sum(held, Amount()), sum(section.memory or 0 for section in largest.values())
     hints = report.unknown or any(section.hints for section in report.sections)
     return (
         f"{caches} {'cache' if caches == 1 else 'caches'} would hold {count(total)}"
@@ -191,6 +214,7 @@ def _plain(report: Report) -> dict[str, Any]:
                 "apiVersion": section.api_version,
                 "filter": section.filter,
                 "kept": section.kept,
+                "origins": [str(origin) for origin in section.origins],
                 "held": _amount(section.held),
                 "aboutMemory": section.memory,
                 "all": _amount(section.all),
@@ -199,6 +223,10 @@ def _plain(report: Report) -> dict[str, Any]:
                     for each in section.streams
                 ],
                 "rights": {"needed": _rules(section.needed), "missing": _rules(section.missing)},
+                "changeHandlers": [
+                    {"id": each.id, "causes": list(each.causes), "condition": each.condition}
+                    for each in section.followers
+                ],
                 "hints": list(section.hints),
                 "problems": [{"what": each.what, "remedy": each.remedy} for each in section.problems],
             }

@@ -16,21 +16,26 @@ from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.selectors.kind_keys import checked_key, text_of, unserved
-from kopf_selectcache.settings.planner import plan
+from kopf_selectcache.settings.declaration import Cached
+from kopf_selectcache.settings.rights import Right, of_cache
 
 from ._code import fetches_in, posts_events
+from ._late import Late, declarations_in
 from ._operator_loader import PROBLEM, Loaded, Unloadable
-from .rights import CRDS, Right, of_cache, of_events, of_fetch, of_handlers, of_kopf, of_live
+from ._rights import CRDS, LIVE, SETTLING, of_events, of_fetch, of_handlers, of_kopf, of_live
 
-UNSEEN = "What handlers read or write with clients of their own cannot be seen, and is not in here."
+UNSEEN = (
+    "Reads and writes of handlers with clients of their own cannot be seen. Their rights are not in here."
+)
 SCANNING = "An operator with settings.scanning.disabled = True does without what is for kopf."
 
 
 class Needs:
     """The rights that one operator needs."""
 
-    def __init__(self, operator: Loaded) -> None:
+    def __init__(self, operator: Loaded, late: Sequence[Late] = ()) -> None:
         self._operator = operator
+        self._late = late
         self._found: dict[KindKey, Resource] = {}
         self._offline = ""  # The reason for which the cluster cannot be asked, if known.
         # As bytes: the first lines of a file may say how it is encoded.
@@ -44,62 +49,98 @@ class Needs:
         """Return all needed rights; raise Unloadable."""
         operator, rights = self._operator, list[Right]()
         for key in operator.declared.selectors:
-            resource, cached = await self._resource(key), operator.declared.selectors.cached(key)
-            try:
-                planned = plan(
-                    cached.filter,
-                    resource,
-                    namespaces=operator.namespaces,
-                    share_watches=cached.share_watches,
-                )
-            except SelectCacheError as error:
-                raise Unloadable(f"{text_of(key)}: {error}", code=PROBLEM) from error
-            rights += of_cache(resource, planned)
-            if find(key) is None:
-                definition = frozenset({f"{resource.kind.plural}.{resource.kind.group}"})
-                rights.append(
-                    Right(
-                        *CRDS,
-                        frozenset({"get"}),
-                        names=definition,
-                        what_for=frozenset({"caches, to know the fields to select by"}),
-                    )
-                )
+            rights += await self._of_cache(key, operator.declared.selectors.cached(key))
+        for each in self._late:
+            for cached in each.completed(self._declared()):
+                rights += await self._of_cache(each.key, cached, each.where)
+        rights += await self.of_declarations()
         for text in fetched:
             for verb in ("get", "list"):
                 rights += await self._of_fetch(text, verb, f"--fetch {text}")
-        rights += await self.of_fetches()
+        rights += await self.of_fetches(settling=True)
         return rights + [right async for right in self._of_kopf()]
 
-    async def of_fetches(self) -> list[Right]:
+    async def of_declarations(self) -> list[Right]:
+        """Return the rights of the caches that the operator's files declare at run time, as far as they are
+        written out there; raise Unloadable.
+        """
+        rights, named = list[Right](), [each.key for each in self._late]
+        found = [each for file, tree in self._code for each in declarations_in(tree, file)]
+        late = [each for each in found if isinstance(each, Late) and each.has_options]
+        formers = [*self._declared(), *((each.key, each.cached) for each in late)]
+        for each in found:
+            if isinstance(each, Late):
+                for cached in each.completed(formers):
+                    rights += await self._of_cache(each.key, cached, each.where)
+            elif not each.is_named_by(named):
+                self._unknown(
+                    f"The kind or the filter of cache.{each.call} in {each.where}, is not written out"
+                    " there: name them with --kind and --filter."
+                )
+        return rights
+
+    def _declared(self) -> list[tuple[KindKey, Cached]]:
+        """Return the declarations of the settings."""
+        declared = self._operator.declared
+        return [(key, declared.effective(key)) for key in declared.selectors]
+
+    async def _of_cache(self, key: KindKey, cached: Cached, where: str = "") -> list[Right]:
+        operator, resource = self._operator, await self._resource(key)
+        try:
+            planned = operator.declared.completed(key, cached).plan(resource, namespaces=operator.namespaces)
+        except SelectCacheError as error:
+            raise Unloadable(f"{where or text_of(key)}: {error}", code=PROBLEM) from error
+        rights = [*of_cache(resource, planned)]
+        if find(key) is None:
+            definition = frozenset({f"{resource.kind.plural}.{resource.kind.group}"})
+            rights.append(
+                Right(
+                    *CRDS,
+                    frozenset({"get"}),
+                    names=definition,
+                    what_for=frozenset({"caches, to know the fields to select by"}),
+                )
+            )
+        return rights
+
+    async def of_fetches(self, *, settling: bool = False) -> list[Right]:
         """Return the rights for reads that ask the server, as far as the operator's files name their kinds;
-        raise Unloadable.
+        raise Unloadable. With `settling`, include those that only settle lost answers.
         """
         rights = list[Right]()
         for file, tree in self._code:
             for fetch in fetches_in(tree, file):
+                if fetch.settles and (not settling or fetch.key is None):
+                    continue
                 if fetch.key is not None:
                     rights += await self._of_fetch(
-                        fetch.key, fetch.verb, fetch.where, is_live=bool(fetch.call), part=fetch.subresource
+                        fetch.key,
+                        fetch.verb,
+                        fetch.where,
+                        live=("" if not fetch.is_live else SETTLING if fetch.settles else LIVE),
+                        part=fetch.subresource,
                     )
-                elif fetch.call:
+                elif fetch.is_live:
                     self._unknown(
                         f"The kind of cache.live.{fetch.call} in {fetch.where}, is not written out there: add"
                         " its rights yourself."
                     )
                 else:
                     self._unknown(
-                        f"What is fetched in {fetch.where}, is not written out there: name it with --fetch."
+                        f"The kind of cache.{fetch.call} in {fetch.where}, is not written out there: name it"
+                        " with --fetch."
                     )
         return rights
 
     async def _of_fetch(
-        self, key: KindKey, verb: str, where: str, *, is_live: bool = False, part: str = ""
+        self, key: KindKey, verb: str, where: str, *, live: str = "", part: str = ""
     ) -> list[Right]:
         try:
             resource, watched = await self._resource(checked_key(key)), self._operator.watched
             return list(
-                of_live(resource, watched, verb, part) if is_live else of_fetch(resource, watched, verb)
+                of_live(resource, watched, verb, part, what_for=live)
+                if live
+                else of_fetch(resource, watched, verb)
             )
         except SelectCacheError as error:
             raise Unloadable(f"{where}: {error}", code=PROBLEM) from error

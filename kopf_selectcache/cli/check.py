@@ -16,24 +16,26 @@ from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.informer.memory import expected
+from kopf_selectcache.informer.access_review import Reviewer
+from kopf_selectcache.informer.estimate import Amount, Counter
 from kopf_selectcache.plugin.narrowing import advice_on
+from kopf_selectcache.plugin.on import change_handlers_of
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.selectors.selector import Branches
-from kopf_selectcache.settings.planner import Plan, plan
+from kopf_selectcache.settings.declaration import Cached
+from kopf_selectcache.settings.planner import Plan
 from kopf_selectcache.settings.quantity import bytes_in, written
+from kopf_selectcache.settings.rights import Right, merged, of_cache
 
-from . import _operator_loader
-from ._access_review import Reviewer
-from ._estimate import Amount, Counter
+from . import _late, _operator_loader
 from ._operator_loader import INTERRUPTED, PROBLEM, Loaded, Unloadable
 from ._progress import Progress
-from ._report import FORMATS, PLAIN, Problem, Report, Result, Section
+from ._report import FORMATS, PLAIN, Follower, Problem, Report, Result, Section
 from ._required_rights import Needs
-from ._sampling import Samples
+from ._rights import LIVE
 from ._terminal import width_of, write
-from .rights import Right, merged, of_cache
 
 NAME = "check"
 HELP = (
@@ -44,12 +46,13 @@ HELP = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _operator_loader.add_arguments(parser)
+    _late.add_arguments(parser)
     parser.add_argument(
         "-o",
         "--output",
         choices=sorted(FORMATS),
         default="text",
-        help="text (default), wide: each list and watch as well, json or yaml",
+        help="text (default), wide: each list and watch, and each value with its origin, json or yaml",
     )
     _operator_loader.add_account(
         parser, "whose rights to look at (default: those of the operator's own login)"
@@ -79,29 +82,37 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Callable[[], float]) -> Report:
     """Return the report on the operator in its cluster; raise Unloadable."""
+    late = _late.given(arguments)
     async with _operator_loader.loaded(arguments) as operator:
         await operator.log_in()
-        needs, sections, total, reviewer = (
-            Needs(operator),
-            [],
-            0,
-            Reviewer(operator.transport, user=_operator_loader.user_of(arguments)),
+        needs, sections, expected, reviewer = (
+            Needs(operator, late),
+            list[Section](),
+            dict[str, int](),
+            _operator_loader.reviewer_of(operator.transport, _operator_loader.user_of(arguments)),
         )
-        for key in operator.declared.selectors:
+        selectors = operator.declared.selectors
+        declared = [(key, operator.declared.effective(key), assigned(key)) for key in selectors]
+        formers = [(key, cached) for key, cached, _ in declared]
+        for each in late:
+            made = operator.declared.completed(each.key, each.cached)
+            declared.append((each.key, each._replace(cached=made).completed(formers)[0], each.where))
+        for key, cached, where in declared:
             with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
-                check = Check(operator, key, progress=progress, reviewer=reviewer)
-                sections.append(await check.result())
-                total += check.expected
+                check = Check(operator, key, cached, where, progress=progress, reviewer=reviewer)
+                section = await check.result()
+                sections.append(section)
+                expected[section.kind] = max(check.expected, expected.get(section.kind, 0))
+        calls = [*await needs.of_fetches(), *await needs.of_declarations()]
         others = [
             Problem(
-                f"the right is missing to {lack}, for what handlers"
-                f" {'fetch' if 'fetches' in lack.what_for else 'do through cache.live'}",
+                f"the right is missing to {lack}, for what handlers {_done(lack)}",
                 f"Add to {lack.role}: {lack.written()}",
             )
-            for right in merged(await needs.of_fetches())
+            for right in merged(calls)
             for lack in await reviewer.lacks(right)
         ]
-        limit = operator.declared.max_bytes
+        limit, total = operator.declared.max_bytes, sum(expected.values())
         if limit is not None and total > (bytes_in(limit) or 0):
             others.append(
                 Problem(
@@ -114,14 +125,30 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
         return Report(tuple(sections), tuple(others), tuple(needs.unknown))
 
 
+def _done(right: Right) -> str:
+    """Return the calls that need a right."""
+    if "fetches" in right.what_for:
+        return "fetch"
+    return "do through cache.live" if any(LIVE in each for each in right.what_for) else "declare"
+
+
 class Check:
     """Checks the declaration of one kind."""
 
-    def __init__(self, operator: Loaded, key: KindKey, *, progress: Progress, reviewer: Reviewer) -> None:
+    def __init__(
+        self,
+        operator: Loaded,
+        key: KindKey,
+        cached: Cached,
+        declared: str,
+        *,
+        progress: Progress,
+        reviewer: Reviewer,
+    ) -> None:
         self._operator = operator
         self._key = key
-        self._declared = assigned(key)
-        self._cached = operator.declared.selectors.cached(key)
+        self._declared = declared
+        self._cached = cached
         self._reviewer = reviewer
         self._progress = progress
         self._problems: list[Problem] = []
@@ -136,14 +163,14 @@ class Check:
         if resource is None or planned is None:
             return Section(text_of(self._key), _shown(self._cached.filter), problems=tuple(self._problems))
         needed, missing = await self._rights(resource, planned)
-        counter = Counter(self._operator.transport, resource, progress=self._progress)
+        counter = Counter(self._operator.transport, resource, step=self._progress.step)
         streams = await self._streams(resource, planned, counter)
         counted = [result.amount for result in streams if result.amount is not None]
         held = (
             sum(counted, Amount()) if len(counted) == len(streams) else None
         )  # A partial count would be misleading.
         if held is not None:
-            self._weigh(resource, held, counter.samples)
+            await self._weigh(resource, held, counter)
         all_ = await self._all(resource, planned)
         watched = advice_on(
             self._operator.settings,
@@ -168,20 +195,33 @@ class Check:
             resource.api_version,
             str(self._cached.projection) or "all but managedFields",
             held=held,
+            origins=self._cached.origins,
             memory=self.expected if held is not None else None,
             all=all_,
             streams=streams,
             needed=tuple(needed),
             missing=tuple(missing),
+            followers=self._followers(),
             hints=tuple(filter(None, (none, *nothing, str(watched)))),
             problems=tuple(self._problems),
         )
 
-    def _weigh(self, resource: Resource, held: Amount, samples: Samples) -> None:
+    def _followers(self) -> tuple[Follower, ...]:
+        keys = (*self._operator.declared.selectors, self._key)  # It may be declared later.
+        handlers = change_handlers_of(self._key, self._operator.registry, keys)
+        return tuple(
+            Follower(
+                str(each.id),
+                tuple(str(cause) for cause in ChangeCause if cause in each.causes),
+                each.condition,
+            )
+            for each in handlers
+        )
+
+    async def _weigh(self, resource: Resource, held: Amount, counter: Counter) -> None:
         """Estimate the bytes of the cache, and report a problem if they exceed a limit."""
         limit, storage = self._cached.max_bytes, self._cached.storage or self._operator.declared.storage
-        leaves = samples.leaves(storage, held.objects)
-        self.expected = expected(held.objects, held.bytes, held.values, leaves=leaves)
+        self.expected = await counter.memory(held, storage)
         allowed = (bytes_in(limit) or 0) if limit is not None else None
         if allowed is not None and self.expected > allowed:
             self._problem(
@@ -213,12 +253,7 @@ class Check:
 
     def _plan(self, resource: Resource) -> Plan | None:
         try:
-            return plan(
-                self._cached.filter,
-                resource,
-                namespaces=self._operator.namespaces,
-                share_watches=self._cached.share_watches,
-            )
+            return self._cached.plan(resource, namespaces=self._operator.namespaces)
         except SelectCacheError as error:
             self._problem(f"{resource}: {error.what}", error.remedy)
             return None
@@ -260,7 +295,7 @@ class Check:
         """Return the amount of all objects in the watched or declared namespaces, as far as they may be
         listed.
         """
-        counter = Counter(self._operator.transport, resource, progress=self._progress)
+        counter = Counter(self._operator.transport, resource, step=self._progress.step)
         named = {stream.namespace for stream in planned.streams if stream.namespace is not None}
         widest = None if self._operator.watched is None else sorted({*self._operator.watched, *named})
         for namespaces in (

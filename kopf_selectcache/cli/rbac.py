@@ -12,13 +12,14 @@ from pathlib import Path
 
 import yaml
 
-from . import _operator_loader
-from ._access_review import Reviewer
+from kopf_selectcache.settings.rights import Right, merged
+
+from . import _late, _operator_loader
 from ._manifests import NoRights, as_name, granted_by, manifests
 from ._operator_loader import INTERRUPTED, PROBLEM, Loaded, Unloadable
 from ._required_rights import Needs
+from ._rights import beyond, lacking
 from ._terminal import write
-from .rights import Right, beyond, lacking, merged
 
 NAME = "rbac"
 HELP = (
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             " be seen; can be given several times"
         ),
     )
+    _late.add_arguments(parser)
     parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml")
     parser.add_argument(
         "--check",
@@ -74,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
     """Return the output and the exit code; raise Unloadable."""
     async with _operator_loader.loaded(arguments) as operator:
-        needs = Needs(operator)
+        needs = Needs(operator, _late.given(arguments))
         needed = merged(await needs.all(arguments.fetch))
         if arguments.check is None:
             account = arguments.account or f"default/{as_name(operator.name)}"
@@ -114,7 +116,7 @@ async def _reviewed(
     operator: Loaded, needed: Sequence[Right], user: str | None
 ) -> tuple[list[Right], list[Right]]:
     """Return the rights that are missing in the cluster, and those that are granted."""
-    reviewer = Reviewer(operator.transport, user=user)
+    reviewer = _operator_loader.reviewer_of(operator.transport, user)
     await operator.log_in()
     missing = [lack for each in needed for lack in await reviewer.lacks(each)]
     return missing, await reviewer.granted({each.namespace for each in needed if each.namespace is not None})

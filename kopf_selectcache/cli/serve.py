@@ -28,7 +28,10 @@ if TYPE_CHECKING:  # It needs the extra.
     from kopf_selectcache.testing.request_log import Asked
 
 NAME = "serve"
-HELP = "Run a Kubernetes API server for tests and demos: no controllers, nothing is kept. Ctrl-C ends it."
+HELP = (
+    "Run a Kubernetes API server for tests and demos: no controllers but the garbage collector, nothing is"
+    " kept. Ctrl-C ends it."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "create the objects of these manifests (YAML or JSON; a folder or a file) first; can be given"
             " several times"
         ),
+    )
+    parser.add_argument(
+        "--no-garbage-collection",
+        dest="garbage_collection",
+        action="store_false",
+        help="keep objects whose owners do not exist, such as manifests that are exported from a cluster",
     )
     parser.add_argument(
         "-v",
@@ -92,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
             output=sys.stdout,
             errors=sys.stderr,
             clock=time.monotonic,
+            garbage_collection=arguments.garbage_collection,
             verbose=arguments.verbose,
         )
     )
@@ -105,6 +115,7 @@ async def serve(
     output: TextIO,
     errors: TextIO,
     clock: Callable[[], float],
+    garbage_collection: bool = True,
     verbose: bool = False,
 ) -> int:
     """Load, tell where it listens, and serve until a signal; return the exit code."""
@@ -116,7 +127,7 @@ async def serve(
     from kopf_selectcache.testing import EmbeddedCluster, ManifestError, Problem  # noqa: PLC0415
 
     try:
-        async with EmbeddedCluster(port=port) as cluster:
+        async with EmbeddedCluster(port=port, garbage_collection=garbage_collection) as cluster:
             objects = await _read(manifests, over=over, errors=errors, clock=clock)
             with Progress("loading objects:", len(objects), file=errors, clock=clock) as progress:
                 for obj in objects:

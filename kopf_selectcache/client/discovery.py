@@ -5,6 +5,7 @@ objects.
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from random import random
 from typing import Any, NamedTuple, Protocol
@@ -94,6 +95,7 @@ async def search(server: Server, key: KindKey) -> Resolution:
         group = known.group
     broken: dict[str, Refused] = {}
     others: list[str] = []
+    custom: list[str] = []
     for prefix, versions in await _groups(server, group):
         if version is not None and version not in versions and group is not None:
             others = versions
@@ -108,9 +110,14 @@ async def search(server: Server, key: KindKey) -> Resolution:
             for resource in _mappings(listed.get("resources")):
                 if name in _names(resource):
                     return Resolution(await _resource(server, prefix, served, resource), broken)
+                if find(plural := _text(resource, "name")) is None:
+                    custom.append(plural)
     if broken:
         raise next(iter(broken.values()))
     instead = f", and of {group} only {', '.join(others)}" if others else ""
+    # Kinds of Kubernetes are suggested where the error is shown.
+    for like in difflib.get_close_matches(name.lower(), custom, n=1, cutoff=0.8):
+        instead += f", but {like}"
     raise NotServed(f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}{instead}")
 
 

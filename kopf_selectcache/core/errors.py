@@ -68,7 +68,9 @@ class BadTransform(Problem):
     """A transform returned another object, or none. The text quotes no values."""
 
 
-NO_VALUE = "it must return a text, a list of texts, or None for an object without a value"
+NO_VALUE = (
+    "it must return a text, a list of texts, a dict as for @kopf.index, or None for an object without a value"
+)
 """The remedy if the function of an index fails."""
 
 

@@ -99,6 +99,10 @@ class Comparison:
         self._release(version)
         self.has_caught_up = self.has_caught_up or not self._waiting
 
+    def follow(self, substore: Substore) -> None:
+        """Compare another substore from now on, which the same watch has fed as well."""
+        self._substore = substore
+
     def look(self) -> None:
         """Note a change of the substore."""
         if self._missing or self._surplus:
@@ -196,7 +200,7 @@ class Comparison:
         """Compare the open watch with one list, and wait until it lacks nothing; raise Refused, Unreachable
         or Garbled.
         """
-        view, listed, missing = self._substore.view, set[ObjectKey](), list[_Difference]()
+        listed, missing = set[ObjectKey](), list[_Difference]()
         newest = reduce(lambda one, other: other if is_newer(other, one) else one, self._waiting.values())
         self._is_listing = True
         try:
@@ -220,7 +224,7 @@ class Comparison:
                     for record in self._stream.within(records):
                         listed.add(record.key)
                         difference = _difference(record)
-                        if not _is_as_new(view.held(record.key), difference):
+                        if not _is_as_new(self._substore.view.held(record.key), difference):
                             missing.append(difference)
         finally:
             self._is_listing = False
@@ -237,7 +241,7 @@ class Comparison:
         self._as_of, self._missing = paging.version, missing
         self._surplus = [
             _difference(record)
-            for record in view.records()[0]
+            for record in self._substore.view.records()[0]
             if record.key not in listed and not is_older(self._as_of, record.version)
         ]
         try:

@@ -75,7 +75,8 @@ class Confirmer:
         self._streams = tuple(streams)
         self._resource = resource
         self._environment = environment
-        self._notify = notify
+        self.notify = notify
+        """Called with the changes of each answer."""
         self._doubtful = asyncio.Event()
         self._failures = 0
         self._failed_lists = 0
@@ -166,8 +167,9 @@ class Confirmer:
             )
             if not inside:
                 self._own_writes.confirm(doubt.key, paging.version)
-        self._notify(changes)
-        return any(stream.selector.terms for stream in inside)
+                self._own_writes.settle(self._union.shown)
+        self.notify(changes)
+        return any(stream.needs_fields for stream in inside)
 
     async def _confirm_together(self, lists: JoinedLists) -> None:
         """Confirm leaves by lists of all streams that have not reported yet.
@@ -199,7 +201,8 @@ class Confirmer:
             changes = self._union.confirmed_by_lists(lists, uids)
             for key in keys - uids.keys():
                 self._own_writes.confirm(key, lists.version)
-        self._notify(changes)
+            self._own_writes.settle(self._union.shown)
+        self.notify(changes)
 
 
 def _wants_lists(due: dict[Doubt, _Asked]) -> bool:

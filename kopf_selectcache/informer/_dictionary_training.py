@@ -69,6 +69,15 @@ class DictionaryTraining:
         self._tally = tally
         self._has_caught_up = False  # True once the records from before the training are packed.
 
+    def follow(
+        self,
+        kept: Callable[[], Sequence[Record]],
+        all_kept: Callable[[], Sequence[Record]],
+        tally: Tally | None,
+    ) -> None:
+        """Pack the records of another store from now on."""
+        self._kept, self._all_kept, self._tally = kept, all_kept, tally
+
     async def taken(self, page: Sequence[Record] = ()) -> None:
         """Note new objects, of a page that is not stored yet or of events. Train if there are enough."""
         packing = self._packing

@@ -12,7 +12,7 @@ from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Kind, KindKey
-from kopf_selectcache.selectors.kind_keys import assigned, unserved
+from kopf_selectcache.selectors.kind_keys import unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.quantity import bytes_in, written
 
@@ -76,14 +76,16 @@ SOON = Phrase("It is asked again: a server that has just started says so to ever
 """The remedy for a refusal that may be transient."""
 
 
-def describe(failure: Failure | None, subject: Subject, key: KindKey, verb: str) -> Described:
-    """Return a failure in words. `verb` is that of the request; `get` is for discovery."""
+def describe(failure: Failure | None, subject: Subject, key: KindKey, line: str, verb: str) -> Described:
+    """Return a failure in words. `line` is the assignment or the call that declares the kind; `verb` is that
+    of the request, `get` for discovery.
+    """
 
     def of_subject(template: str, **parts: object) -> Phrase:
         return Phrase(f"%(resource)s: {template}", resource=subject, **parts)
 
     def of_declared(template: str, **parts: object) -> Phrase:
-        return Phrase(template, declared=assigned(key), **parts)
+        return Phrase(template, declared=line, **parts)
 
     match failure:
         case None:
@@ -91,7 +93,7 @@ def describe(failure: Failure | None, subject: Subject, key: KindKey, verb: str)
         case NotServed():
             return Described(
                 Phrase("%(problem)s", problem=failure),
-                Phrase("%(advice)s; it is looked for again and again", advice=unserved(key, assigned(key))),
+                Phrase("%(advice)s; it is looked for again and again", advice=unserved(key, line)),
             )
         case DeclarationError():
             what = Phrase("%(problem)s", problem=failure.what)
@@ -99,14 +101,14 @@ def describe(failure: Failure | None, subject: Subject, key: KindKey, verb: str)
                 what = Phrase("the filter of %(resource)s: %(problem)s", resource=subject, problem=what)
             return Described(what, Phrase("%(advice)s", advice=failure.remedy))
         case LetGo():
-            return _let_go(failure, subject, key)
+            return _let_go(failure, subject, line)
         case Mistake(error):
             return Described(
                 of_subject("a mistake of kopf_selectcache itself, %(error)s", error=error),
                 Phrase("Report it, with the traceback in the operator's log"),
             )
         case Refusal(403):
-            return _forbidden(failure, subject, key, verb)
+            return _forbidden(failure, subject, line, verb)
         case Refusal(404):
             return Described(
                 of_subject("the cluster does not serve them"),
@@ -120,7 +122,7 @@ def describe(failure: Failure | None, subject: Subject, key: KindKey, verb: str)
             return Described(
                 of_subject("the server refuses the filter %(filter)s", filter=subject.filter),
                 of_declared(
-                    "Assign a selector that the server supports for this kind to %(declared)s (to try it:"
+                    "Give %(declared)s a selector that the server supports for this kind (to try it:"
                     f" {CHECK})"
                 ),
                 said=failure.message,
@@ -144,8 +146,8 @@ def describe(failure: Failure | None, subject: Subject, key: KindKey, verb: str)
                     filter=subject.filter,
                 ),
                 of_declared(
-                    "Correct what ignores labelSelector or fieldSelector, or assign a selector that it"
-                    " supports to %(declared)s"
+                    "Correct what ignores labelSelector or fieldSelector, or give %(declared)s a selector"
+                    " that it supports"
                 ),
                 said=why,
             )
@@ -163,7 +165,7 @@ def describe(failure: Failure | None, subject: Subject, key: KindKey, verb: str)
             return Described(
                 of_subject("%(why)s", why=why),
                 of_declared(
-                    "Assign a filter that selects less to %(declared)s, or more bytes to"
+                    "Give %(declared)s a filter that selects less, or more bytes to"
                     " settings.selectcache.max_page_bytes; the server is asked again"
                 ),
                 fetch="",
@@ -174,20 +176,20 @@ def describe(failure: Failure | None, subject: Subject, key: KindKey, verb: str)
             return Described(of_subject("the server has fallen silent"), _ASKED_AGAIN)
 
 
-def asking(described: Described, subject: Subject, key: KindKey) -> Phrase:
+def asking(described: Described, subject: Subject, line: str) -> Phrase:
     """Return the remedy for a failure that lasts, with the reads that ask the server meanwhile."""
     return Phrase(
         f"%(remedy)s{described.fetch} (%(told)s; to see what the server answers: {CHECK})",
         remedy=described.remedy,
-        told=_declaration(subject, key),
+        told=_declaration(subject, line),
     )
 
 
-def _declaration(subject: Subject, key: KindKey) -> Phrase:
-    return Phrase("for %(declared)s, %(filter)s", declared=assigned(key), filter=clipped(subject.filter, 200))
+def _declaration(subject: Subject, line: str) -> Phrase:
+    return Phrase("for %(declared)s, %(filter)s", declared=line, filter=clipped(subject.filter, 200))
 
 
-def _forbidden(refusal: Refusal, subject: Subject, key: KindKey, verb: str) -> Described:
+def _forbidden(refusal: Refusal, subject: Subject, line: str, verb: str) -> Described:
     if verb == "get":
         return Described(
             Phrase("%(resource)s: the operator may not ask what the cluster serves", resource=subject),
@@ -196,7 +198,8 @@ def _forbidden(refusal: Refusal, subject: Subject, key: KindKey, verb: str) -> D
         )
     kind, filter_ = subject.kind, subject.filter
     spaces, names = (filter_.namespaces, filter_.names) if isinstance(filter_, Selector) else (None, None)
-    where = f" in the namespace {spaces[0]}" if spaces else ""
+    # A list and watch of several namespaces is one of all.
+    where = f" in the namespace {spaces[0]}" if spaces is not None and len(spaces) == 1 else ""
     rule = (
         f"apiGroups: [{kind.group!r}], resources: [{kind.plural!r}]"
         if kind is not None
@@ -217,17 +220,17 @@ def _forbidden(refusal: Refusal, subject: Subject, key: KindKey, verb: str) -> D
             f" rights: {CHECK})",
             role=where or anywhere,
             rule=rule,
-            narrower="; or, for one namespace alone, run it with -n" if anywhere else "",
-            told=_declaration(subject, key),
+            narrower="; or, for one namespace alone, run it with -n" if anywhere and spaces is None else "",
+            told=_declaration(subject, line),
         ),
         said=refusal.message,
     )
 
 
-def _let_go(let_go: LetGo, subject: Subject, key: KindKey) -> Described:
-    excess, declared = let_go.excess, assigned(key)
+def _let_go(let_go: LetGo, subject: Subject, declared: str) -> Described:
+    excess = let_go.excess
     overall = bool(excess.largest)
-    line = "settings.selectcache.max_bytes = " if overall else "max_bytes="
+    allowed = "settings.selectcache.max_bytes = " if overall else "max_bytes="
     held = (
         f"with {clipped(let_go.filter, 200)} it held {excess.objects:,}"
         f" {'object' if excess.objects == 1 else 'objects'} in {written(excess.bytes)}"
@@ -244,21 +247,27 @@ def _let_go(let_go: LetGo, subject: Subject, key: KindKey) -> Described:
         if let_go.values > excess.bytes / 2
         else lessened(declared, excess.objects, excess.allowed, packed=let_go.packed)
     )
+    then = (
+        "the former filter is still in use"
+        if let_go.is_next
+        else f"it is tried again about every {AGAIN / 60:g} minutes; meanwhile, await cache.fetch(...) asks"
+        " the server directly"
+    )
     # Twice the limit, or 1.5 times the stored bytes: the list may have been incomplete.
     enough = max(2 * (bytes_in(excess.limit) or 0), 1.5 * (excess.total if overall else excess.bytes))
     return Described(
         Phrase(
-            "%(resource)s: the cache was let go, because %(grown)s grew beyond %(limit)s",
+            "%(resource)s: the %(store)s was let go, because %(grown)s grew beyond %(limit)s",
             resource=subject,
+            store="cache of the next filter" if let_go.is_next else "cache",
             grown="all caches together" if overall else "it",
-            limit=f"{line}{excess.limit!r}",
+            limit=f"{allowed}{excess.limit!r}",
         ),
         Phrase(
-            "%(less)s; or allow more: %(more)s; it is tried again about every %(minutes)s minutes; meanwhile,"
-            " await cache.fetch(...) asks the server directly",
+            "%(less)s; or allow more: %(more)s; %(then)s",
             less=less,
-            more=f"{line}{written(enough)!r}",
-            minutes=f"{AGAIN / 60:g}",
+            more=f"{allowed}{written(enough)!r}",
+            then=then,
         ),
         said=held,
     )

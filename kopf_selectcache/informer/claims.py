@@ -11,7 +11,7 @@ from kopf_selectcache.client.discovery import Resolution
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.selectors.kind_keys import assigned, text_of
+from kopf_selectcache.selectors.kind_keys import text_of
 
 
 class Claims:
@@ -21,8 +21,8 @@ class Claims:
         self._keys: dict[tuple[str, str, str], KindKey] = {}  # By group, plural and version.
         self._warned: set[frozenset[KindKey]] = set()
 
-    def claim(self, key: KindKey, resource: Resource, *, logger: logging.Logger) -> None:
-        """Note the resource of a key; warn if another key has another version of the same resource.
+    def claim(self, key: KindKey, resource: Resource, *, line: str, logger: logging.Logger) -> None:
+        """Note the resource of a key, which `line` declares; warn if another key has another version of it.
 
         Raise ConflictingSelectors if another key has the same version: one of the filters would never be
         used.
@@ -32,34 +32,30 @@ class Claims:
         kind = resource.kind
         other = self._keys.setdefault((kind.group, kind.plural, resource.version), key)
         if other != key:
-            raise ConflictingSelectors(
-                f"{text_of(key)} and {text_of(other)} are both {resource}",
-                remedy=f"Declare them once: remove {assigned(key)}",
-            )
+            what = f"{text_of(key)} and {text_of(other)} are both {resource}"
+            raise ConflictingSelectors(what, remedy=f"Declare them once: remove {line}")
         for (group, plural, _), other in self._keys.items():
             if other == key or (group, plural) != (kind.group, kind.plural) or {key, other} in self._warned:
                 continue
             self._warned.add(frozenset({key, other}))
             logger.warning(
-                "%(other)s and %(key)s are two versions of one resource, and each keeps a cache of it, so"
-                " that its objects are held twice. Declare one of them, and read by that key: remove"
-                " %(other_line)s or %(line)s.",
-                {
-                    "other": text_of(other),
-                    "key": text_of(key),
-                    "other_line": assigned(other),
-                    "line": assigned(key),
-                },
+                "%(other)s and %(key)s are two versions of one resource, whose objects are held twice: remove"
+                " %(line)s.",
+                {"other": text_of(other), "key": text_of(key), "line": line},
                 extra={"resource": str(resource)},
             )
+
+    def release(self, key: KindKey) -> None:
+        """Forget a key that was removed."""
+        self._keys = {claimed: by for claimed, by in self._keys.items() if by != key}
+        self._warned = {pair for pair in self._warned if key not in pair}
 
 
 def warn_provisional(key: str, found: Resolution, *, logger: logging.Logger) -> None:
     """Warn that the key may mean another resource."""
     logger.warning(
-        "%(key)s means %(resource)s for now: %(paths)s may have a kind of this name as well, and the server"
-        " refuses to list it (%(code)s). It is asked for about once a minute. Declare the kind with its"
-        " group.",
+        "%(key)s means %(resource)s for now: the server refuses to list the kinds of %(paths)s (%(code)s)."
+        " Declare the kind with its group.",
         {
             "key": key,
             "resource": str(found.resource),

@@ -1,9 +1,9 @@
-"""The end of an operator: reads of its caches raise from then on, and reads that wait are cancelled."""
+"""The end of an operator, or of one of its caches: reads raise from then on, and waiting reads are ended."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -21,17 +21,22 @@ def ended() -> ReadError:
 
 
 class Ending:
-    """The end of one operator, and the reads that must end with it."""
+    """The end of one operator or cache, and the reads that must end with it."""
 
     def __init__(self) -> None:
         self.reached = False
-        """True if the operator has ended. Reads in any thread check it."""
+        """True after the end. Reads in any thread check it."""
+        self.error: Callable[[], ReadError] = ended
+        """Returns the error of a read after the end."""
         self._limits: set[asyncio.Timeout] = set()
         # Each call of `cache_of` may make one, which must not live as long as the operator.
         self._followers: WeakSet[Ending] = WeakSet()
 
-    def end(self) -> None:
-        """Cancel all reads that wait. Call it, and the methods below, on the operator's loop only."""
+    def end(self, error: Callable[[], ReadError] = ended) -> None:
+        """Cancel all reads that wait; they raise this error. Call it, and the methods below, on the
+        operator's loop only.
+        """
+        self.error = error
         self.reached = True
         for limit in self._limits:
             limit.reschedule(0.0)  # A time that has passed.
@@ -41,12 +46,14 @@ class Ending:
     def include(self, follower: Ending) -> None:
         """End the follower as well."""
         self._followers.add(follower)
+        if self.reached:
+            follower.end()
 
     async def limit(self, read: Coroutine[Any, Any, _T]) -> _T:
-        """Await a read; raise ReadError if the operator has ended, or ends meanwhile."""
+        """Await a read; raise the error if the end was reached, or is reached meanwhile."""
         if self.reached:
             read.close()
-            raise ended()
+            raise self.error()
         limit = asyncio.timeout(None)  # No task of its own: the read stays in the task that awaits it.
         try:
             async with limit:
@@ -54,7 +61,7 @@ class Ending:
                 return await read
         except TimeoutError:
             if limit.expired():
-                raise ended() from None
+                raise self.error() from None
             raise  # The read itself raised it.
         finally:
             self._limits.discard(limit)

@@ -4,17 +4,19 @@ substitute them.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kopf_selectcache.client.transport import Transport
+from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The dependencies that all informers of one operator share."""
+    """The dependencies of the informers of one operator."""
 
     settings: SelectCacheSettings
     transport: Transport
@@ -24,3 +26,18 @@ class Environment:
     clock: Callable[[], float]
     """Returns monotonic seconds. It is called in any thread."""
     sleep: Callable[[float], Awaitable[None]]
+
+    def of_kind(self, cached: Cached) -> Environment:
+        """Return the environment of one informer, whose kind may have options of its own."""
+        return replace(self, settings=self.settings.of_kind(cached))
+
+
+async def sleep_until(event: asyncio.Event, sleep: Awaitable[object]) -> None:
+    """Sleep, but not beyond the time that the event is set."""
+    tasks = [asyncio.ensure_future(sleep), asyncio.create_task(event.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

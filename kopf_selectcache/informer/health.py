@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from kopf_selectcache._errors import (
     NO_CAUSE,
@@ -25,6 +26,7 @@ from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import KindKey
+from kopf_selectcache.selectors.kind_keys import assigned
 
 from ._messages import SOON, Described, Failure, Subject, asking, describe
 from .causes import cause_of
@@ -148,8 +150,11 @@ class Condition:
         report: Callable[[Condition, Phrase | None], None],
         unreadable: Callable[[], None],
         since: float | None = None,
+        line: Callable[[], str] | None = None,
     ) -> None:
         self.subject = subject
+        self.line = line or partial(assigned, key)
+        """Returns the assignment or the call that declares the kind, for messages."""
         self.readable = True
         """True if reads may be answered once there was a complete list: if there is no `error`."""
         self._key = key  # As it was declared.
@@ -258,6 +263,12 @@ class Condition:
 
     # ---- Changes.
 
+    def report_to(
+        self, report: Callable[[Condition, Phrase | None], None], unreadable: Callable[[], None]
+    ) -> None:
+        """Call these from now on, instead of those that it was created with."""
+        self._report, self._unreadable = report, unreadable
+
     def well(self) -> None:
         """Note that the server accepts the requests."""
         self._denied_since, self._denials, self._garbled = None, 0, 0
@@ -353,12 +364,12 @@ class Condition:
     # ---- In words.
 
     def _described(self, status: Status) -> Described:
-        return describe(status.failure, self.subject, self._key, status.verb)
+        return describe(status.failure, self.subject, self._key, self.line(), status.verb)
 
     def _remedy(self, status: Status) -> Phrase:
         described = self._described(status)
         if status.failure is not None and status.health is Health.STALLED:
-            return asking(described, self.subject, self._key)
+            return asking(described, self.subject, self.line())
         if status.failure is not None and status.health is Health.SYNCED and _denied(status.failure):
             return SOON
         return described.remedy

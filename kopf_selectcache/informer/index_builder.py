@@ -8,8 +8,9 @@ No read waits for an index, and no slice blocks the loop for long. The indexes t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from kopf_selectcache.core.errors import BadIndex
 from kopf_selectcache.core.store.accounting import weight
@@ -52,8 +53,11 @@ class IndexBuilder:
         declared: Sequence[Indexed],
         replaced: Callable[[Mapping[str, Indexed]], None] = lambda _: None,
     ) -> None:
-        self.indexes: Mapping[str, Indexed] = {each.name: each for each in declared}
+        self._latest: dict[str, Indexed] = {}  # The latest index of each name: records may have its values.
+        self._slots = 0
+        self.indexes: Mapping[str, Indexed] = {}
         """The declared and added indexes, by name."""
+        self.indexes = self.with_slots(declared)
         self._replaced = replaced  # Called with all indexes after some were added.
         self._union = Union()
         self._reflectors: Sequence[Reflector] = ()
@@ -61,12 +65,39 @@ class IndexBuilder:
         self._requested = asyncio.Event()
         self._adding = asyncio.Lock()
 
+    def with_slots(self, indexes: Iterable[Indexed]) -> dict[str, Indexed]:
+        """Return indexes by name, none of which finds values of another one in a record."""
+        found = {}
+        for each in indexes:
+            formers = self.indexes.get(each.name), self._latest.get(each.name)
+            former = next((other for other in formers if other is not None and other.is_like(each)), None)
+            if former is not None:
+                slot = former.slot
+            elif formers == (None, None):
+                slot = ""
+            else:
+                self._slots += 1
+                slot = f"{each.name}\0{self._slots}"
+            placed = each if each.slot == slot else replace(each, slot=slot)
+            found[each.name] = self._latest[each.name] = placed
+        return found
+
     def begin(self, union: Union, reflectors: Sequence[Reflector]) -> None:
         """Index the objects of this union from now on."""
         self._union, self._reflectors = union, reflectors
         self._tell()
         for each in self.indexes.values():
             union.store.declare(each)
+
+    def replace(self, indexes: Mapping[str, Indexed], union: Union, reflectors: Sequence[Reflector]) -> None:
+        """Have these indexes, of the objects of this union, from now on."""
+        self.indexes = indexes
+        self.begin(union, reflectors)
+
+    async def compute(self, indexes: Sequence[Indexed], union: Union) -> None:
+        """Compute the missing values of further indexes for the objects of a union; raise Failed."""
+        for each in indexes:
+            await self._note(each, await self._computed(each, union), union, besides=indexes)
 
     def want(self) -> None:
         """Wake `run`, from any thread: there is an index to build."""
@@ -98,25 +129,24 @@ class IndexBuilder:
                 None,
             ):
                 raise Taken(other)
-            computed = [
-                (each, await self._computed(each)) for each in indexes if each.name not in self.indexes
-            ]
+            added = self.with_slots([each for each in indexes if each.name not in self.indexes]).values()
+            computed = [(each, await self._computed(each, self._union)) for each in added]
             # From here on nothing fails, and a restart of the informer includes the new indexes.
             self.indexes = {**self.indexes, **{each.name: each for each, _ in computed}}
             self._replaced(self.indexes)
             self._tell()  # Objects that are decoded from now on have their values.
             for each, values in computed:
                 self._union.store.declare(each)
-                await self._note(each, values)
+                await self._note(each, values, self._union)
         await self._built()
 
-    async def _computed(self, indexed: Indexed) -> dict[Record, Values]:
-        """Return the values of the stored objects; store nothing yet."""
+    async def _computed(self, indexed: Indexed, union: Union) -> dict[Record, Values]:
+        """Return the values of the stored objects that have none yet; store nothing."""
         values = {}
-        for number, record in enumerate(self._union.store.records()[0]):
+        for number, record in enumerate(union.store.records()[0]):
             if number % DECODED == 0:
                 await asyncio.sleep(0)
-            if not record.stored:
+            if not record.stored or indexed.known(record) is not None:
                 continue  # An unreadable object has no value.
             try:
                 values[record] = indexed.values(record.decode())
@@ -124,17 +154,26 @@ class IndexBuilder:
                 raise Failed(indexed.name, record, str(bad)) from None
         return values
 
-    async def _note(self, indexed: Indexed, values: dict[Record, Values]) -> None:
+    async def _note(
+        self,
+        indexed: Indexed,
+        values: dict[Record, Values],
+        union: Union,
+        *,
+        besides: Iterable[Indexed] = (),
+    ) -> None:
         """Store the computed values beside the objects, so that building the index does not call the function
         again.
 
         Objects that came meanwhile, or are being listed, have no computed value: building the index adds it.
+        Values of former indexes are removed, except of those `besides`.
         """
-        union = self._union
+        needed = {each.stored_as for each in (*self.indexes.values(), *besides)}
         for number, record in enumerate(union.store.records()[0], 1):
-            if record in values and indexed.known(record) is None:
+            if record in values:
                 before = weight(record)
-                record.fields = with_values(record.fields, {**record.indexed(), indexed.name: values[record]})
+                known = {key: each for key, each in record.indexed().items() if key in needed}
+                record.fields = with_values(record.fields, {**known, indexed.stored_as: values[record]})
                 if union.tally is not None:
                     union.tally.reweigh(record, before)
             if number % SLICE == 0:

@@ -7,8 +7,9 @@ It never ends by itself: failures are retried with backoff, and reported to the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.client.discovery import NotServed, Resolution, search, settle
@@ -17,42 +18,43 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.compression import packing_of
+from kopf_selectcache.core.store.compression import Packing, packing_of
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change, ChangeCause, Store
-from kopf_selectcache.core.store.substore import ObjectKey, Substore
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.selectors.kind_keys import assigned
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.declaration import Cached
-from kopf_selectcache.settings.planner import Plan, Stream, plan
+from kopf_selectcache.settings.planner import Plan
 
 from ._awaited_versions import AwaitedVersions
 from ._confirmer import Confirmer
 from ._dictionary_training import run_in_thread, trim_heap
-from ._list_version import SharedVersion, shared_versions
+from ._list_version import shared_versions
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
+from ._stream_factory import StreamFactory
+from ._stream_tasks import StreamTasks
 from .audit import Audit, Auditor
 from .causes import reason_of
+from .changing import Changing
 from .claims import Claims, warn_provisional
-from .environment import Environment
+from .ending import Ending
+from .environment import Environment, sleep_until
 from .health import Condition, Health
 from .index_builder import IndexBuilder
 from .laying import Laying
-from .log import StateLog, context_of
-from .memory import AGAIN, Budget, LetGo, indexed_bytes
+from .log import StateLog, context_of, warn_of_needless
+from .memory import AGAIN, Budget, LetGo, Share, indexed_bytes
 from .metrics import Counts
 from .reflector import Reflector
 from .state import Derived, InformerState
-from .stream_writer import StreamWriter, failure_of
-from .subscribers import Listener, Subscribers
-
-PAGES_AT_ONCE = 20
-"""Maximum of streams of one informer that list at the same time. A filter over 100 namespaces has 100
-streams."""
-
+from .stream_writer import failure_of
+from .subscribers import Completed, Listener, Subscribers
 
 RESOLVED_AGAIN = 60.0
 """Average seconds between two requests for a key whose resource is provisional."""
@@ -71,25 +73,30 @@ class Informer:
         claims: Claims | None = None,
         resolved: Callable[[], object] = lambda: None,
         budget: Budget | None = None,
-        deliver: Callable[[Listener], Listener] = lambda listener: listener,
+        deliver: Callable[[Callable[[Any], None]], Callable[[Any], None]] = lambda listener: listener,
+        line: str | None = None,
     ) -> None:
         self.key = key if isinstance(key, str) else "/".join(key)
         """The declared key, for messages."""
+        self.line = line or assigned(key)
+        """The assignment or the call that declares the kind, for messages."""
+        self.ending = Ending()  # The removal of this cache: reads that wait for it end then.
         self.counts = Counts()
         self.packing = packing_of(declared.storage or environment.settings.storage)
         """The compression of stored objects; None if they are stored unpacked."""
         self.share = (budget or Budget()).share(key, declared.max_bytes)
         """The bytes that it stores, and their limit."""
-        self._key = key
-        self._declared = declared
+        self.declared_key = key
+        self.declared = declared
         self._environment = environment
         self._namespaces = namespaces
         self._claims = claims or Claims()
         self._is_resolved = resolved  # Called whenever the cluster has resolved the key.
         self._subscribers = Subscribers(self, environment.logger, deliver)
-        self._confirming: Confirmer  # Set by `begin`, with the first streams.
+        self.confirming: Confirmer  # Set by `begin`, with the first streams.
         self._moved = asyncio.Event()
-        self._begun: tuple[Resource, Plan] | None = None
+        self.begun: tuple[Resource, Plan] | None = None
+        """The resource and the plan of the present streams; None if others must begin."""
         self._resolution: Resolution | None = None
         self.awaited = AwaitedVersions()
         """Futures that wait until the leaves up to a version are confirmed."""
@@ -97,20 +104,27 @@ class Informer:
         """The number of handlers that wait until the cache is as new as their body."""
         self.next_wait_log = 0.0
         """The earliest time of the next log line about them."""
-        self.own_writes = OwnWrites()
-        """The own writes that its streams have not reported yet. Reads show them."""
-        self.laying = Laying(self.own_writes, self, environment=environment, context=lambda: context_of(self))
-        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
-        self._comparing = asyncio.Semaphore(PAGES_AT_ONCE)
+        self.laying = Laying(
+            lambda: self.state.own_writes,
+            self,
+            environment=environment,
+            context=lambda: context_of(self),
+        )
+        self.factory = StreamFactory(environment, self.counts)
         self._news = StateLog(self, clock=environment.clock, logger=environment.logger)
         self.indexing = IndexBuilder(declared.indexes, self._set_indexes)
         self.state = InformerState(
-            declared.filter, declared.projection, self.indexing.indexes, self._new_condition(self)
+            declared.filter, declared.projection, self.indexing.indexes, self.new_condition(self)
         )
         """The state that reads use, replaced in one assignment. A read takes one reference."""
         self._auditor = Auditor(
             lambda: self.state, self.counts, environment=environment, context=lambda: context_of(self)
         )
+        self.tasks = StreamTasks(self.key, environment, self, lambda: context_of(self))
+        self._again = asyncio.Event()
+        """Set if the streams may be planned anew without a pause."""
+        self.changing = Changing(self, environment, self.tasks.start)
+        """Changes of the filter and the options."""
 
     def __str__(self) -> str:
         return str(self.resource) if self.resource is not None else self.key
@@ -132,6 +146,17 @@ class Informer:
     @property
     def indexes(self) -> Mapping[str, Indexed]:
         return self.state.indexes
+
+    @property
+    def own_writes(self) -> OwnWrites:
+        """The own writes that its streams have not reported yet. Reads show them."""
+        return self.state.own_writes
+
+    @property
+    def states(self) -> tuple[InformerState, ...]:
+        """The present state, and the next one while the filter changes: both show own writes."""
+        following = self.changing.following
+        return (self.state,) if following is None else (self.state, following.state)
 
     @property
     def store(self) -> Store:
@@ -156,14 +181,12 @@ class Informer:
     @property
     def kind(self) -> Kind | None:
         """The kind; None until a custom resource is resolved. Built-in kinds are known from the start."""
-        return self.resource.kind if self.resource is not None else find(self._key)
+        return self.resource.kind if self.resource is not None else find(self.declared_key)
 
     def is_of(self, group: str, plural: str) -> bool:
         """Return True if the key is resolved to this resource, in any version."""
-        return self.resource is not None and (self.resource.kind.group, self.resource.kind.plural) == (
-            group,
-            plural,
-        )
+        kind = None if self.resource is None else self.resource.kind
+        return kind is not None and (kind.group, kind.plural) == (group, plural)
 
     # ---- Health, and what a request needs (`_readiness`).
 
@@ -228,7 +251,7 @@ class Informer:
 
     async def wait_until_settled(self, request: Selector | None = None) -> None:
         """Wait until each stream, or each that the request needs, is synced or has failed."""
-        await wait_until_settled(lambda: self.state, request, self._moved)
+        await self.ending.limit(wait_until_settled(lambda: self.state, request, self._moved))
 
     def is_unconfirmed(self, namespace: str, name: str) -> bool:
         """Return True if the object left a stream and is still stored: another stream may have it, or it may
@@ -253,41 +276,51 @@ class Informer:
         )
 
     def lasted(self) -> float:
-        """Return for how many seconds the informer has had its present health: the longest time of its
-        streams with that health.
-        """
+        """Return for how many seconds it has had its present health: the longest time of such a stream."""
         return max(
             (each.lasted() for each in self.state.conditions if each.health is self.health), default=0.0
         )
 
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener, on the loop's thread, with each change, and with None when reads must raise;
-        return the function that ends the subscription.
+    def subscribe(self, listener: Listener, completed: Completed | None = None) -> Callable[[], None]:
+        """Call the listener, on the loop's thread, with each change, and with None when reads must raise or
+        the filter has changed; return the function that ends the subscription.
 
-        The subscription survives a restart of the informer. The listener receives each departure once, with
-        its cause and the last known record; objects that the next list finds enter again.
+        It survives restarts of the informer. The listener receives each departure once, with its cause and
+        the last known record; objects that the next list finds enter again. `completed` is called when the
+        store is complete, for the first time and after each restart.
         """
-        return self._subscribers.add(listener)
+        return self._subscribers.add(listener, completed)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all lists of the present store are complete, and subscribers were told."""
+        return not self._subscribers.await_completion
 
     def _notify(self, change: Change | None) -> None:
         self._moved.set()
         self._subscribers.notify(change)
 
-    def _new_condition(self, subject: Subject, since: float | None = None) -> Condition:
+    def new_condition(self, subject: Subject, since: float | None = None) -> Condition:
+        """Return the condition of a stream, or of resolving the key."""
         environment = self._environment
         return Condition(
             subject,
-            key=self._key,
+            key=self.declared_key,
             sync_timeout=environment.settings.sync_timeout,
             clock=environment.clock,
             report=self._news.report,
-            unreadable=lambda: self._notify(None),
+            unreadable=self.wake_readers,
             since=since,
+            line=lambda: self.line,
         )
+
+    def wake_readers(self) -> None:
+        """Have waiting reads look again: they must raise, or the filter has changed."""
+        self._notify(None)
 
     def _new_stream_condition(self, subject: Subject) -> Condition:
         resolving = self.state.resolving
-        return self._new_condition(subject, None if resolving.has_settled else resolving.since)
+        return self.new_condition(subject, None if resolving.has_settled else resolving.since)
 
     def _set_indexes(self, indexes: Mapping[str, Indexed]) -> None:
         self.state = replace(self.state, indexes=indexes, derived=Derived())
@@ -301,9 +334,10 @@ class Informer:
             try:
                 await self._run_streams(await self._resolved())
                 if self.share.excess is not None:
+                    self._again.clear()
                     self._let_go()
                     await run_in_thread(trim_heap)
-                    await environment.sleep(AGAIN * (0.5 + environment.chance()))
+                    await sleep_until(self._again, environment.sleep(AGAIN * (0.5 + environment.chance())))
             except Exception as error:
                 environment.logger.exception(
                     "The cache of %(resource)s stumbled over a mistake of its own, and starts again.",
@@ -327,83 +361,57 @@ class Informer:
         """Run the streams until the cluster stops to serve the resource, which may come back in another
         version, or until the store exceeds its limit.
         """
-        state, condition = self.state, self.state.resolving
+        condition = self.state.resolving
         let_go = condition.health is Health.OVERSIZED  # The store is empty already.
         # After the resource was missing, its objects may be gone. Several streams would notice that one by
         # one.
-        if (self.resource, planned) != self._begun or (self.parted and not let_go):
+        if (self.resource, planned) != self.begun or (self.parted and not let_go):
             self.begin(planned)
         self.mark_resolved()
-        state = self.state
-        tasks = [
-            asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}")
-            for each in state.reflectors
-        ]
-        beside = {"its indexes": self.indexing.run, "own writes": self.laying.run} | (
-            {"unconfirmed leaves": self._confirming.run} if self.parted else {}
-        )
+        beside = {"its indexes": self.indexing.run, "own writes": self.laying.run}
         if self._environment.settings.audit_interval:
             beside["audit"] = self._auditor.run
-        tasks += [
-            asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}")
-            for what, work in beside.items()
-        ]
+        tasks = [self.tasks.start_beside(what, work) for what, work in beside.items()]
         if self._resolution is not None and self._resolution.refused:
             tasks.append(
                 asyncio.create_task(
                     self._resolve_again(self._resolution), name=f"selectcache: {self.key}, its resource"
                 )
             )
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            self.mark_resolving()
-            for each in state.reflectors:
-                each.condition.dismiss()  # Its waiters then wait for the condition of resolving.
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        confirm = self.confirming.run if self.parted else None
+        await self.tasks.run(self.state.reflectors, confirm, tasks, ends=self._note_end_of_streams)
+
+    def _note_end_of_streams(self) -> None:
+        self.mark_resolving()
+        self.changing.interrupt()
+        for each in self.state.reflectors:
+            each.condition.dismiss()  # Its waiters then wait for the condition of resolving.
 
     def _let_go(self) -> None:
         """Drop the store, which exceeds its limit, and report its size."""
-        excess, state = self.share.excess, self.state
-        assert excess is not None, "nothing is too much"
-        assert state.resource is not None, "nothing was resolved"
+        state = self.state
         assert state.plan is not None, "nothing was planned"
-        records = state.union.newest()
-        let_go = LetGo(
-            excess,
-            self._declared.filter,
-            packed=self.packing is not None and (self.packing.packs or self.packing.fits),
-            indexes=tuple(self.indexes),
-            values=indexed_bytes(records) if self.indexes else 0,
-        )
+        let_go = self.excess_of(self.share, self.declared, state.union)
         state.resolving.fail(let_go)
         self.begin(state.plan, cause=ChangeCause.EVICTED)
         for each in self.state.reflectors:
             each.condition.fail(let_go)
 
+    def excess_of(self, share: Share, declared: Cached, union: Union) -> LetGo:
+        """Return the size of a store that exceeds its limit."""
+        assert share.excess is not None, "nothing is too much"
+        return LetGo(
+            share.excess,
+            declared.filter,
+            packed=self.packing is not None and (self.packing.packs or self.packing.fits),
+            indexes=tuple(each.name for each in declared.indexes),
+            values=indexed_bytes(union.newest()) if declared.indexes else 0,
+        )
+
     def resume(self) -> None:
         """Open all watches again: their connections may be dead."""
         for each in self.state.reflectors:
             each.resume()
-
-    async def _again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run an endless task. A bug in it restarts it, and does not affect the streams."""
-        environment = self._environment
-        while True:
-            try:
-                await work()
-            except Exception:
-                environment.logger.exception(
-                    "What is done beside the cache of %(resource)s stumbled over a mistake of its own, and"
-                    " starts again.",
-                    {"resource": str(self)},
-                    extra=context_of(self),
-                )
-                await environment.sleep(delay(6, environment.chance()))
 
     async def audit(self) -> Audit:
         """Compare the stored objects with the server, and relist the streams that have drifted; raise
@@ -411,30 +419,35 @@ class Informer:
         """
         return await self._auditor.audit()
 
-    def begin(self, planned: Plan, *, cause: ChangeCause = ChangeCause.REPLACED) -> None:
+    def begin(self, planned: Plan, *, cause: ChangeCause = ChangeCause.DROPPED) -> None:
         """Replace the store by an empty one with the planned streams. Subscribers stay, and receive the
         departure of each stored object.
         """
         state, resource, environment = self.state, self.resource, self._environment
         assert resource is not None, "planned before it was resolved"
-        for needless in planned.needless:
-            environment.logger.warning(
-                "The filter of %(resource)s: %(selector)s selects nothing that the other selectors do not.",
-                {"resource": str(self), "selector": str(needless)},
-                extra=context_of(self),
-            )
-        departed = state.store.records()[0] if self._subscribers else []
+        warn_of_needless(self, planned.needless, logger=environment.logger)
+        departed = self._subscribed_records()
         union = Union(
             [stream.keys for stream in planned.streams],
             request_index=self.indexing.want,
             tally=self.share.begin(),
         )
+        begun = replace(
+            state, filter=planned.filter, plan=planned, union=union, reflectors=(), derived=Derived()
+        )
         reflectors = tuple(
-            self._reflector(*parts, union, resource)
+            self.factory.make(
+                *parts,
+                begun,
+                packing=self.packing,
+                share=self.share,
+                new_condition=self._new_stream_condition,
+                notify=self.apply_changes,
+            )
             for parts in zip(planned.streams, union.substores, shared_versions(union), strict=True)
         )
         self._news.begin(state.resolving, [each.condition for each in reflectors])
-        self._confirming = Confirmer(
+        self.confirming = Confirmer(
             union,
             planned.streams,
             resource,
@@ -443,67 +456,63 @@ class Informer:
             notify=self.apply_changes,
         )
         self.indexing.begin(union, reflectors)
-        self._begun = resource, planned
+        self.begun = resource, planned
         with self.own_writes.lock:
             self.own_writes.follow(union.substores)
-            self.state = replace(
-                state,
-                filter=planned.filter,
-                plan=planned,
-                union=union,
-                reflectors=reflectors,
-                derived=Derived(),
-            )
-        # From here on no read uses the previous streams.
-        for reflector in state.reflectors:
+            self.state = replace(begun, reflectors=reflectors)
+        self._leave(state, departed, cause)
+
+    def _subscribed_records(self) -> Sequence[Record]:
+        return self.state.store.records()[0] if self._subscribers else ()
+
+    def _leave(self, former: InformerState, departed: Sequence[Record], cause: ChangeCause) -> None:
+        """Forget a former state, which no read uses any more, and notify subscribers of its objects."""
+        for reflector in former.reflectors:
+            reflector.condition.dismiss()
             reflector.forget()
         self.awaited.wake()
+        self._subscribers.await_completion = True
         for record in departed:
             self._notify(Change(record, None, cause))
 
-    def _reflector(
-        self,
-        stream: Stream,
-        substore: Substore,
-        shared_version: SharedVersion | None,
-        union: Union,
-        resource: Resource,
-    ) -> Reflector:
-        writer = StreamWriter(
-            stream,
-            resource,
-            union,
-            substore,
-            own_writes=self.own_writes,
-            new_condition=self._new_stream_condition,
-            clock=self._environment.clock,
-            counts=self.counts,
-            logger=self._environment.logger,
-            notify=self.apply_changes,
-        )
-        return Reflector(
-            stream,
-            writer,
-            resource,
-            environment=self._environment,
-            counts=self.counts,
-            projection=self.projection,
-            packing=self.packing,
-            share=self.share,
-            all_kept=union.writing,
-            shared_version=shared_version,
-            turns=self._turns,
-            comparing=self._comparing,
-        )
+    # ---- Changes of the filter (`changing`).
+
+    def packing_for(self, declared: Cached) -> Packing | None:
+        """Return the compression of a declaration."""
+        return packing_of(declared.storage or self._environment.settings.storage)
+
+    def restart(self, state: InformerState) -> None:
+        """Run the streams of another declaration. Its state is empty: no reader needs the present objects."""
+        former, departed, self.begun = self.state, self._subscribed_records(), None
+        with state.own_writes.lock:
+            self.state = state
+        self.tasks.end()
+        self._again.set()
+        state.resolving.reset()
+        for each in former.reflectors:
+            each.condition.dismiss()
+        self._leave(former, departed, ChangeCause.DROPPED)
+
+    def report_on(self, reflectors: Iterable[Reflector]) -> None:
+        """Log the conditions of these streams as well, which have become those of the present state."""
+        for each in reflectors:
+            each.condition.report_to(self._news.report, self.wake_readers)
+            each.condition.line = lambda: self.line
+        self._news.begin(self.state.resolving, self.state.stream_conditions)
 
     def apply_changes(self, changes: Sequence[Change]) -> None:
-        for change in changes:
-            self._notify(change)
         self._moved.set()
+        if (following := self.changing.following) is not None:
+            following.succession.note(changes)
+        for change in changes:
+            self._subscribers.notify(change)
         union = self.state.union
-        for substore, reason in union.pop_streams_to_relist().items():
-            self.state.reflectors[union.substores.index(substore)].relist(reason)
-        self._confirming.look()
+        if self._subscribers.await_completion and union.store.version:
+            self._subscribers.complete(union.departure_of)
+        if not union.is_alone:
+            for substore, reason in union.pop_streams_to_relist().items():
+                self.state.reflectors[union.substores.index(substore)].relist(reason)
+            self.confirming.look()
         self._news.look()
         if self.awaited:
             self._release_confirmed()
@@ -536,7 +545,7 @@ class Informer:
         while before.refused:
             await environment.sleep(RESOLVED_AGAIN * (0.5 + environment.chance()))
             try:
-                found = await search(environment.transport, self._key)
+                found = await search(environment.transport, self.declared_key)
             except (NotServed, Refused, Unreachable, Garbled):
                 continue
             if found.improves(before):
@@ -549,17 +558,16 @@ class Informer:
         """Ask the cluster which kind the key names; return the plan of the streams."""
         environment, before = self._environment, self._resolution
         found = await settle(
-            environment.transport, self._key, sleep=environment.sleep, chance=environment.chance
+            environment.transport, self.declared_key, sleep=environment.sleep, chance=environment.chance
         )
         self._resolution, resource = found, found.resource
-        self._claims.claim(self._key, resource, logger=environment.logger)
+        self._claims.claim(self.declared_key, resource, line=self.line, logger=environment.logger)
         if found.refused and (before is None or before.refused.keys() != found.refused.keys()):
             warn_provisional(self.key, found, logger=environment.logger)
         self.state = replace(self.state, resource=resource)
         self._is_resolved()
-        return plan(
-            self._declared.filter,
-            resource,
-            namespaces=self._namespaces,
-            share_watches=self._declared.share_watches,
-        )
+        return self.plan_for(self.declared, resource)
+
+    def plan_for(self, declared: Cached, resource: Resource) -> Plan:
+        """Return the streams of a declaration."""
+        return declared.plan(resource, namespaces=self._namespaces)

@@ -5,24 +5,32 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from time import monotonic
 
+from kopf_selectcache._errors import ReadError
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.client.writer import Writer
+from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.selectors.kind_keys import called
+from kopf_selectcache.selectors.selector import Branches
+from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 
 from ._loop_monitor import LoopMonitor
 from .claims import Claims
-from .ending import Ending
+from .ending import Ending, ended
 from .environment import Environment
 from .informer import Informer
+from .log import context_of, warn_of_needless
 from .memo import Memo
 from .memory import Budget
 from .names import InformersByName
+from .removal import Removal, close, drop, withdrawn
 from .retries import Retries
 
 
@@ -39,6 +47,7 @@ class Runtime:
         logger: logging.Logger,
         clock: Callable[[], float] = monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.settings = settings
         self.transport = transport
@@ -46,24 +55,21 @@ class Runtime:
         self.ending = Ending()
         self.memo = Memo()
         """Memoised requests of reads, by their usual arguments."""
-        claims, environment, budget = (
-            Claims(),
-            Environment(settings, transport, logger, chance, clock, sleep),
-            Budget(settings.max_bytes),
-        )
-        informers: dict[KindKey, Informer] = {}
-        self.informers: Mapping[KindKey, Informer] = informers
-        self.names = InformersByName(informers, self.ending)
+        self.names = InformersByName(self.ending)
+        self.namespaces_for: Callable[[KindKey, Branches], tuple[str, ...] | None] = lambda *_: namespaces
+        """Returns the namespaces that the operator watches, None for all, for a filter that is declared
+        later; raises DeclarationError if the filter needs them and they are unknown."""
+        self.warn_of_filter: Callable[[KindKey, Branches], None] = lambda *_: None
+        """Warns if handlers do not fit a filter that is declared or changed later."""
+        self._claims = Claims()
+        self._environment = Environment(settings, transport, logger, chance, clock, sleep)
+        self._budget = Budget(settings.max_bytes)
+        self._now = now
+        self._group: asyncio.TaskGroup | None = None  # Set while `run` runs.
+        self._tasks: dict[Informer, asyncio.Task[None]] = {}
         for key in settings.selectors:
-            informers[key] = Informer(
-                key,
-                settings.selectors.cached(key),
-                environment=environment,
-                namespaces=namespaces,
-                claims=claims,
-                resolved=self.names.forget,
-                budget=budget,
-            )
+            self._make(key, settings.effective(key), namespaces)
+        self._initial = set(self.informers.values())
         self.fetches = Fetcher(
             transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep, chance=chance
         )
@@ -73,9 +79,14 @@ class Runtime:
         self.pulse = LoopMonitor(self.after_gap, logger=logger)
 
     @property
-    def quick(self) -> dict[KindKey, Informer]:
-        """The informers found by key. Reads look here first."""
-        return self.names.quick
+    def informers(self) -> Mapping[KindKey, Informer]:
+        """The informers by declared key. Another mapping replaces it when a kind is declared or removed."""
+        return self.names.informers
+
+    @property
+    def initial(self) -> list[Informer]:
+        """The informers of the kinds that were declared at the start, and are not removed."""
+        return [informer for informer in self.informers.values() if informer in self._initial]
 
     def informer(self, key: KindKey) -> Informer:
         """Return the informer of this kind, by any of its names; see `InformersByName`."""
@@ -85,12 +96,17 @@ class Runtime:
         """Return the resource of a key in this cluster; ask for each key only once."""
         return await self.kinds.resolve(key)
 
-    async def wait_started(self) -> None:
-        """Return at once: a runtime exists once the operator has logged in. `background` waits for that."""
+    async def wait_started(self, _: str) -> Runtime:
+        """Return it at once: a runtime exists once the operator has logged in. `cache_of` waits for that, and
+        refuses the calls of a verb that it would wait for.
+        """
+        return self
 
-    def end(self) -> None:
-        """Make all reads raise from now on, and cancel those that wait. Call it on the operator's loop."""
-        self.ending.end()
+    def end(self, error: Callable[[], ReadError] = ended) -> None:
+        """Make all reads raise this error from now on, and cancel those that wait. Call it on the operator's
+        loop.
+        """
+        self.ending.end(error)
         # The order matters: the lookup takes the dict before it checks `ending`, so it cannot fill the new
         # dict.
         self.names.forget()
@@ -101,9 +117,99 @@ class Runtime:
             for informer in self.informers.values():
                 informer.resume()
 
+    # ---- Kinds that come and go. On the operator's loop only.
+
+    def declare(self, key: KindKey, cached: Cached) -> Informer:
+        """Start the informer of a new kind, and return it. Reads find it from now on."""
+        informer = self._make(
+            key, cached, self.namespaces_for(key, cached.filter), line=called("declare", key)
+        )
+        self._environment.logger.info(
+            "The cache of %(resource)s is declared, with %(filter)s.",
+            _named(informer),
+            extra=context_of(informer),
+        )
+        self.warn_of_filter(key, cached.filter)
+        if self._group is not None:
+            self._start(informer, self._group)
+        return informer
+
+    async def change(self, key: KindKey, informer: Informer, cached: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # It is that of the change.
+        """Change what is declared of a kind; return once the new state has replaced the old one."""
+        self.namespaces_for(key, cached.filter)
+        if informer.resource is not None:
+            needless = informer.plan_for(cached, informer.resource).needless
+            warn_of_needless(informer, needless, logger=self._environment.logger)
+        try:
+            await informer.changing.change(cached, timeout=timeout)
+        finally:  # It may be in use although its call was cancelled.
+            informer.wake_readers()
+            self.names.note_change()
+        self.warn_of_filter(self.names.key_of(informer), cached.filter)
+
+    async def remove(self, informer: Informer, place: str) -> None:
+        """Remove a kind, and return once its tasks have ended. Cancelled, it is removed as well."""
+        self._environment.logger.info(
+            "The cache of %(resource)s, with %(filter)s, is removed by %(place)s.",
+            _named(informer) | {"place": place},
+            extra=context_of(informer),
+        )
+        removal = Removal.now(self.names.key_of(informer), informer, place, self._now())
+        await self._end(informer, removal.error, removal)
+
+    async def withdraw(self, informer: Informer) -> None:
+        """Remove a kind whose declaration has failed, as if it had not been declared."""
+        self._environment.logger.info(
+            "The declaration of %(resource)s with %(filter)s is withdrawn.",
+            _named(informer),
+            extra=context_of(informer),
+        )
+        key = self.names.key_of(informer)
+        await self._end(informer, lambda: withdrawn(key))
+
+    async def _end(
+        self, informer: Informer, error: Callable[[], ReadError], removal: Removal | None = None
+    ) -> None:
+        self._claims.release(self.names.key_of(informer))
+        self.names.discard(informer, removal)
+        self._initial.discard(informer)
+        close(informer, error)
+        task = self._tasks.pop(informer, None)
+        if task is None:
+            drop(informer)
+            return
+        task.add_done_callback(lambda _: drop(informer))
+        task.cancel()
+        await asyncio.wait({task})
+
+    def _make(
+        self, key: KindKey, cached: Cached, namespaces: tuple[str, ...] | None, line: str | None = None
+    ) -> Informer:
+        informer = Informer(
+            key,
+            cached,
+            environment=self._environment.of_kind(cached),
+            namespaces=namespaces,
+            claims=self._claims,
+            resolved=self.names.forget,
+            budget=self._budget,
+            line=line,
+        )
+        self.names.add(key, informer)
+        return informer
+
+    def _start(self, informer: Informer, group: asyncio.TaskGroup) -> None:
+        self._tasks[informer] = group.create_task(informer.run(), name=f"selectcache: {informer.key}")
+
     async def run(self) -> None:
         """Run all informers until cancelled."""
         async with asyncio.TaskGroup() as group:
+            self._group = group
             group.create_task(self.pulse.run(), name="selectcache: pulse")
             for informer in self.informers.values():
-                group.create_task(informer.run(), name=f"selectcache: {informer.key}")
+                self._start(informer, group)
+
+
+def _named(informer: Informer) -> dict[str, str]:
+    """Return the parts of a log line that name a cache."""
+    return {"resource": str(informer), "filter": clipped(informer.filter)}

@@ -13,6 +13,7 @@ from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.store import Change, ChangeCause
 
 from .environment import Environment
+from .state import InformerState
 
 
 class Laying:
@@ -20,13 +21,13 @@ class Laying:
 
     def __init__(
         self,
-        own_writes: OwnWrites,
+        own_writes: Callable[[], OwnWrites],
         resource: object,
         *,
         environment: Environment,
         context: Callable[[], dict[str, str]],
     ) -> None:
-        self._own_writes = own_writes
+        self._own_writes = own_writes  # Returns those of the present filter.
         self._resource = resource  # `str` returns the name of the resource.
         self._environment = environment
         self._context = context  # Returns the attributes of log records.
@@ -34,10 +35,14 @@ class Laying:
         self._loop: asyncio.AbstractEventLoop | None = None  # Known while `run` runs.
         self._listeners: list[Callable[[Change], None]] = []
 
-    def lay(self, write: OwnWrite) -> None:
-        """Show a write in reads from now on, and tell those who wait for changes."""
-        with self._own_writes.lock:
-            dropped = self._own_writes.lay(write)
+    def lay(self, write: OwnWrite, state: InformerState) -> None:
+        """Show a write in reads of a state, and notify those who wait for changes."""
+        own_writes = state.own_writes
+        with own_writes.lock:
+            dropped = own_writes.lay(write)
+            own_writes.settle(lambda key: state.store.peek(*key))
+        if own_writes is not self._own_writes():
+            return  # It is that of the next filter.
         for each in dropped:
             self._log(each, "there are too many of them")
         loop = self._loop
@@ -66,10 +71,11 @@ class Laying:
         while True:
             await self._has_laid.wait()
             self._has_laid.clear()
-            while self._own_writes.writes:
+            while (own_writes := self._own_writes()).writes or own_writes.resting:
                 await environment.sleep(patience / 2)
-                with self._own_writes.lock:
-                    expired = self._own_writes.expire(environment.clock() - patience)
+                own_writes = self._own_writes()
+                with own_writes.lock:
+                    expired = own_writes.expire(environment.clock() - patience)
                 for each in expired:
                     if each.expected:
                         self._log(each, f"its watch has not reported it in {patience:g} s")

@@ -6,14 +6,14 @@ It decides nothing. What concerns one stream among several is logged at the leve
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Protocol
 
 from kopf_selectcache.core.redact import clipped, printable, printable_name
 from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.selectors.selector import Branches
+from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.quantity import written
 
 from .health import Condition, Health
@@ -177,6 +177,16 @@ class StateLog:
             extra=context_of(cache),
         )
         return True
+
+
+def warn_of_needless(cache: Logged, needless: Iterable[Selector], *, logger: logging.Logger) -> None:
+    """Warn of selectors of a filter that select nothing that the others do not."""
+    for each in needless:
+        logger.warning(
+            "The filter of %(resource)s: %(selector)s selects nothing that the other selectors do not.",
+            {"resource": str(cache), "selector": str(each)},
+            extra=context_of(cache),
+        )
 
 
 def in_words(unreadable: Collection[UnreadableRecord]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.store.accounting import OVERHEAD, Tally
+from kopf_selectcache.core.store.accounting import OVERHEAD, Tally, weight
 from kopf_selectcache.core.store.record import Record, compact_json
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
@@ -54,6 +54,14 @@ class Budget:
         self._shares.append(share)
         return share
 
+    def release(self, share: Share) -> None:
+        """Forget the share of an informer that was removed."""
+        self._shares = [each for each in self._shares if each is not share]
+
+    def replace(self, share: Share, by: Share) -> None:
+        """Count another share from now on, instead of one."""
+        self._shares = [by if each is share else each for each in self._shares]
+
     def excess(self, share: Share, tally: Tally) -> Excess | None:
         """Return the excess of one informer if all caches together exceed the overall limit, else None."""
         if self._most is None or self.limit is None:
@@ -85,20 +93,67 @@ class Share:
         self.tally: Tally | None = None
         """The accounting of the stored objects; None without any limit."""
         self._asked = 0  # The bytes at the last check.
-        self._budget = budget
+        self.budget = budget
+        self.records: Callable[[], Sequence[Record]] = tuple
+        """Returns the records of the store, while the present one has the same tally."""
+        self._base = 0  # The bytes of the present store at the last count, until it is released.
+        self._former: Share | None = None  # That of the present store, until the exchange.
+        self.is_suspended = False
+        """True if the limit is not checked, because another store is to take the place of this one."""
         self._most = None if limit is None else bytes_in(limit)
 
     @property
     def bytes(self) -> int:
         """The bytes that are stored."""
-        return self.tally.bytes if self.tally is not None and self.excess is None else 0
+        return self.tally.bytes - self._base if self.tally is not None and self.excess is None else 0
 
     def begin(self) -> Tally | None:
         """Start to count from 0; return the new tally, or None without any limit."""
         self.excess = None
-        self._asked = 0
-        self.tally = Tally() if self._most is not None or self._budget.limit is not None else None
+        self._asked = self._base = 0
+        self.tally = Tally() if self._most is not None or self.budget.limit is not None else None
         return self.tally
+
+    def release(self) -> None:
+        """Take no part in the overall limit any more."""
+        self.budget.release(self)
+
+    def successor(self, limit: Size | None) -> Share:
+        """Return the share of the store that will take the place of the present one, with its own limit.
+        Until then the present store may keep what it has: its limit is not checked.
+        """
+        following = Share(self.budget, self.key, limit)
+        following.tally = self.tally
+        if self.tally is None and (limit is not None or self.budget.limit is not None):
+            following.tally = Tally()
+        following._base, following._former = self.bytes, self
+        self.is_suspended = True
+        return following
+
+    def give_up(self) -> None:
+        """Have the former share check its limit again: its store stays."""
+        assert self._former is not None, "it succeeds none"
+        self._former.resume()
+
+    def resume(self) -> None:
+        """Check the limit again. The tally has lost the objects of the store that was to take the place."""
+        self.is_suspended, self._asked = False, 0
+
+    def take_over(self) -> None:
+        """Count all bytes: the former store was released."""
+        assert self._former is not None, "it succeeds none"
+        self.budget.replace(self._former, self)
+        self._base, self._asked, self._former, self.records = 0, 0, None, tuple
+
+    def check(self) -> None:
+        """Count the records, and note an excess: the tally has those of the present store, too."""
+        if self._most is not None and self.limit is not None:
+            assert self.tally is not None, "there is a limit"
+            records = self.records()
+            total = sum(map(weight, records))
+            self._base = self.tally.bytes - total
+            if total > self._most:
+                self.excess = Excess(len(records), total, self.limit, self._most)
 
     def is_beyond(self) -> bool:
         """Return True if a limit is exceeded. It is checked only if the store grew since the last call."""
@@ -106,11 +161,13 @@ class Share:
         grown = tally is not None and tally.bytes > self._asked
         self._asked = tally.bytes if tally is not None else 0
         # If it has not grown, another cache has, and its own check finds that.
-        if tally is not None and grown and self.excess is None:
-            if self._most is not None and self.limit is not None and tally.bytes > self._most:
-                self.excess = Excess(tally.objects, tally.bytes, self.limit, self._most)
-            else:
-                self.excess = self._budget.excess(self, tally)
+        if tally is not None and grown and self.excess is None and not self.is_suspended:
+            if self._most is not None and self.limit is not None and self.bytes > self._most:
+                if self._former is None:
+                    self.excess = Excess(tally.objects, self.bytes, self.limit, self._most)
+                else:
+                    self.check()  # The present store may have grown.
+            self.excess = self.excess or self.budget.excess(self, tally)
         return self.excess is not None
 
 
@@ -130,6 +187,8 @@ class LetGo:
     """The names of the indexes."""
     values: int = 0
     """The bytes of the stored values of indexes."""
+    is_next: bool = False
+    """True if it is the store of the next filter: the present one stays."""
 
 
 def indexed_bytes(records: Sequence[Record]) -> int:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from kopf_selectcache._errors import NotSynced, ReadError
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.selectors.kind_keys import not_declared, text_of
+from kopf_selectcache.selectors.kind_keys import are_alike, not_declared, text_of
 
-from .ending import Ending, ended
+from .ending import Ending
 from .health import Health
 from .informer import Informer
+from .removal import Removal
+
+MOST_REMOVALS = 100
+"""The number of removed caches that are remembered for messages."""
 
 
 class Found:
@@ -31,14 +36,53 @@ class Found:
 
 
 class InformersByName:
-    """The informers of one operator by name. Reads use it in any thread."""
+    """The informers of one operator by name. Reads use it in any thread, while the operator's loop adds and
+    discards informers.
+    """
 
-    def __init__(self, informers: Mapping[KindKey, Informer], ending: Ending) -> None:
-        self.informers = informers
+    def __init__(self, ending: Ending) -> None:
+        self.informers: Mapping[KindKey, Informer] = {}
+        """The informers by declared key. The mapping is replaced in one assignment, and never changed."""
         self.ending = ending
+        self.pending: dict[Informer, int] = {}
+        """Informers that no call of `declare` has seen synced yet, with the number of calls that wait."""
         self.quick: dict[KindKey, Informer] = {}
-        """The informers found by key, until the cluster resolves another key. Reads look here first."""
+        """The informers found by key, until the cluster resolves another key, or another informer is added or
+        discarded. Reads look here first."""
+        self.changed = asyncio.Event()
+        """Set once an informer is added, changed or discarded; then there is another event."""
         self._found = Found()
+        self._removals: tuple[Removal, ...] = ()
+
+    def add(self, key: KindKey, informer: Informer) -> None:
+        """Find this informer from now on."""
+        self.informers = {**self.informers, key: informer}
+        self._removals = tuple(each for each in self._removals if not each.concerns(key))
+        self._forget_all()
+
+    def key_of(self, informer: Informer) -> KindKey:
+        """Return the declared key of an informer."""
+        return next(key for key, each in self.informers.items() if each is informer)
+
+    def discard(self, informer: Informer, removal: Removal | None = None) -> None:
+        """Find this informer no more; reads of its kind raise the error of the removal, if there is one."""
+        self.informers = {key: each for key, each in self.informers.items() if each is not informer}
+        self.pending.pop(informer, None)
+        if removal is not None:
+            self._removals = (removal, *self._removals)[:MOST_REMOVALS]
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        # The order matters: a lookup takes these before it takes the mapping, so it cannot fill the new ones
+        # from an old mapping.
+        self._found = Found()
+        self.forget()
+        self.note_change()
+
+    def note_change(self) -> None:
+        """Wake those who wait until other objects are cached."""
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     def informer(self, key: KindKey) -> Informer:
         """Return the informer of this kind, by any of its names.
@@ -46,16 +90,18 @@ class InformersByName:
         The declared key comes first. The name of a built-in kind means that kind and no custom resource, as
         with kubectl. Raise NotSynced while keys are not resolved that could change the result.
         """
-        # If a key is resolved meanwhile, the result is stored in a dict that nobody uses any more.
-        quick = self.quick
+        # If a key is resolved meanwhile, or the mapping is replaced, the result is stored in a dict that
+        # nobody uses any more.
+        quick, memory = self.quick, self._found
         if self.ending.reached:
-            raise ended()
-        if (exact := self.informers.get(key)) is not None:
+            raise self.ending.error()
+        informers = self.informers
+        if (exact := informers.get(key)) is not None:
             quick[key] = exact
             return exact
-        known = self._found.by([informer.resource or informer.health for informer in self.informers.values()])
+        known = memory.by([informer.resource or informer.health for informer in informers.values()])
         if (found := known.get(key)) is None:
-            found = known[key] = self._named(key)
+            found = known[key] = self._named(key, informers)
         quick[key] = found
         return found
 
@@ -63,13 +109,13 @@ class InformersByName:
         """Forget the lookups: the cluster has resolved a key, or the operator has ended."""
         self.quick = {}
 
-    def _named(self, key: KindKey) -> Informer:
+    def _named(self, key: KindKey, informers: Mapping[KindKey, Informer]) -> Informer:
         asked = parse_key(key)
         if same := next(
-            (informer for declared, informer in self.informers.items() if parse_key(declared) == asked), None
+            (informer for declared, informer in informers.items() if parse_key(declared) == asked), None
         ):
             return same
-        meant = {declared: _means(key, declared, informer) for declared, informer in self.informers.items()}
+        meant = {declared: _means(key, declared, informer) for declared, informer in informers.items()}
         if unknown := [declared for declared, answer in meant.items() if answer is None]:
             raise NotSynced(
                 f"what {text_of(key)} means is not known yet: the cluster has not said what"
@@ -81,8 +127,8 @@ class InformersByName:
             )
         found = [declared for declared, answer in meant.items() if answer] or [
             declared
-            for declared, informer in self.informers.items()
-            if informer.kind is None and find(key) is None and _alike(asked, parse_key(declared))
+            for declared, informer in informers.items()
+            if informer.kind is None and find(key) is None and are_alike(key, declared)
         ]
         if len(found) > 1:
             raise ReadError(
@@ -90,8 +136,9 @@ class InformersByName:
                 remedy=f"Name the kind as it is declared, such as {found[0]!r}",
             )
         if not found:
-            raise not_declared(key, self.informers)
-        return self.informers[found[0]]
+            removal = next((each for each in self._removals if each.concerns(key)), None)
+            raise removal.error() if removal is not None else not_declared(key, informers)
+        return informers[found[0]]
 
 
 def _means(key: KindKey, declared: KindKey, informer: Informer) -> bool | None:
@@ -116,12 +163,3 @@ def _means(key: KindKey, declared: KindKey, informer: Informer) -> bool | None:
         return False
     # A built-in kind that is declared without a version has the version that the cluster prefers.
     return True if kind.versions == (version,) or not waiting else None
-
-
-def _alike(asked: tuple[str | None, str | None, str], declared: tuple[str | None, str | None, str]) -> bool:
-    """Return True if a key may be another spelling of a declared key that is not served: the error of a read
-    must not depend on the spelling.
-    """
-    (*_, name), (*_, called) = asked, declared
-    within = all(None in pair or pair[0] == pair[1] for pair in zip(asked[:2], declared[:2], strict=True))
-    return within and name.lower().removesuffix("s") == called.lower().removesuffix("s")

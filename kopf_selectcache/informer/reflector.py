@@ -46,6 +46,7 @@ from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream
@@ -132,6 +133,8 @@ class Reflector:
             stream, writer.substore, resource, environment=environment, turns=comparing
         )
         """Compares the open watch with the server, for reads that must know if it has caught up."""
+        self._held: asyncio.Event | None = None
+        """Set once the stream may go on; None if it need not wait."""
         self.foreign: set[tuple[str, str]] = set()
         """Uids and versions of bodies that are newer than the server, because it was restored since."""
 
@@ -179,13 +182,33 @@ class Reflector:
         """The number of the last consistent list that is complete."""
         return self.writer.newest_list
 
+    def hold(self) -> None:
+        """Apply no input before `release`: readers shall not see the store move."""
+        self._held = self._held or asyncio.Event()
+
+    def release(self) -> None:
+        if self._held is not None:
+            self._held.set()
+            self._held = None
+
+    def attach(self, notify: Callable[[Sequence[Change]], None], share: Share) -> None:
+        """Note that the filter of the stream is the present one now."""
+        self._share, self.writer.notify, self.writer.share = share, notify, None
+
+    def follow(self, notify: Callable[[Sequence[Change]], None], share: Share) -> None:
+        """Write to the mirror from now on: the filter has changed, and this stream is kept."""
+        self.writer.follow(notify)
+        self._share = share
+        self.comparison.follow(self.substore)
+        self._storing.follow(self.substore.view.writing, self.writer.union.writing, share.tally)
+
     def forget(self) -> None:
         """Drop the stored objects and wake all waiters: the stream was replaced."""
         self.writer.forget()
-        self.comparison.end()
+        self.comparison.end()  # It refers to the previous substore.
         self.comparison = Comparison(
             self.stream, self.substore, self.resource, environment=self._environment, turns=self._comparing
-        )  # The previous comparison refers to the dropped substore.
+        )
         self._storing = DictionaryTraining(None, kept=list, all_kept=list, tally=None)
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
@@ -202,6 +225,12 @@ class Reflector:
     def is_watching(self) -> bool:
         """True while a watch is open or requested."""
         return isinstance(self.writer.state, Watching)
+
+    @property
+    def goes_on(self) -> bool:
+        """True if no list is due: a watch is open, or will be opened at the version that it has reached."""
+        state = self.writer.state
+        return self.is_watching or (isinstance(state, Waiting) and state.resume != "")
 
     @property
     def has_misread(self) -> bool:
@@ -271,6 +300,12 @@ class Reflector:
             self.writer.note_reason(reason)
         self.resume()
 
+    def relist_as_of(self, version: str) -> None:
+        """List all objects again as of a version; at the newest one, if the server refuses that."""
+        self._shared_version = SharedVersion(version)
+        self.writer.shares_list = True
+        self.relist(MetricReason.BEHIND)
+
     def resume(self) -> None:
         """Open the watch again, if it is open: its connection may be dead."""
         if self._running is not None and isinstance(self.writer.state, Watching):
@@ -283,7 +318,7 @@ class Reflector:
         if isinstance(state, Watching) and not relisting:
             return Waiting(state.known, resume=state.version)
         # The list must be consistent: a cached answer of the server may be as outdated as the stored objects.
-        return Idle(replace(state.known, beyond=True))
+        return Idle(state.known.going_beyond())
 
     async def _follow(self, state: State) -> None:
         """Run the protocol: the writer takes each input, and may return the command that the next inputs come
@@ -300,6 +335,8 @@ class Reflector:
             command = None
             async with aclosing(source):
                 async for input_ in source:
+                    if self._held is not None:
+                        await self._held.wait()
                     command = writer.take(input_)
                     self.comparison.look()
                     if writer.is_confirmed:
@@ -329,7 +366,7 @@ class Reflector:
         await self._environment.sleep(pause)
         if self.writer.is_ordered:
             self.writer.is_ordered = False
-            self.writer.state = Waiting(replace(self.writer.state.known, beyond=True))
+            self.writer.state = Waiting(self.writer.state.known.going_beyond())
         yield Due()
 
     async def _inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:
@@ -357,7 +394,8 @@ class Reflector:
                 self._counts.watches += 1
                 # No single page was large enough to train a dictionary; train on everything listed so far.
                 await self._storing.taken()
-                async with aclosing(self._watched(path, query | watching(command), command)) as messages:
+                query |= watching(command, bookmarks=self._environment.settings.bookmarks)
+                async with aclosing(self._watched(path, query, command)) as messages:
                     async for message in messages:
                         yield message
         except Unreachable as lost:

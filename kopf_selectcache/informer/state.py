@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.store import Readable, Store
 from kopf_selectcache.core.store.union import Union
@@ -61,6 +62,8 @@ class InformerState:
     """The plan of the streams; None before the first one."""
     union: Union = field(default_factory=Union)
     reflectors: tuple[Reflector, ...] = ()
+    own_writes: OwnWrites = field(default_factory=OwnWrites)
+    """The own writes that its streams have not reported yet. Reads show them."""
     derived: Derived = field(default_factory=Derived)
     needed: Callable[[Selector], Needed] = field(init=False, repr=False)
     """Returns the streams and the store that a request needs, if there are several streams. Memoised."""

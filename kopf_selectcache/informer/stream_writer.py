@@ -41,6 +41,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.own_writes import OwnWrites
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
@@ -56,6 +57,55 @@ from .log import context_of_stream
 from .metrics import Counts
 
 Command: TypeAlias = List | Watch | Wait
+
+
+class Mirror:
+    """The stream of another union that a stream feeds as well, while a filter changes."""
+
+    def __init__(
+        self,
+        union: Union,
+        substore: Substore,
+        own_writes: OwnWrites,
+        notify: Callable[[Sequence[Change]], None],
+    ) -> None:
+        self.union = union
+        self.substore = substore
+        self.own_writes = own_writes
+        self.laid = 0
+        """The number of own writes that were laid when the list began."""
+        self._notify = notify
+
+    def apply(self, effects: Sequence[Effect], *, is_consistent: bool) -> None:
+        """Apply the effects of an input, as the stream has applied them itself."""
+        union, substore, own_writes = self.union, self.substore, self.own_writes
+        changes: list[Change] = []
+        with own_writes.lock:
+            for effect in effects:
+                match effect:
+                    case Put(record):
+                        own_writes.put(record, substore)
+                        changes += union.put(substore, record)
+                    case Progress(version):
+                        changes += union.progress(substore, version)
+                        own_writes.progress(substore, version)
+                    case Leave(record):
+                        changes += union.leave(substore, record)
+                        own_writes.leave(record, substore)
+                    case Begin():
+                        union.begin(substore)
+                        self.laid = own_writes.laid
+                    case Abandon():
+                        union.abandon(substore)
+                    case Commit(version, restored):
+                        own_writes.wake()
+                        changes += union.commit(substore, version, restored=restored)
+                        if restored:
+                            own_writes.clear()
+                        else:
+                            own_writes.list(substore, version, self.laid if is_consistent else 0)
+            own_writes.settle(union.shown)
+        self._notify(changes)
 
 
 class StreamWriter:
@@ -111,12 +161,19 @@ class StreamWriter:
         failure of that list does not change it."""
         self.is_ordered = False
         """True if a list was ordered: a failure meanwhile is not its reason."""
+        self.mirror: Mirror | None = None
+        """The stream of the next filter, while the filter changes and this stream is kept."""
+        self.share: Callable[[Record], Record] | None = None
+        """Returns the same object as another union holds it, while the filter changes to that of this one."""
         self._own_writes = own_writes
         self._laid = 0  # The number of own writes that were laid when the list began.
         self._clock = clock
         self._counts = counts
         self._logger = logger
-        self._notify = notify
+        self.notify = notify
+        """Called with the changes of each input."""
+        self.failed: Callable[[StreamWriter, ReasonLabel], None] | None = None
+        """Called after each failure that is no usual end of a watch."""
 
     def __str__(self) -> str:
         return str(self.resource)
@@ -161,8 +218,10 @@ class StreamWriter:
             self.heard = self._clock()
             # An initial state may come from a server that lags.
             self.is_confirmed = self.is_consistent or not input_.complete
+        if self.mirror is not None:
+            self.mirror.apply(stepped.effects, is_consistent=self.is_consistent)
         if stepped.effects:
-            self._notify(changes)
+            self.notify(changes)
         if self.awaited:
             if self.has_committed:
                 self.awaited.wake()
@@ -178,9 +237,11 @@ class StreamWriter:
         for effect in effects:
             match effect:  # The most frequent ones come first.
                 case Put(record):
-                    changes += union.put(substore, record)
-                    if own_writes.writes:
+                    if self.share is not None:
+                        record = self.share(record)
+                    if own_writes.writes or own_writes.resting:
                         own_writes.put(record, substore)
+                    changes += union.put(substore, record)
                 case Progress(version):
                     self.heard = self._clock()
                     changes += union.progress(substore, version)
@@ -193,7 +254,7 @@ class StreamWriter:
                     changes += union.leave(substore, record)
                     self.has_moved |= was_held and substore.view.held(record.key) is None
                     if own_writes.writes:
-                        own_writes.leave(record)
+                        own_writes.leave(record, substore)
                 case Begin():
                     union.begin(substore)
                     self.lists += 1
@@ -217,13 +278,12 @@ class StreamWriter:
         self.newest_list = self.lists if self.is_consistent else self.newest_list
         self.heard = self._clock()
         self.has_committed = True
+        self._own_writes.wake()
         changes = self.union.commit(self.substore, version, restored=restored)
         if restored:
             self._own_writes.clear()
         elif self._own_writes.writes:
-            self._own_writes.progress(self.substore, version)
-            if self.is_consistent:
-                self._own_writes.list(self.substore, self._laid)
+            self._own_writes.list(self.substore, version, self._laid if self.is_consistent else 0)
         if restored:
             self._logger.warning(
                 "The server of %(resource)s went back to an older state; its cache started anew.",
@@ -245,6 +305,8 @@ class StreamWriter:
                 self.note_reason(reason)
             self._counts.failures[reason] += 1
         self.condition.fail(failure, verb=self.verb)
+        if self.failed is not None and self.condition.failure is failure:
+            self.failed(self, reason_of(failure))
 
     def note_reason(self, reason: ReasonLabel) -> None:
         """Note the reason of the list that is due, unless it was due before."""
@@ -256,10 +318,18 @@ class StreamWriter:
         """
         return None if self.heard is None or not self.substore.version else self._clock() - self.heard
 
+    def follow(self, notify: Callable[[Sequence[Change]], None]) -> None:
+        """Write to the mirror only, from now on: its filter is the present one."""
+        mirror = self.mirror
+        assert mirror is not None, "it is kept"
+        self.union, self.substore, self._own_writes = mirror.union, mirror.substore, mirror.own_writes
+        self._laid, self.notify, self.mirror = mirror.laid, notify, None
+
     def forget(self) -> None:
         """Drop the stored objects, and wake all who wait. Only the garbage collector may find this writer."""
         self.union = Union([self.substore.keys])
         (self.substore,) = self.union.substores
+        self._own_writes = OwnWrites()  # They know the substores.
         self.awaited.wake()
 
 

@@ -18,23 +18,24 @@ from typing import Any, TypeVar, cast
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError
+from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, require
 from kopf_selectcache.cache.blocking import ThreadReads, refuse_thread
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.writer import Writer
-from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
+from kopf_selectcache.informer.names import InformersByName
 from kopf_selectcache.informer.retries import Retries
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .operator import (
+    EARLY_ACTIVITIES,
     SHARED_SETTINGS,
     Operator,
     expect_operator,
@@ -44,9 +45,6 @@ from .operator import (
 )
 
 _T = TypeVar("_T")
-
-_EARLY = (_kopf.Activity.STARTUP, _kopf.Activity.AUTHENTICATION)
-"""The caches wait for the handlers of these activities, which therefore must not wait for the caches."""
 
 _activity_task: ContextVar[asyncio.Task[Any] | None] = ContextVar("selectcache_activity_task", default=None)
 """The task in which Kopf calls the handlers of such an activity. Tasks that the handlers create inherit the
@@ -69,11 +67,8 @@ def cache_of(settings: kopf.OperatorSettings) -> Cache:
     wait for: there it raises DeclarationError. Reads are safe in any thread; threads wait with
     `cache.blocking.wait_synced()`.
     """
-    if not isinstance(settings, kopf.OperatorSettings):
-        raise DeclarationError(
-            f"cache_of() was given {shown(settings)}",
-            remedy="Give it the settings that a startup handler is given: cache_of(settings)",
-        )
+    is_settings, wanted = isinstance(settings, kopf.OperatorSettings), "the settings of a startup handler"
+    require(is_settings, DeclarationError, "cache_of()", "settings", settings, wanted)
     settings_of(settings)  # Something else may have been assigned to settings.selectcache.
     if operator_of(settings) is None:
         request_launch(settings)
@@ -83,14 +78,18 @@ def cache_of(settings: kopf.OperatorSettings) -> Cache:
 
 def note_activity(activity: _kopf.Activity) -> None:
     """Note the current task, in which Kopf is about to call the handlers of an activity."""
-    if activity in _EARLY and running_loop() is not None:
+    if activity in EARLY_ACTIVITIES and running_loop() is not None:
         _activity_task.set(asyncio.current_task())
 
 
 def _early_activity() -> _kopf.Activity | None:
     """Return the early activity whose handler, or a task or thread of it, is running now; else None."""
     cause = _kopf.cause_var.get(None)
-    return cause.activity if isinstance(cause, _kopf.ActivityCause) and cause.activity in _EARLY else None
+    return (
+        cause.activity
+        if isinstance(cause, _kopf.ActivityCause) and cause.activity in EARLY_ACTIVITIES
+        else None
+    )
 
 
 def _is_of(executor: Executor) -> bool:
@@ -102,23 +101,28 @@ def _is_of(executor: Executor) -> bool:
     return threading.current_thread().name.startswith(f"{getattr(executor, '_thread_name_prefix', None)}_")
 
 
-def _refuse_to_wait(activity: _kopf.Activity) -> DeclarationError:
+_ASSIGNED = "settings.selectcache.selectors[...]"
+
+_IN_TIME = {
+    "declare": f"In a startup handler, write: {_ASSIGNED} = ...",
+    "change": f"In a startup handler, write: {_ASSIGNED} = ...",
+    "remove": f"In a startup handler, write: del {_ASSIGNED}",
+    "plan": "Plan in a task or thread that the handler starts",
+    "changes": "Follow them in a task that the handler starts",
+    "wait_synced": "Wait in a task or thread that the handler starts",
+}
+"""The remedies of calls that would wait for the handler that makes them, by their verbs."""
+
+
+def _refuse_to_wait(activity: _kopf.Activity, verb: str) -> DeclarationError:
     # A ReadError would make Kopf retry the handler every minute.
-    return DeclarationError(
-        f"wait_synced() was called in a {activity.value} handler, which it would wait for: caches begin when"
-        " startup and login are done",
-        remedy="Wait in a task or thread that the handler starts, such as asyncio.create_task(...)",
-    )
+    what = f"cache.{verb}() would wait for the {EARLY_ACTIVITIES[activity]} handler that calls it"
+    return DeclarationError(what, remedy=_IN_TIME[verb])
 
 
 def _too_early(activity: _kopf.Activity) -> NotSynced:
-    return NotSynced(
-        f"a {activity.value} handler cannot read caches: they begin when startup and login are done",
-        remedy=(
-            "Read in handlers of objects; or in a task or thread that this handler starts, after"
-            " wait_synced()"
-        ),
-    )
+    what = f"a {EARLY_ACTIVITIES[activity]} handler cannot read caches, which begin after startup and login"
+    return NotSynced(what, remedy="Read in handlers of objects, or in a task that calls wait_synced() first")
 
 
 class _LateRuntime:
@@ -135,6 +139,7 @@ class _LateRuntime:
         self._operator: Operator | None = None
         self._runtime: Runtime | None = None
         self._ending = Ending()  # Of reads that began to wait before there was a runtime.
+        self._no_names = InformersByName(self._ending)
 
     def operator(self) -> Operator:
         """Return the operator, which stays the same; raise NotSynced if none has started."""
@@ -145,13 +150,12 @@ class _LateRuntime:
                     raise _too_early(activity)
                 if found is not None and self._vault is None:
                     raise ended()
-                raise NotSynced(
-                    "no cache is synced: no operator has started with these settings yet",
-                    remedy=(
-                        "Wait for it: await cache.wait_synced(); or give cache_of() the settings that a"
-                        " startup handler is given"
-                    ),
-                )
+                if activity is _kopf.Activity.STARTUP:
+                    what = "no cache is synced: the startup handlers have not ended yet"
+                    remedy = "Wait for it in a task that none of them awaits: await cache.wait_synced()"
+                    raise NotSynced(what, remedy=remedy)
+                what = "no cache is synced: no operator has started with these settings yet"
+                raise NotSynced(what, remedy="Wait for it: await cache.wait_synced()")
             if self._vault is not None and found.vault is not self._vault:
                 raise ReadError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
             self._operator = found
@@ -174,31 +178,46 @@ class _LateRuntime:
             self._runtime = self.operator().runtime
         return self._runtime
 
-    async def wait_started(self) -> None:
-        """Wait until the runtime exists; raise the error if it cannot be created."""
+    async def wait_started(self, verb: str) -> Runtime:
+        """Return the runtime once it exists; raise the error if it cannot be created."""
         activity = _early_activity()
         if activity is not None and asyncio.current_task() is _activity_task.get():
-            raise _refuse_to_wait(activity)
+            raise _refuse_to_wait(activity, verb)
         while (operator := self._operator_if_any()) is None:
             await wrap_future(expect_operator(self._settings))
         if operator.task.get_loop() is not asyncio.get_running_loop():
             raise refuse_thread("wait_synced")
         await operator.logged_in()
-        self._now().ending.include(self._ending)
+        runtime = self._now()
+        runtime.ending.include(self._ending)
+        return runtime
+
+    def unended_handlers(self) -> str:
+        """Return the early handlers that have not ended, of which one has started the running task and may
+        wait for it: `startup` or `login`; empty if there is none.
+        """
+        activity = _early_activity()
+        if activity is None or (activity is _kopf.Activity.STARTUP and self._operator_if_any() is not None):
+            return ""
+        return EARLY_ACTIVITIES[activity]
+
+    def refuse_own_handler(self, verb: str) -> None:
+        """Raise DeclarationError if the running thread is that of an early handler."""
+        activity = _early_activity()
+        if activity is not None and _is_of(self._settings.execution.executor):
+            raise _refuse_to_wait(activity, verb)
 
     def wait_launched(self, timeout: float | None) -> None:
         """Wait in a thread until the operator is launched, so that its loop is known."""
-        activity = _early_activity()
-        if activity is not None and _is_of(self._settings.execution.executor):
-            raise _refuse_to_wait(activity)
+        self.refuse_own_handler("wait_synced")
         timeout = self.settings.sync_timeout if timeout is None else timeout
         with suppress(TimeoutError):  # The read then raises its own error.
             while self._operator_if_any() is None:
                 expect_operator(self._settings).result(timeout)
 
     @property
-    def quick(self) -> Mapping[KindKey, Informer]:
-        return self._runtime.quick if self._runtime is not None else {}
+    def names(self) -> InformersByName:
+        return self._runtime.names if self._runtime is not None else self._no_names
 
     @property
     def ending(self) -> Ending:
@@ -249,5 +268,8 @@ class _LateThreadReads(ThreadReads):
         self._run("wait_synced", lambda: cast("Cache", self._cache).wait_synced(timeout, at_least=at_least))
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        cast("_LateRuntime", self._runtime).operator()
+        late = cast("_LateRuntime", self._runtime)
+        if method in _IN_TIME and running_loop() is None:
+            late.refuse_own_handler(method)
+        late.operator()
         return super()._run(method, call)

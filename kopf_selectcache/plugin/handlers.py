@@ -17,17 +17,15 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, Stale
-from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stale, require
+from kopf_selectcache.cache.blocking import STOPPED, Waits
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.redact import shown, shown_with_type
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, text_of
+from kopf_selectcache.cache.request import call_of
+from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
 from kopf_selectcache.selectors.signatures import check_call
-from kopf_selectcache.settings.options import SelectCacheSettings
 
 from .narrowing import narrowed
-from .operator import SHARED_SETTINGS, Kinds, Operator, launch, operator_of
+from .operator import EARLY_ACTIVITIES, SHARED_SETTINGS, Kinds, Operator, launch, operator_of
 
 _R = TypeVar("_R")
 _Function: TypeAlias = Callable[..., Any]
@@ -41,6 +39,12 @@ _KINDS = "__selectcache_kinds__"  # The attribute of a wrapper with the kinds th
 
 _VALUES = ("labels", "annotations", "value", "old", "new")
 """The arguments of decorators that take values, or functions of values."""
+
+
+_ABOVE_THE_FUNCTION = "Put @selectcache.with_cache above the function, below the decorators of Kopf"
+_ALSO_DECORATED = (
+    "Decorate the handler, and one function for when= that calls the others: when=selectcache.with_cache(...)"
+)
 
 
 class _Waiting(NamedTuple):
@@ -59,7 +63,7 @@ def with_cache(
 ) -> Callable[[Callable[..., _R]], Callable[..., _R]]: ...
 @check_call(DeclarationError, "with_cache")
 def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None, fresh: bool = True) -> Any:
-    """Pass `cache` to a handler, which waits until all declared kinds, or these, can be read.
+    """Pass `cache` to a handler, which waits until all kinds declared at the start, or these, can be read.
 
     @kopf.on.create('example.com', 'v1', 'webapps')
     @selectcache.with_cache
@@ -74,17 +78,10 @@ def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None, fr
     call that passes `cache` itself, as in a unit test, is a call of the plain function. An index named
     `cache` is hidden.
     """
-    if kinds is not None:
-        if isinstance(kinds, str) or not isinstance(kinds, Collection):
-            raise DeclarationError(
-                f"with_cache(kinds={kinds!r}) is not a list", remedy=f"Write kinds=[{kinds!r}]"
-            )
-        kinds = tuple(map(checked_key, kinds))
-    if not isinstance(fresh, bool):
-        raise DeclarationError(
-            f"with_cache(fresh={shown(fresh)}) is neither True nor False",
-            remedy="Write fresh=False, or leave it out",
-        )
+    is_list = isinstance(kinds, Collection) and not isinstance(kinds, str)
+    require(kinds is None or is_list, DeclarationError, "with_cache()", "kinds", kinds, "a list of kinds")
+    require(isinstance(fresh, bool), DeclarationError, "with_cache()", "fresh", fresh, "True or False")
+    kinds = None if kinds is None else tuple(map(checked_key, kinds))
     waiting = _Waiting(kinds, fresh)
     return partial(_decorated, waiting=waiting) if fn is None else _decorated(fn, waiting=waiting)
 
@@ -94,12 +91,9 @@ def _decorated(fn: Any, *, waiting: _Waiting) -> Any:
         return type(fn)(_decorated(fn.__func__, waiting=waiting))
     if isinstance(fn, MethodType):
         return MethodType(_decorated(fn.__func__, waiting=waiting), fn.__self__)
-    if isinstance(fn, type) or not callable(fn):
-        raise DeclarationError(
-            f"with_cache cannot decorate {shown_with_type(fn)}",
-            remedy="Write @selectcache.with_cache, or @selectcache.with_cache(kinds=[...]), above a function",
-        )
-    if _is_wrapper(fn):
+    is_function = callable(fn) and not isinstance(fn, type)
+    require(is_function, DeclarationError, "with_cache()", "the handler", fn, "a function")
+    if is_decorated(fn):
         raise DeclarationError(f"{_id_of(fn)} is decorated with with_cache twice", remedy="Decorate it once")
     registry = kopf.get_default_registry()
     registered = (
@@ -175,6 +169,7 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
     target = partial(called if inspect.iscoroutinefunction(called) else fn, *args)
     if isinstance(cause, _kopf.ActivityCause):
         return await _act(target, operator, cause, kwargs)
+    stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
     try:
         try:
             if await operator.gate(
@@ -183,28 +178,45 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
                 return None
         except Stale as error:
             raise kopf.TemporaryError(str(error), delay=RETRY) from error
-        waits = Waits(operator.waits)
+        except NotDeclared as error:
+            raise _awaiting(error, is_retried=not isinstance(cause, _kopf.WatchingCause)) from error
+        waits = Waits(operator.waits, stopped=None if stopper is None else stopper.async_event)
         cache = _cache_for(operator, cause, waits)
         # Before the caches were synced, the wrapper of `when=` returned True without a call.
         when: Any = getattr(handler, "when", None)
-        if cause is not None and _is_wrapper(when) and not when(**cause.kwargs | {"cache": cache}):
+        if cause is not None and is_decorated(when) and not when(**cause.kwargs | {"cache": cache}):
             if isinstance(cause, _kopf.DaemonCause) and isinstance(handler, _kopf.DaemonHandler):
                 await cause.stopper.async_event.wait()  # Kopf never restarts a daemon that has returned.
             return None
         kwargs["cache"] = cache
         if _kopf.is_async_fn(target):
             return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
-        stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
         if stopper is not None:
             kwargs["stopped"] = stopper.sync_waiter  # Kopf passed the waiter for async handlers.
-        return await _in_a_thread(target, operator, kwargs, waits, stopper)
-    except NotSynced as error:
+        return await call_in_thread(target, operator, kwargs, waits, stopper)
+    except ReadError as error:
+        if stopper is not None and stopper.is_set():
+            return None  # A wait was ended.
+        if not isinstance(error, NotSynced):
+            raise
         if isinstance(cause, _kopf.WebhookCause):
             raise kopf.AdmissionError(str(error), code=503) from error  # The client retries.
         raise kopf.TemporaryError(str(error), delay=RETRY) from error
 
 
-async def _in_a_thread(
+def _awaiting(error: NotDeclared, *, is_retried: bool) -> NotSynced:
+    """Return the error of a handler that waits for a kind without a cache, which may be declared later. Kopf
+    calls it again, unless it is a handler of events.
+    """
+    what = f"the handler waits for a cache, and {error.what}"
+    remedy = f"Declare it: {call_of('declare')}"
+    if is_retried:
+        return NotSynced(what, remedy=f"{remedy}; the handler is then called again")
+    what += "; Kopf does not call a handler of events again for this event"
+    return NotSynced(what, remedy=f"{remedy}, before; or use @kopf.on.create, on.update and on.resume")
+
+
+async def call_in_thread(
     target: _Function,
     operator: Operator,
     kwargs: dict[str, Any],
@@ -228,15 +240,14 @@ async def _in_a_thread(
                 cancelled = cancellation
                 waits.end("the operator, or its handler, is being stopped")
             if stop is not None and stop.done():
-                waits.end("its daemon is being stopped")
+                waits.end(STOPPED)
     finally:
         if stop is not None:
             stop.cancel()
-    error = None if call.cancelled() else call.exception()
     if cancelled is not None:
+        with suppress(asyncio.CancelledError):
+            call.exception()  # Retrieved, so that asyncio does not warn.
         raise cancelled
-    if stopper is not None and stopper.is_set() and isinstance(error, ReadError):
-        return None  # It was stopped.
     return call.result()
 
 
@@ -244,18 +255,15 @@ async def _act(
     target: _Function, operator: Operator, cause: _kopf.ActivityCause, kwargs: dict[str, Any]
 ) -> Any:
     """Call a handler of an activity. It never waits for a cache, because the caches may wait for it."""
-    if cause.activity in (_kopf.Activity.STARTUP, _kopf.Activity.AUTHENTICATION):
-        raise DeclarationError(
-            f"a {cause.activity.value} handler cannot read caches: they begin when startup and login are"
-            " done",
-            remedy="Take with_cache off it",
-        )
+    if (name := EARLY_ACTIVITIES.get(cause.activity)) is not None:
+        what = f"a {name} handler cannot read caches, which begin after startup and login"
+        raise DeclarationError(what, remedy="Take with_cache off it")
     try:
         waits = Waits(operator.waits)
         kwargs["cache"] = Cache(operator.runtime, waits=waits)
         if _kopf.is_async_fn(target):
             return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
-        return await _in_a_thread(target, operator, kwargs, waits)
+        return await call_in_thread(target, operator, kwargs, waits)
     except NotSynced as error:
         # Kopf would retry an error after a minute, and the request of the probe would hang as long.
         if cause.activity is not _kopf.Activity.PROBE:
@@ -336,8 +344,9 @@ def _laid_over(
     return Cache(operator.runtime, own=body, deleted=bool(deleted), departed=departed, waits=waits)
 
 
-def _is_wrapper(fn: object) -> bool:
-    return _is_wrapper(fn.func) if isinstance(fn, partial) else hasattr(fn, _ORIGINAL)
+def is_decorated(fn: object) -> bool:
+    """Return True for a wrapper of `with_cache`."""
+    return is_decorated(fn.func) if isinstance(fn, partial) else hasattr(fn, _ORIGINAL)
 
 
 def _combined(when: object) -> list[Any]:
@@ -369,86 +378,46 @@ def _given(handler: _kopf.ResourceHandler, argument: str) -> Collection[object]:
     return list(value.values()) if isinstance(value, Mapping) else [value]
 
 
-def _refuse_missing_cache(
-    handler: str,
-    fn: _Function,
-    indices: Collection[str],
-    remedy: str = (
-        "Put @selectcache.with_cache above the function, below the decorators of Kopf; its argument is cache"
-    ),
-) -> None:
+def _refuse_missing_cache(handler: str, fn: _Function, indices: Collection[str], where: str) -> None:
     """Raise DeclarationError for a handler, or its callback, that takes `cache` without `with_cache`: Kopf
     could not call it.
     """
-    wrapped = _is_wrapper(fn)
+    if is_decorated(fn) or "cache" in indices:
+        return
+    taken: Mapping[str, inspect.Parameter] = {}
     with suppress(TypeError, ValueError):
         # Another decorator may pass it: only its own signature counts.
-        for name, each in inspect.signature(
-            getattr(fn, _ORIGINAL, fn), follow_wrapped=False
-        ).parameters.items():
-            if (
-                each.default is not each.empty
-                or each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
-                or name in indices
-            ):
-                continue
-            if name in ("cache", "caches") and not wrapped:
-                raise DeclarationError(f"{handler} takes a {name}, and Kopf has none to pass", remedy=remedy)
-            if name == "caches":
-                raise DeclarationError(
-                    f"{handler} takes caches, and with_cache passes cache",
-                    remedy="Rename the argument to cache",
-                )
+        taken = inspect.signature(getattr(fn, _ORIGINAL, fn), follow_wrapped=False).parameters
+    found = taken.get("cache")
+    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    if found is not None and found.default is found.empty and found.kind not in variable:
+        raise DeclarationError(f"{handler} takes a cache, and Kopf has none to pass", remedy=where)
 
 
-def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettings) -> None:
+def check_handlers(registry: _kopf.OperatorRegistry) -> None:
     """Refuse handlers that would fail later, for each object."""
-    for handler in (*_kopf.watching_handlers(registry), *_kopf.admission_handlers(registry)):
+    watching = (*_kopf.watching_handlers(registry), *_kopf.admission_handlers(registry))
+    for handler in watching:
         # `with_cache` cannot see handlers of a registry that is not the default one.
         if any(made_of == id(handler.fn) for made_of, _ in getattr(handler.fn, _WRAPPERS, ())):
             raise _above_kopf(str(handler))
-        for kind in getattr(handler.fn, _KINDS, None) or ():
-            if find(kind) is not None and kind not in declared.selectors:
-                raise DeclarationError(
-                    f"{handler} waits for the cache of {text_of(kind)}, and none is declared",
-                    remedy=f"Declare it: {assigned(kind)} = ...; or take it out of with_cache(kinds=...)",
-                )
-        if argument := next((each for each in _VALUES if any(map(_is_wrapper, _given(handler, each)))), None):
-            raise DeclarationError(
-                f"{handler}: a function in its {argument}= reads a cache, and Kopf calls it once, perhaps"
-                " before there is one",
-                remedy="Read in when=, which is asked again once the caches are synced",
-            )
-        if _is_wrapper(handler.when) and not _is_wrapper(handler.fn):
-            raise DeclarationError(
-                f"{handler}: its when= reads a cache, and itself it does not wait for one",
-                remedy=(
-                    "Decorate it with @with_cache as well: before the cache is synced, when= answers True,"
-                    " and is asked again"
-                ),
-            )
-        if any(map(_is_wrapper, _combined(handler.when))):
-            raise DeclarationError(
-                f"{handler}: its when= combines a function that is decorated with @with_cache with others",
-                remedy=(
-                    "Decorate one function that calls the others: before the cache is synced it must answer"
-                    " True as a whole"
-                ),
-            )
+        reading = (each for each in _VALUES if any(map(is_decorated, _given(handler, each))))
+        if argument := next(reading, None):
+            what = f"{handler}: a function in its {argument}= reads a cache, and there may be none yet"
+            raise DeclarationError(what, remedy="Read in when=, which is evaluated again later")
+        if any(map(is_decorated, _combined(handler.when))) or (
+            is_decorated(handler.when) and not is_decorated(handler.fn)
+        ):
+            what = f"{handler}: its when= reads a cache that may not be synced yet"
+            raise DeclarationError(what, remedy=_ALSO_DECORATED)
     indices = {str(handler.id) for handler in _kopf.index_handlers(registry)}
     later = [
         each
         for each in _kopf.activity_handlers(registry)
         if each.activity in (_kopf.Activity.PROBE, _kopf.Activity.CLEANUP)
     ]
-    for taking in (*_kopf.watching_handlers(registry), *_kopf.admission_handlers(registry), *later):
-        _refuse_missing_cache(str(taking), taking.fn, indices)
+    for taking in (*watching, *later):
+        _refuse_missing_cache(str(taking), taking.fn, indices, _ABOVE_THE_FUNCTION)
         when = getattr(taking, "when", None)
         for asked in filter(callable, (when, *_combined(when))):
-            _refuse_missing_cache(
-                f"{taking}: its when=",
-                asked,
-                indices,
-                "Write when=selectcache.with_cache(...), and decorate the handler as well; the argument is"
-                " cache",
-            )
+            _refuse_missing_cache(f"{taking}: its when=", asked, indices, _ALSO_DECORATED)

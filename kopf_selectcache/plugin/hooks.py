@@ -24,8 +24,10 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .access import note_activity
+from .changes import deliver_changes
 from .handlers import check_handlers
 from .narrowing import narrow
+from .on import change_handlers, check_change_handlers
 from .operator import (
     SHARED_SETTINGS,
     Operator,
@@ -47,11 +49,12 @@ def checked(
     own watches, if wanted.
     """
     declared = vars(settings).get("selectcache")
+    check_change_handlers(registry, {} if declared is None else settings_of(settings).effective_filters())
     if declared is None or not settings_of(settings).selectors:
         return None
     namespaces_of(settings, declared)
     if registry is not None:
-        check_handlers(registry, declared)
+        check_handlers(registry)
     if declared.narrow_handlers:
         narrow(settings, registry, declared)
     return settings_of(settings)
@@ -70,9 +73,10 @@ async def _startup(
     assert starter is not None, "a coroutine runs in a task"
     if (running := operator_of(settings)) is not None and running.is_of_another(starter):
         raise DeclarationError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
-    if checked(settings, registry) is None and not is_requested(settings):
+    is_needed = checked(settings, registry) is not None or any(change_handlers(registry))
+    if not is_needed and not is_requested(settings):
         return  # A handler that only uses `fetch` starts the operator at its first read.
-    launch(settings, make_runtime=make_runtime, registry=registry).start_with(starter)
+    launch(settings, make_runtime=make_runtime, registry=registry, beside=deliver_changes).start_with(starter)
 
 
 def _own(settings: kopf.OperatorSettings) -> Operator | None:
@@ -182,6 +186,7 @@ def install() -> None:
         init(self, *args, **kwargs)
         vars(self._activities)[_OWNER] = weakref.ref(self)
 
+    _kopf.keep_parts()
     # Extended, as said above.
     _kopf.ActivityRegistry.iter_handlers = iter_with_hooks  # type: ignore[method-assign]
     _kopf.OperatorRegistry.__init__ = init_with_owner  # type: ignore[method-assign]  # As well.

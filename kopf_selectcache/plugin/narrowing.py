@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 
 import kopf
 
 from kopf_selectcache import _kopf
+from kopf_selectcache._errors import NotDeclared
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
@@ -23,10 +25,9 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.phrase import NOTHING, Phrase
 from kopf_selectcache.selectors.kind_keys import text_of
-from kopf_selectcache.selectors.selector import Branches, Selector, make_selector
+from kopf_selectcache.selectors.selector import Branches, Selector, make_selector, query_of
 from kopf_selectcache.selectors.text import FieldSelector
 from kopf_selectcache.settings.options import SelectCacheSettings
-from kopf_selectcache.settings.planner import query_of
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -99,7 +100,8 @@ async def advise(
     """Log the kinds that Kopf watches in full beside their caches, each once it is resolved."""
 
     async def advise_on(key: KindKey, informer: Informer) -> None:
-        await informer.wait_until_settled()
+        with suppress(NotDeclared):  # It is removed.
+            await informer.wait_until_settled()
         if (
             informer.resource is None or registry is None or informer.health is Health.REJECTED
         ):  # Kopf would end of what is refused.
@@ -108,7 +110,7 @@ async def advise(
             settings,
             registry,
             informer.resource,
-            declared.selectors[key],
+            informer.declared.filter,
             built_in=find(key) is not None,
             narrowing=declared.narrow_handlers,
         ):
@@ -234,36 +236,19 @@ def narrow(
     """Narrow Kopf's watches to the filters, before they begin; so the cluster cannot be asked what a key
     means.
     """
-    for key, filter_ in declared.selectors.items():
-        kind = find(key)
-        group, version, name = parse_key(key)
-        resources: list[_kopf.Resource] = []
-        if kind is not None:
-            resources = [
-                _resource(kind.group, each, kind.plural, kind.kind, kind.names) for each in kind.versions
-            ]
-        elif group is not None and version is not None:
-            resources = [_resource(group, version, name, None, ())]
+    for key, filter_ in declared.effective_filters().items():
+        kind, resources = find(key), _resources_of(key)
         if registry is not None and not any(
             _may_mean(handler.selector, key, resources) for handler in _kopf.watching_handlers(registry)
         ):
             continue  # Kopf does not watch it for any handler.
         if not _is_one_watch(filter_):
-            _logger.warning(
-                "narrow_handlers: what Kopf watches of %(resource)s is not narrowed: its filter takes several"
-                " watches, and Kopf has one.",
-                {"resource": text_of(key)},
-                extra={"resource": text_of(key), "filter": clipped(filter_)},
-            )
+            _warn(key, filter_, "its filter takes several watches, and Kopf has one")
             continue
         (selector,) = filter_.branches
         part = _certain(selector, built_in=kind is not None)
         if problem := _harm(settings, registry, resources, (selector, part), built_in=kind is not None):
-            _logger.warning(
-                "narrow_handlers: what Kopf watches of %(resource)s is not narrowed: %(problem)s.",
-                {"resource": text_of(key), "problem": problem},
-                extra={"resource": text_of(key), "filter": clipped(filter_)},
-            )
+            _warn(key, filter_, problem)
             continue
         if all(_narrowed_to(settings, resource, selector) for resource in resources):
             continue
@@ -271,17 +256,44 @@ def narrow(
             for setting, text in _selects(part).items():
                 getattr(settings.watching, setting)[resource.group, resource.version, resource.plural] = text
         if unknown := [term.label for term in selector.terms if term not in part.terms]:
-            _logger.warning(
-                "narrow_handlers: what Kopf watches of %(resource)s is %(narrowed)s: whether the cluster can"
-                " select by %(field)s is not known yet, and Kopf would end if it cannot; once it is, the log"
-                " has the lines to add.",
-                {
-                    "resource": text_of(key),
-                    "narrowed": f"narrowed to {part}, and no further" if _selects(part) else "not narrowed",
-                    "field": unknown[0],
-                },
-                extra={"resource": text_of(key), "filter": clipped(filter_)},
-            )
+            narrowed_to = f"narrowed to {part}, and no further" if _selects(part) else "not narrowed"
+            _warn(key, filter_, f"it is not known yet if {unknown[0]} can be selected by", narrowed_to)
+
+
+def warn_of_filter(
+    settings: kopf.OperatorSettings, declared: SelectCacheSettings, key: KindKey, filter_: Branches
+) -> None:
+    """Warn if a filter of a later time selects objects that the narrowed watch of Kopf does not."""
+    if not declared.narrow_handlers or key not in declared.selectors:
+        return
+    former, kind = declared.effective(key).filter, find(key)
+    if not _is_one_watch(former) or all(former.covers(each, kind=kind) for each in filter_.branches):
+        return
+    part = _certain(former.branches[0], built_in=kind is not None)
+    if _selects(part) and any(_narrowed_to(settings, each, part) for each in _resources_of(key)):
+        _logger.warning(
+            "narrow_handlers: the watch of Kopf of %(resource)s stays narrowed to %(former)s. Handlers"
+            " do not see all objects with %(filter)s, which are cached now. Declare a filter at the start"
+            " that has them, or set narrow_handlers to False.",
+            {"resource": text_of(key), "former": clipped(part), "filter": clipped(filter_)},
+            extra={"resource": text_of(key), "filter": clipped(filter_)},
+        )
+
+
+def _resources_of(key: KindKey) -> list[_kopf.Resource]:
+    """Return the resources that a key may mean; none if it leaves the group or the version open."""
+    kind, (group, version, name) = find(key), parse_key(key)
+    if kind is not None:
+        return [_resource(kind.group, each, kind.plural, kind.kind, kind.names) for each in kind.versions]
+    return [] if group is None or version is None else [_resource(group, version, name, None, ())]
+
+
+def _warn(key: KindKey, filter_: Branches, problem: str, narrowed_to: str = "not narrowed") -> None:
+    _logger.warning(
+        "narrow_handlers: the watch of Kopf of %(resource)s is %(narrowed)s: %(problem)s.",
+        {"resource": text_of(key), "narrowed": narrowed_to, "problem": problem},
+        extra={"resource": text_of(key), "filter": clipped(filter_)},
+    )
 
 
 def _harm(
@@ -294,10 +306,7 @@ def _harm(
 ) -> str:
     """Return the problem of narrowing these resources; empty if there is none."""
     if registry is None:
-        return (
-            "the operator's registry was made before kopf_selectcache was imported, and its handlers are not"
-            " known"
-        )
+        return "the operator's registry was made before kopf_selectcache was imported"
     if not resources:
         return "its key leaves the group or version open: write it like 'example.com/v1/webapps'"
     if any(map(_is_kopfs_own, resources)):
@@ -318,8 +327,5 @@ def _harm(
         and handler.selector is not None
         and (handler.selector.group in groups or _means(handler.selector, resource))
     }
-    return (
-        f"Kopf would lose track of objects that leave the filter, for {', '.join(sorted(harmed))}"
-        if harmed
-        else ""
-    )
+    lost = f"Kopf would lose track of objects that leave the filter, for {', '.join(sorted(harmed))}"
+    return lost if harmed else ""

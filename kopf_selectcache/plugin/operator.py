@@ -11,9 +11,10 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 import click
@@ -30,18 +31,27 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import in_words
 from kopf_selectcache.informer.metrics import Collector
-from kopf_selectcache.selectors.kind_keys import assigned, text_of
-from kopf_selectcache.selectors.selector import Selector
-from kopf_selectcache.settings.declaration import Cached
+from kopf_selectcache.selectors.kind_keys import text_of
+from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
-from .narrowing import advise
+from .narrowing import advise, warn_of_filter
 
 Kinds: TypeAlias = tuple[KindKey, ...] | None
 """The kinds that are waited for; None for all that are declared."""
 
+Beside: TypeAlias = "Callable[[Operator, Runtime, _kopf.OperatorRegistry | None], Awaitable[None]]"
+"""Runs beside the informers, until it is cancelled."""
+
 _SLOT = "_selectcache_operator"  # The attribute of settings with their operator.
 _AWAITED = "_selectcache_awaited"  # The attribute of settings with futures that wait for the launch.
+
+EARLY_ACTIVITIES: Mapping[_kopf.Activity, str] = {
+    _kopf.Activity.STARTUP: "startup",
+    _kopf.Activity.AUTHENTICATION: "login",
+}
+"""The activities whose handlers the caches wait for, so that these must not wait for the caches; with the
+names of their decorators in `kopf.on`."""
 
 SHARED_SETTINGS = (
     "these settings belong to another operator that is running",
@@ -79,11 +89,13 @@ class Operator:
         *,
         make_runtime: Callable[..., Runtime] = make_runtime,
         registry: _kopf.OperatorRegistry | None = None,
+        beside: Beside | None = None,
     ) -> None:
         self.settings = settings
         self._declared = settings_of(settings)
         self._make_runtime = make_runtime
         self._registry = registry
+        self._beside = beside
         self._abandoned = False
         self._starter: asyncio.Task[Any] | None = None
         self.vault = _kopf.vault_var.get()
@@ -103,13 +115,8 @@ class Operator:
         if self.task.done():
             raise ended()
         if not self._runtime.done():
-            raise NotSynced(
-                "no cache is synced: the operator has not logged in yet",
-                remedy=(
-                    "Read in handlers of objects; or wait for it in a background task: await"
-                    " cache.wait_synced()"
-                ),
-            )
+            what = "no cache is synced: the operator has not logged in yet"
+            raise NotSynced(what, remedy="Wait for it in a background task: await cache.wait_synced()")
         error = self._runtime.exception()
         if error is None:
             return self._runtime.result()
@@ -137,6 +144,8 @@ class Operator:
                 asyncio.Event().wait()
             )  # Handlers find this operator, and what is wrong, rather than start another each.
         else:
+            runtime.namespaces_for = lambda key, filter_: watched_namespaces(self.settings, {key: filter_})
+            runtime.warn_of_filter = partial(warn_of_filter, self.settings, self._declared)
             await self._run(runtime)
 
     async def _run(self, runtime: Runtime) -> None:
@@ -145,13 +154,20 @@ class Operator:
             advice = asyncio.create_task(
                 advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice"
             )
+            beside = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers of changes")
             try:
                 await runtime.run()
             finally:
                 self.waits.end("the operator ends")
                 advice.cancel()
+                beside.cancel()
+                await asyncio.gather(beside, return_exceptions=True)
                 if self._abandoned:
                     await self.vault.close()
+
+    async def _run_beside(self, runtime: Runtime) -> None:
+        if self._beside is not None:
+            await self._beside(self, runtime, self._registry)
 
     def _end_reads(self, _: asyncio.Task[None]) -> None:
         """End the reads that wait, and refuse new ones, for any end of the task."""
@@ -221,32 +237,42 @@ class Operator:
 
     async def _ready(self, kinds: Kinds, cause: object, *, fresh: bool) -> None:
         await self.logged_in()
-        informers = (
-            tuple(self.runtime.informers.values())
-            if kinds is None
-            else [await self._informer(kind) for kind in kinds]
-        )
+        runtime = self.runtime
+        informers = runtime.initial if kinds is None else [await self.informer(kind) for kind in kinds]
         for informer in informers:
-            await informer.wait_until_settled()
+            await self._settle(informer, is_asked_for=kinds is not None)
+        informers = [informer for informer in informers if not informer.ending.reached]
+        if kinds is None:
+            later = (each for each in runtime.informers.values() if each not in informers)
+            informers += [each for each in later if each.ready is not None]
         if not fresh or not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
             return  # The object of an admission request is not stored yet.
         handled = [
             informer for informer in informers if informer.is_of(cause.resource.group, cause.resource.plural)
         ]
         if handled:
-            await wait_until_fresh(
-                handled, cause.body, patient=not _is_retried(cause), ending=self.runtime.ending
-            )
+            await wait_until_fresh(handled, cause.body, patient=not _is_retried(cause), ending=runtime.ending)
 
-    async def _informer(self, kind: KindKey) -> Informer:
+    async def informer(self, kind: KindKey) -> Informer:
+        """Return the informer of a kind; wait until custom kinds are resolved that it may mean."""
         try:
             return self.runtime.informer(kind)
         except (NotDeclared, NotSynced):
             # The name of a custom resource may mean a declared key that is not resolved yet.
             for informer in self.runtime.informers.values():
                 if informer.resource is None:
-                    await informer.wait_until_settled()
+                    await self._settle(informer)
             return self.runtime.informer(kind)
+
+    async def _settle(self, informer: Informer, *, is_asked_for: bool = False) -> None:
+        """Wait until a kind is synced or has failed. One that is removed meanwhile counts as settled, unless
+        the handler asks for it.
+        """
+        try:
+            await informer.wait_until_settled()
+        except NotDeclared:
+            if is_asked_for:
+                raise
 
     def report(self) -> Mapping[str, Any]:
         """Return the health of each cache, for people. It has no contents of objects."""
@@ -372,11 +398,12 @@ def launch(
     *,
     make_runtime: Callable[..., Runtime] = make_runtime,
     registry: _kopf.OperatorRegistry | None = None,
+    beside: Beside | None = None,
 ) -> Operator:
     """Return the operator of these settings; on its event loop, start it if there is none."""
     operator = operator_of(settings)
     if operator is None:
-        operator = Operator(settings, make_runtime=make_runtime, registry=registry)
+        operator = Operator(settings, make_runtime=make_runtime, registry=registry, beside=beside)
         vars(settings)[_SLOT] = operator
         for launched in vars(settings).pop(_AWAITED, ()):
             _resolve(launched)
@@ -389,9 +416,18 @@ def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings
     """Return the namespaces that the operator watches, or None for all; raise DeclarationError if they are
     unknown.
     """
+    return watched_namespaces(settings, declared.effective_filters())
+
+
+def watched_namespaces(
+    settings: kopf.OperatorSettings, filters: Mapping[KindKey, Branches]
+) -> tuple[str, ...] | None:
+    """Return the namespaces that the operator watches, or None for all; raise DeclarationError if they are
+    unknown, and a filter needs them.
+    """
     undecided = [
         key
-        for key, filter_ in declared.selectors.items()
+        for key, filter_ in filters.items()
         if any(branch.namespaces is None for branch in filter_.branches)
         and ((kind := find(key)) is None or kind.namespaced is not False)
     ]
@@ -399,37 +435,19 @@ def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings
     if context is not None and context.command is _kopf.run_command:
         # The environment variable is read by the command itself, and is not among its parameters.
         patterns = {*context.params["namespaces"], *filter(None, [os.environ.get("KOPF_RUN_NAMESPACE")])}
-        if not patterns or not undecided:
+        if not patterns:
             return None
-        exact = tuple(sorted(_kopf.select_specific_namespaces(patterns)))
-        if len(exact) == len(patterns):
-            return Selector(namespaces=exact).namespaces
         why, other = "-n is given a pattern", "run it with -A, or with -n and a name, once for each namespace"
-    elif settings.peering.clusterwide or not undecided:
+    elif settings.peering.clusterwide:
         return None
     else:
-        why, other = (
-            "the operator is not started by `kopf run`, and which namespaces it watches cannot be seen",
-            "let it watch all: kopf.operator(clusterwide=True)",
-        )
-    raise DeclarationError(
-        f"the namespaces to cache {' and '.join(text_of(key) for key in undecided)} in are not known: {why}",
-        remedy=(
-            f"Declare them: {assigned(undecided[0])} ="
-            f" {_with_namespaces(declared.selectors.cached(undecided[0]))}; or {other}"
-        ),
-    )
-
-
-def _with_namespaces(cached: Cached) -> str:
-    """Return the remedy for a declaration that names no namespaces."""
-    branches = [
-        (
-            f"Selector({f'{branch}, ' if branch != Selector() else ''}namespaces=['...'])"
-            if branch.namespaces is None
-            else repr(branch)
-        )
-        for branch in cached.filter.branches
-    ]
-    filter_ = branches[0] if len(branches) == 1 else f"[{', '.join(branches)}]"
-    return filter_ if cached == Cached(cached.filter) else f"Cached({filter_}, ...)"
+        patterns = {*_kopf.watched_patterns(settings)}
+        why = "kopf.operator is given a pattern" if patterns else "kopf.operator is not given them"
+        other = "run kopf.operator(clusterwide=True), or kopf.operator(namespaces=['...'])"
+    exact = tuple(sorted(_kopf.select_specific_namespaces(patterns)))
+    if patterns and len(exact) == len(patterns):
+        return Selector(namespaces=exact).namespaces
+    if not undecided:
+        return None
+    what = f"the namespaces to cache {' and '.join(map(text_of, undecided))} in are not known: {why}"
+    raise DeclarationError(what, remedy=f"Declare them: Selector(..., namespaces=['...']); or {other}")

@@ -49,10 +49,9 @@ class Unconnected:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # Copying and pickling ask for these, and do without.
             raise AttributeError(name)
-        raise NoClient(
-            "this object was read from a cache, and has no client to write or read with",
-            remedy="Give it one: pod.api = pykube.HTTPClient(pykube.KubeConfig.from_env())",
-        )
+        remedy = "Give it one: pod.api = pykube.HTTPClient(pykube.KubeConfig.from_env())"
+        what = "this object was read from a cache, and has no client to write or read with"
+        raise NoClient(what, remedy=remedy)
 
 
 def is_pykube(given: object) -> bool:
@@ -75,23 +74,13 @@ def key_of_class(given: type) -> str:
         version, endpoint = getattr(given, "version", None), getattr(given, "endpoint", None)
         if isinstance(version, str) and isinstance(endpoint, str):
             return f"{version}/{endpoint}"
-        raise UnknownKind(
-            f"the class {given.__name__} has no version and endpoint, and names no kind",
-            remedy="Give it those of the kind, such as version = 'example.com/v1'; endpoint = 'widgets'",
-        )
-    model = _model(given)
-    found = (
-        []
-        if model is None
-        else [kind for kind in BUILT_IN if model.may_be(kind) and model.version in kind.versions]
-    )
-    if model is None or not found:
-        raise UnknownKind(f"the class {given.__name__} names no kind of objects", remedy=_EXAMPLE)
-    keys = ["/".join(filter(None, (kind.group, model.version, kind.plural))) for kind in found]
-    if len(keys) > 1:
-        raise UnknownKind(
-            f"the class {model.name} may stand for {' or '.join(keys)}", remedy="Write one of these as text"
-        )
+    keys: list[str] = []
+    if (model := _model(given)) is not None:
+        found = [kind for kind in BUILT_IN if model.may_be(kind) and model.version in kind.versions]
+        keys = ["/".join(filter(None, (kind.group, model.version, kind.plural))) for kind in found]
+    if len(keys) != 1:
+        names = " or ".join(keys) or "no kind of objects"
+        raise UnknownKind(f"the class {given.__name__} names {names}", remedy=_EXAMPLE)
     return keys[0]
 
 

@@ -77,13 +77,24 @@ def assigned(key: KindKey) -> str:
     return f"settings.selectcache.selectors[{key!r}]"
 
 
+def called(verb: str, key: KindKey) -> str:
+    """Return the call that declares or changes a kind at run time."""
+    return f"cache.{verb}({key!r}, ...)"
+
+
 def unserved(key: KindKey, line: str | None) -> str:
     """Return the remedy for a key that the cluster serves nothing for; `line` is where it is declared."""
     meant = likely(key) if find(key) is None else None
-    return (
-        f"{f'Did you mean {meant!r}? If not, install' if meant is not None else 'Install'} its definition, or"
-        f" correct the key{f' of {line}' if line else ''}"
-    )
+    install = f"Did you mean {meant!r}? If not, install" if meant is not None else "Install"
+    return f"{install} its definition, or correct the key{f' of {line}' if line else ''}"
+
+
+def are_alike(asked: KindKey, declared: KindKey) -> bool:
+    """Return True if a key may be another spelling of a declared key, as far as the texts show."""
+    *within, name = parse_key(asked)
+    *declared_within, declared_name = parse_key(declared)
+    is_within = all(None in pair or pair[0] == pair[1] for pair in zip(within, declared_within, strict=True))
+    return is_within and name.lower().removesuffix("s") == declared_name.lower().removesuffix("s")
 
 
 def as_given(kind: AnyKey) -> str:
@@ -114,10 +125,8 @@ def checked_key(given: object) -> KindKey:
     ):
         raise UnknownKind(f"the key {clipped(text, 100)!r} names no kind", remedy=_EXAMPLE)
     if group is None and version is None and (meant := likely(key, _MISTAKE)) is not None:
-        raise UnknownKind(
-            f"the key {text!r} is no kind of Kubernetes",
-            remedy=f"Did you mean {meant!r}? If it is a custom resource, write 'group/version/{name}'",
-        )
+        remedy = f"Did you mean {meant!r}? If it is a custom resource, write 'group/version/{name}'"
+        raise UnknownKind(f"the key {text!r} is no kind of Kubernetes", remedy=remedy)
     if group is not None and (within := _kinds_of(group)):
         known = next((kind for kind in within.values() if name in kind.names), None) or find(name)
         if known is None and (meant := near(name, within)) is not None:
@@ -125,10 +134,8 @@ def checked_key(given: object) -> KindKey:
         if known is None and group == "" and (meant := likely(key)) is not None:
             known = find(meant)
         if known is not None or group == "":
-            raise UnknownKind(
-                f"the key {text!r} is no kind of Kubernetes",
-                remedy=f"Did you mean {_full(known)!r}?" if known is not None else _EXAMPLE,
-            )
+            remedy = f"Did you mean {_full(known)!r}?" if known is not None else _EXAMPLE
+            raise UnknownKind(f"the key {text!r} is no kind of Kubernetes", remedy=remedy)
     return key
 
 
@@ -152,21 +159,26 @@ def _full(kind: Kind) -> str:
     return "/".join(filter(None, (kind.group, kind.versions[0], kind.plural)))
 
 
-def not_declared(key: KindKey, declared: Iterable[KindKey]) -> NotDeclared:
-    """Return the error of a kind without a cache, with the declared kinds."""
+def declared_like(key: KindKey, declared: Iterable[KindKey]) -> KindKey | None:
+    """Return the declared key whose kind has the name that is most like that of another key."""
     names: dict[str, KindKey] = {}
-    for other in (listed := list(declared)):
+    for other in declared:
         kind = find(other)
         names |= dict.fromkeys(kind.names if kind is not None else [parse_key(other)[2]], other)
-    more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
-    known = (
-        f"declared are {', '.join(map(text_of, listed[:MOST_NAMED]))}{more}"
-        if listed
-        else "nor for any other kind"
-    )
     meant = near(parse_key(key)[2], names)
-    ask = f"Did you mean {names[meant]!r}? If not, declare it" if meant is not None else "Declare it"
-    return NotDeclared(
-        f"no cache is declared for {text_of(key)}; {known}",
-        remedy=f"{ask} in a startup handler: {assigned(key)} = 'app=web', or another filter",
+    return None if meant is None else names[meant]
+
+
+def not_declared(key: KindKey, declared: Iterable[KindKey]) -> NotDeclared:
+    """Return the error of a kind without a cache, with the declared kinds."""
+    listed = list(declared)
+    more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
+    some = ", ".join(map(text_of, listed[:MOST_NAMED]))
+    known = f"declared are {some}{more}" if listed else "nor for any other kind"
+    meant = declared_like(key, listed)
+    ask = f"Did you mean {meant!r}? If not, declare it" if meant is not None else "Declare it"
+    remedy = (
+        f"{ask} in a startup handler: {assigned(key)} = 'app=web', or another filter; or later: await"
+        f" {called('declare', key)}"
     )
+    return NotDeclared(f"no cache is declared for {text_of(key)}; {known}", remedy=remedy)

@@ -36,26 +36,29 @@ def is_name(text: str) -> bool:
     )
 
 
+def too_many(whose: str, count: int, what: str, most: int) -> BadSelector:
+    """Return the error of a selector that no server takes, or that takes too long to compare."""
+    remedy = "Select by a label that the objects have in common, or fold values with `in`"
+    return BadSelector(f"{whose} has {count:,} {what}, more than {most:,}", remedy=remedy)
+
+
+def selects_by_nothing(argument: str, given: str) -> BadSelector:
+    """Return the error of an argument that is empty."""
+    return BadSelector(f"{argument}={given} selects by nothing", remedy="To select all, use Selector()")
+
+
 def _checked(
     argument: str, given: Collection[str], valid: Callable[[str], bool], what: str
 ) -> tuple[str, ...]:
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Collection):
-        raise BadSelector(
-            f"{argument}= is {shown_by_type(given)}, not a list", remedy=f"Write {argument}=['...']"
-        )
+    is_list = isinstance(given, Collection) and not isinstance(given, (str, bytes, Mapping))
+    if not is_list:  # The text may be the value of a Secret.
+        raise BadSelector(f"{argument}= is {shown_by_type(given)}", remedy=f"Write {argument}=['...']")
     if not given:
-        raise BadSelector(
-            f"{argument}=[] is empty, and would select nothing", remedy=f"Leave {argument}= out to select all"
-        )
+        raise selects_by_nothing(argument, "[]")
     if len(given) > MAX_COUNT:
-        raise BadSelector(
-            f"{argument}= has {len(given):,} items, more than {MAX_COUNT:,}",
-            remedy="Select by a label that the objects have in common",
-        )
+        raise too_many(f"{argument}=", len(given), "items", MAX_COUNT)
     for value in given:
         if not isinstance(value, str) or not valid(value):
-            raise BadSelector(
-                f"{argument}= has {shown(value)}, which cannot be {what}",
-                remedy="Correct or remove it; to select all, leave the argument out",
-            )
+            what = f"{argument}= has {shown(value)}, which cannot be {what}"
+            raise BadSelector(what, remedy="Correct or remove it")
     return tuple(sorted({plain(value) for value in given}))

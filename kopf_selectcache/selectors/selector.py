@@ -1,6 +1,6 @@
-"""Selectors as users write them, and the OR of several. Compares them; reads nothing.
+"""Selectors as users write them, the OR of several, and the comparison of both. Reads no objects.
 
-Everything is validated where it is made, and errors are declaration errors: a selector in a startup handler
+Selectors are validated when they are created. Errors are declaration errors: a selector in a startup handler
 that Kubernetes would refuse ends `kopf run` at once.
 """
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar, cast
 
-from kopf_selectcache._errors import BadSelector, ConflictingSelectors, NotSelectable, UnknownKind
+from kopf_selectcache._errors import BadSelector, ConflictingSelectors, NotSelectable, UnknownKind, require
 from kopf_selectcache.core.errors import BadField, TooManyBoxes
-from kopf_selectcache.core.redact import clipped, shown, shown_with_type
+from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.selection.kinds import Kind, find
 from kopf_selectcache.core.selection.regions import (
@@ -36,8 +36,9 @@ from kopf_selectcache.core.selection.values import Strings
 from kopf_selectcache.core.selection.witness import Answer, Witness
 
 from .kind_keys import AnyKey, checked_key, key_of, likely, text_of
-from .names import names_of, namespaces_of
+from .names import names_of, namespaces_of, selects_by_nothing, too_many
 from .signatures import check_call
+from .special_values import EVERYTHING, Everything
 from .suggestions import near
 from .text import FieldSelector, LabelSelector
 
@@ -46,29 +47,27 @@ AnyKind: TypeAlias = AnyKey | Kind
 `kopf.Resource`, or the description of one."""
 
 MAX_TEXT = 65_536
-"""The longest selector text, in characters, that a Selector takes: a server refuses URLs far shorter than a
-megabyte."""
+"""The most characters of a selector's text. Servers refuse URLs long before they reach a megabyte."""
 MAX_BRANCHES = 1_000
-"""The most selectors of an AnyOf, and the most requirements of a Selector: a verdict never takes minutes."""
+"""The most selectors of an AnyOf, and the most requirements of a Selector: no verdict takes minutes."""
 
 _MOST_SHOWN = 1_000
-"""The most characters of a selector in a sentence: a filter of a thousand branches is shown by its start and
-end."""
+"""The most characters of a selector in a message. Of a longer one, the start and the end are shown."""
 
 _NOTHING: Mapping[str, str] = {}
 
-_ANY_OF = "Write AnyOf([Selector(...), ...]) or AnyOf(['app=web', ...])"
+_LIST = "AnyOf([Selector(...), ...]) or AnyOf(['app=web', ...])"
 
 
 class Branches(ABC):
-    """Base of Selector and AnyOf: objects are selected that satisfy one of the branches in full."""
+    """Base of Selector and AnyOf. An object is selected if it satisfies all requirements of one branch."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def branches(self) -> tuple[Selector, ...]:
-        """The selectors of which one must select an object."""
+        """The selectors. An object is selected if one of them selects it."""
 
     def matches(
         self,
@@ -78,7 +77,7 @@ class Branches(ABC):
         labels: Mapping[str, str] = _NOTHING,
         fields: Mapping[str, str] = _NOTHING,
     ) -> bool:
-        """Return True if this object is selected. `fields` holds its values by field label, besides name and
+        """Return True if this object is selected. `fields` has its values by field label, without name and
         namespace.
         """
         known = {**fields, "metadata.name": name, "metadata.namespace": namespace}
@@ -86,14 +85,14 @@ class Branches(ABC):
 
     @check_call(BadSelector, "covers")
     def covers(self, request: Branches, *, kind: AnyKind | None = None) -> Verdict:
-        """Say whether, as a filter, this holds every object that the request can select; and if not, show
-        one.
+        """Compare this as a filter with a request: YES if the filter selects every object that the request
+        can select, otherwise NO, with an object that only the request selects as the witness.
 
-        Without a kind, fields are free strings; with one, what the server can have there counts: for pods,
-        `spec.hostNetwork=true` or `spec.hostNetwork=false` is everything. A request that nothing can satisfy
-        is covered by everything. The answer is exact. It is UNKNOWN only where finding it would cut more than
-        10,000 boxes (`core.regions.MAX_BOXES`), which takes a union of dozens of branches that overlap in
-        many keys each.
+        Without a kind, a field may have any string; with a kind, the values that the server can have: for
+        pods, `spec.hostNetwork=true` or `spec.hostNetwork=false` selects everything. A request that no object
+        can satisfy is covered by every filter. The answer is exact. It is UNKNOWN only if the comparison
+        would cut more than 10,000 boxes (`core.selection.regions.MAX_BOXES`): this takes an OR of dozens of
+        branches that overlap in many keys each.
         """
         known, request = _kind(kind), _request(request, "covers")
         this = cast("Selector | AnyOf", self)
@@ -103,7 +102,7 @@ class Branches(ABC):
             try:
                 left = uncovered(asked.box(known), union)
             except TooManyBoxes:
-                answer = Answer.UNKNOWN  # Another branch of the request may still show a plain NO.
+                answer = Answer.UNKNOWN  # Another branch of the request may still prove a NO.
                 continue
             if left is not None:
                 mentioned = {
@@ -126,35 +125,28 @@ class Branches(ABC):
 
     @check_call(BadSelector, "disjoint")
     def disjoint(self, request: Branches, *, kind: AnyKind | None = None) -> bool:
-        """Return True if no object at all can be selected by both this and the request."""
+        """Return True if no object can be selected by both this and the request."""
         known, request = _kind(kind), _request(request, "disjoint")
         held, asked = ([branch.box(known) for branch in each.branches] for each in (self, request))
         return not any(overlap(box, other) is not None for box in held for other in asked)
 
     def contradiction(self, *, kind: AnyKind | None = None) -> str | None:
-        """Say why no object can ever be selected, or None if there can be one."""
+        """Return the reason why no object can be selected, or None if an object can be."""
         known = _kind(kind)
         reasons = [branch.contradiction_in(known) for branch in self.branches]
         return None if None in reasons else " and ".join(filter(None, reasons))
 
     def require_satisfiable(self, *, kind: AnyKind | None = None) -> None:
-        """Raise ConflictingSelectors if one of the branches can never select anything: no filter is meant
-        so.
-        """
+        """Raise ConflictingSelectors if one of the branches can never select an object: that is a mistake."""
         known = _kind(kind)
         for branch in self.branches:
             if reason := branch.contradiction_in(known):
-                raise ConflictingSelectors(
-                    f"{clipped(branch, 500)} can never select an object: {reason}",
-                    remedy=(
-                        "Correct or remove one of the requirements; values of one label that are alternatives"
-                        " are one requirement, such as 'app in (web,db)'"
-                    ),
-                )
+                what = f"{clipped(branch, 500)} can never select an object: {reason}"
+                raise ConflictingSelectors(what, remedy="Write alternatives as one: 'app in (web,db)'")
 
     def narrowed_to(self, declared: Branches, *, kind: AnyKind | None = None) -> Selector | AnyOf | None:
-        """Cut this request down to what the filter covers: each branch to as much as stays in one piece; None
-        if nothing does.
+        """Return the part of this request that the filter covers, or None if there is none. Of each branch,
+        a part is returned that one selector can express.
         """
         known = _kind(kind)
         parts = [_narrow(branch, declared.branches, known) for branch in self.branches]
@@ -164,12 +156,12 @@ class Branches(ABC):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Selector(Branches):
-    """Which objects of one kind are meant: all requirements must hold, and None requires nothing.
+    """Selects objects of one kind that satisfy all requirements. A part that is None requires nothing.
 
     >>> Selector('app=web', namespaces=['shop', 'blog'])
     Selector(label='app=web', namespaces=['blog', 'shop'])
 
-    As a filter it determines whether a read can be answered from the cache:
+    As a filter, it determines which reads can be served from the cache:
 
     >>> web = Selector(label='app=web')
     >>> web.covers(Selector(label='app=web,tier=gold')).answer
@@ -178,37 +170,29 @@ class Selector(Branches):
     {'tier': 'gold'}
     """
 
-    label: LabelSelector | None
-    field: FieldSelector | None
+    label: LabelSelector | Everything | None
+    field: FieldSelector | Everything | None
     names: tuple[str, ...] | None
     namespaces: tuple[str, ...] | None
     _boxes: dict[Kind | None, Box] = dataclasses.field(init=False, compare=False)
-    """The boxes by kind: each read compares with those of the filter, which never changes."""
+    """The boxes by kind, cached: each read is compared with the same filter."""
     _hashes: list[int] = dataclasses.field(init=False, compare=False)
-    """The hash, once it was asked for: reads look up verdicts by their request."""
+    """The hash, once it was computed: reads look verdicts up by their request."""
 
     @check_call(BadSelector, "Selector")
     def __init__(
         self,
-        label: str | Mapping[str, str | Collection[str]] | LabelSelector | None = None,
+        label: str | Mapping[str, str | Collection[str]] | LabelSelector | Everything | None = None,
         *,
-        field: str | Mapping[str, str | bool | int] | FieldSelector | None = None,
+        field: str | Mapping[str, str | bool | int] | FieldSelector | Everything | None = None,
         names: Collection[str] | None = None,
         namespaces: Collection[str] | None = None,
     ) -> None:
         for argument, given in {"label": label, "field": field}.items():
             if isinstance(given, str) and len(given) > MAX_TEXT:
-                raise BadSelector(
-                    f"{argument}= has {len(given):,} characters, more than {MAX_TEXT:,}",
-                    remedy=(
-                        "Select by something that the objects have in common, or declare several selectors"
-                    ),
-                )
+                raise too_many(f"{argument}=", len(given), "characters", MAX_TEXT)
             if isinstance(given, Mapping) and not given:
-                raise BadSelector(
-                    f"{argument}={{}} selects by nothing",
-                    remedy=f"Leave {argument}= out to select all objects",
-                )
+                raise selects_by_nothing(argument, "{}")
         _fill(
             self,
             _parsed("label", label, LabelSelector),
@@ -216,12 +200,8 @@ class Selector(Branches):
             None if names is None else names_of(names),
             None if namespaces is None else namespaces_of(namespaces),
         )
-        if len(self.requirements) + len(self.terms) > MAX_BRANCHES:
-            raise BadSelector(
-                f"the selector has {len(self.requirements) + len(self.terms):,} requirements, more than"
-                f" {MAX_BRANCHES:,}",
-                remedy="Fold those of one label into one with `in` or `notin`",
-            )
+        if (count := len(self.requirements) + len(self.terms)) > MAX_BRANCHES:
+            raise too_many("the selector", count, "requirements", MAX_BRANCHES)
 
     def __hash__(self) -> int:
         if not self._hashes:
@@ -229,7 +209,7 @@ class Selector(Branches):
         return self._hashes[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies are made anew: what has been worked out is not a part of it."""
+        """Copy and pickle without the cached boxes and hash."""
         return make_selector, (self.label, self.field, self.names, self.namespaces)
 
     @property
@@ -238,7 +218,7 @@ class Selector(Branches):
 
     def __str__(self) -> str:
         parts = [
-            f"{part}={str(value)!r}"
+            f"{part}={EVERYTHING if value is EVERYTHING else repr(str(value))}"
             for part in ("label", "field")
             if (value := getattr(self, part)) is not None
         ]
@@ -260,9 +240,25 @@ class Selector(Branches):
     def terms(self) -> tuple[FieldTerm, ...]:
         return self.field.terms if self.field is not None else ()
 
+    def query(self) -> dict[str, str]:
+        """Return the parameters of a list request that selects the same objects, for a client of your own.
+
+        >>> Selector('app=web', field='status.phase!=Failed', names=['web-1'], namespaces=['shop']).query()
+        {'labelSelector': 'app=web', 'fieldSelector': 'status.phase!=Failed,metadata.name=web-1,metadata.namespace=shop'}
+
+        Raise BadSelector if there are several names or namespaces: one request cannot select them.
+        """  # A line of an example is not broken.  # noqa: E501
+        one: list[str | None] = []
+        for argument, values in (("names", self.names), ("namespaces", self.namespaces)):
+            if values is not None and len(values) > 1:
+                what = f"one request cannot select {argument}={clipped(list(values), 500)}"
+                raise BadSelector(what, remedy=f"Send one request for each of the {argument}")
+            one.append(values[0] if values else None)
+        return query_of(self, name=one[0], namespace=one[1])
+
     def box(self, kind: Kind | None) -> Box:
-        """Return this selector as a box of the core; raise NotSelectable if the kind lacks one of its
-        fields.
+        """Return this selector as a box; raise NotSelectable if the server cannot select the kind by one of
+        the fields.
         """
         try:
             if kind not in self._boxes:
@@ -276,19 +272,14 @@ class Selector(Branches):
             return self._boxes[kind]
         except BadField as problem:
             meant = near(problem.label, problem.selectable)
-            raise NotSelectable(
-                f"{problem.kind} cannot be selected by the field {clipped(problem.label, 300)!r}: the server"
-                " has no such field label",
-                remedy=(
-                    f"{f'Did you mean {meant}? ' if meant else ''}Use one of:"
-                    f" {', '.join(problem.selectable)}; or, when reading, post-filter with where="
-                ),
-                field=problem.label,
-                selectable=problem.selectable,
-            ) from None
+            what = f"the server cannot select {problem.kind} by {clipped(problem.label, 300)!r}"
+            use = f"Use one of: {', '.join(problem.selectable)}; or, when reading, where="
+            remedy = f"{f'Did you mean {meant}? ' if meant else ''}{use}"
+            field, selectable = problem.label, problem.selectable
+            raise NotSelectable(what, remedy=remedy, field=field, selectable=selectable) from None
 
     def failed(self, labels: Mapping[str, str], fields: Mapping[str, str]) -> str | None:
-        """Return the first requirement that an object with these labels and fields fails, as text, or
+        """Return the first requirement, as text, that an object with these labels and fields fails, or
         None.
         """
         for argument, values in (("namespace", self.namespaces), ("name", self.names)):
@@ -299,7 +290,7 @@ class Selector(Branches):
         ) or next((str(failed) for failed in self.terms if not failed.matches(fields)), None)
 
     def contradiction_in(self, kind: Kind | None) -> str | None:
-        """Say why no object of the kind can ever be selected by this, or None if there can be one."""
+        """Return the reason why no object of the kind can be selected, or None if an object can be."""
         dimension = conflict(self.box(kind))
         if dimension is None:
             return None
@@ -318,9 +309,25 @@ class Selector(Branches):
         return f"nothing can satisfy {clipped(' and '.join(texts), 1_000)}"
 
 
+def query_of(selector: Selector, *, name: str | None = None, namespace: str | None = None) -> dict[str, str]:
+    """Return the query parameters for the labels and fields of a selector, and a name and namespace.
+
+    >>> query_of(Selector('app=web', field='status.phase!=Failed'), name='web-1')
+    {'labelSelector': 'app=web', 'fieldSelector': 'status.phase!=Failed,metadata.name=web-1'}
+    """
+    terms = [*selector.terms]
+    if name is not None:
+        terms.append(FieldTerm("metadata.name", name))
+    if namespace is not None:
+        terms.append(FieldTerm("metadata.namespace", namespace))
+    labels = {"labelSelector": str(selector.label)} if selector.requirements else {}
+    return labels | ({"fieldSelector": ",".join(map(str, terms))} if terms else {})
+
+
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class AnyOf(Branches):
-    """Several selectors of one kind, of which one must select an object: an OR.
+    """OR of several selectors of one kind: selects the objects that one of them selects. An AnyOf among them
+    stands for its selectors.
 
     >>> either = AnyOf([Selector('app=web'), Selector('app=db')])
     >>> either.covers(Selector('app in (web,db)')).answer
@@ -329,24 +336,24 @@ class AnyOf(Branches):
 
     branches: tuple[Selector, ...]
 
-    @check_call(BadSelector, "AnyOf", instead=_ANY_OF)
-    def __init__(self, selectors: Iterable[Selector | str]) -> None:
-        if isinstance(selectors, (str, bytes, Mapping, Branches)) or not isinstance(selectors, Iterable):
-            raise BadSelector(f"AnyOf() takes a list, not {shown(selectors)}", remedy=_ANY_OF)
-        branches = tuple(Selector(each) if isinstance(each, str) else each for each in selectors)
+    @check_call(BadSelector, "AnyOf", instead=f"Write {_LIST}")
+    def __init__(self, selectors: Iterable[Branches | str]) -> None:
+        is_list = isinstance(selectors, Iterable)
+        is_list = is_list and not isinstance(selectors, (str, bytes, Mapping, Branches))
+        require(is_list, BadSelector, "AnyOf()", "the list", selectors, _LIST)
+        given = [Selector(each) if isinstance(each, str) else each for each in selectors]
+        branches = tuple(
+            branch for each in given for branch in (each.branches if isinstance(each, Branches) else (each,))
+        )
         if not branches:
             raise BadSelector(
-                "AnyOf([]) selects nothing",
-                remedy="Name at least one Selector; Selector() selects all objects",
+                "AnyOf([]) selects nothing, and a cache selects something",
+                remedy="Declare the kind when there is something to select, or a label that no object has",
             )
         if len(branches) > MAX_BRANCHES:
-            raise BadSelector(
-                f"AnyOf() has {len(branches):,} selectors, more than {MAX_BRANCHES:,}",
-                remedy="Fold selectors that differ in one label into one with `in`, or name a wider one",
-            )
+            raise too_many("AnyOf()", len(branches), "selectors", MAX_BRANCHES)
         for branch in branches:
-            if not isinstance(branch, Selector):
-                raise BadSelector(f"AnyOf() takes selectors, not {shown(branch)}", remedy=_ANY_OF)
+            require(isinstance(branch, Selector), BadSelector, "AnyOf()", "a selector", branch, _LIST)
         object.__setattr__(self, "branches", branches)
 
     def __str__(self) -> str:
@@ -359,25 +366,25 @@ class AnyOf(Branches):
 _Text = TypeVar("_Text", LabelSelector, FieldSelector)
 
 
-def _parsed(argument: str, given: object, cls: type[_Text]) -> _Text | None:
-    if given is None or isinstance(given, cls):
-        return given
+def _parsed(argument: str, given: object, cls: type[_Text]) -> _Text | Everything | None:
+    if given is EVERYTHING:
+        return EVERYTHING
     if isinstance(given, str):
         return cls.parse(given)
     if isinstance(given, Mapping):
         return cls.from_dict(given)
-    raise BadSelector(
-        f"{argument}= is {shown_with_type(given)}", remedy=f"Give text, a dict, or a {cls.__name__}"
-    )
+    if given is not None and not isinstance(given, cls):
+        require(None, BadSelector, "Selector()", argument, given, f"text, a dict, or a {cls.__name__}")
+    return cast("_Text | None", given)
 
 
 def make_selector(
-    label: LabelSelector | None,
-    field: FieldSelector | None = None,
+    label: LabelSelector | Everything | None,
+    field: FieldSelector | Everything | None = None,
     names: tuple[str, ...] | None = None,
     namespaces: tuple[str, ...] | None = None,
 ) -> Selector:
-    """Make a selector of the parts of others, which are valid. Names are distinct and in order."""
+    """Make a selector from valid parts, without checks. Names must be distinct and sorted."""
     made = object.__new__(Selector)
     _fill(made, label, field, names, namespaces)
     return made
@@ -385,12 +392,12 @@ def make_selector(
 
 def _fill(
     selector: Selector,
-    label: LabelSelector | None,
-    field: FieldSelector | None,
+    label: LabelSelector | Everything | None,
+    field: FieldSelector | Everything | None,
     names: tuple[str, ...] | None,
     namespaces: tuple[str, ...] | None,
 ) -> None:
-    """Set the attributes of a new selector, which is frozen to everybody else."""
+    """Set the attributes of a new selector, although its class is frozen."""
     object.__setattr__(selector, "label", label)
     object.__setattr__(selector, "field", field)
     object.__setattr__(selector, "names", names)
@@ -400,12 +407,9 @@ def _fill(
 
 
 def _request(given: object, method: str) -> Selector | AnyOf:
-    if isinstance(given, (Selector, AnyOf)):
-        return given
-    raise BadSelector(
-        f"{method}() was given {shown(given)}, which is no selector",
-        remedy=f"Write {method}(Selector(...))",
-    )
+    is_selector = isinstance(given, (Selector, AnyOf))
+    require(is_selector, BadSelector, f"{method}()", "the request", given, "a Selector")
+    return cast("Selector | AnyOf", given)
 
 
 def _kind(kind: AnyKind | None) -> Kind | None:
@@ -416,19 +420,15 @@ def _kind(kind: AnyKind | None) -> Kind | None:
     if found is None:
         checked_key(key)
         meant = likely(key)
-        raise UnknownKind(
-            f"{text_of(key)!r} is no kind that Kubernetes itself has",
-            remedy=(
-                f"{f'Did you mean {meant!r}? ' if meant else ''}"
-                "For a custom resource, pass kopf_selectcache.Kind.custom(definition, version)"
-            ),
-        )
+        what = f"{text_of(key)!r} is no kind that Kubernetes itself has"
+        custom = "For a custom resource, pass kopf_selectcache.Kind.custom(definition, version)"
+        raise UnknownKind(what, remedy=f"{f'Did you mean {meant!r}? ' if meant else ''}{custom}")
     return found
 
 
 def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None) -> Selector | None:
-    """Return the request if it is covered, or confine it to namespaces where it is, or intersect it with the
-    branch that keeps most of it: that adds the fewest restrictions, and the widest.
+    """Return the request if it is covered; else limited to namespaces in which it is covered; else its
+    intersection with the branch that adds the fewest and the widest restrictions.
     """
     asked = request.box(kind)
     if conflict(asked) is not None:
@@ -437,7 +437,7 @@ def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None
     with suppress(TooManyBoxes):
         if uncovered(asked, boxes) is None:
             return request
-        # Of an OR that is confined to namespaces, all of them may cover what no branch does.
+        # If each branch has namespaces, all of them together may cover a request that no branch covers alone.
         held = (
             {space for branch in declared for space in branch.namespaces or ()}
             if all(branch.namespaces for branch in declared)
@@ -459,13 +459,13 @@ def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None
 
 
 def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | None) -> Selector:
-    """Return the intersection of both selectors, with the text of one of them in each dimension where one
-    is enough.
+    """Return the intersection of both selectors. In a dimension where one of them implies the other, only its
+    requirements are written.
     """
     asked, held = request.box(kind), branch.box(kind)
 
     def needed(at: Dimension) -> tuple[bool, bool]:
-        """Return True for the request, and for the branch, if its text is needed for the intersection in this
+        """Return if the requirements of the request, and those of the branch, are needed in this
         dimension.
         """
         if at not in held or at not in asked:
@@ -504,8 +504,8 @@ def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | N
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of comparing a filter with a request; true in a condition only for YES. As text it is one
-    sentence with the reason.
+    """The result of comparing a filter with a request; only YES is true. Its text is one sentence with the
+    reason.
 
     >>> import kopf_selectcache as selectcache
     >>> print(selectcache.Selector('app=web').covers(selectcache.Selector('app in (web,db)')))
@@ -518,15 +518,15 @@ class Verdict:
     request: Selector | AnyOf
     kind: Kind | None = None
     witness: Witness | None = None
-    """For NO, the object that shows it."""
+    """The object that proves a NO; None for other answers."""
 
     def __bool__(self) -> bool:
         return self.answer is Answer.YES
 
     @cached_property
     def narrowest(self) -> Selector | AnyOf | None:
-        """The request cut down to what the filter covers: to its namespaces if that will do, else to as much
-        as one branch keeps; None if nothing is left.
+        """The part of the request that the filter covers: within the namespaces of the filter if that is
+        enough, else within one of its branches; None if there is none.
         """
         return self.request.narrowed_to(self.filter, kind=self.kind)
 
@@ -543,5 +543,5 @@ class Verdict:
             fails = clipped(" and ".join(dict.fromkeys(self.witness.fails)), _MOST_SHOWN)
             reason = f"{request} is not covered by {declared}: {self.witness} would fail {fails}"
         if self.narrowest is None:
-            return f"{reason}; so would all that is asked for, and only another filter helps."
+            return f"{reason}; so would every object of the request: declare another filter."
         return f"{reason}; {clipped(self.narrowest, _MOST_SHOWN)} would be covered."

@@ -23,11 +23,12 @@ def check_call(
     called: str,
     *,
     instead: str = "",
+    advise: Callable[[tuple[object, ...], Mapping[str, object]], str] = lambda *_: "",
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function raise this error for arguments that do not fit its signature.
 
     `called` is the name of the function as users write it, `instead` the remedy; by default the remedy lists
-    the arguments.
+    the arguments, unless `advise` returns one for the arguments of the call.
     """
 
     def decorate(fn: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -42,11 +43,17 @@ def check_call(
                 reason = _misfit(signature, args, kwargs)
                 if not reason:
                     raise
-            raise error(f"{called}(): {reason}", remedy=instead or _remedy(signature, kwargs))
+            remedy = instead or advise(args, kwargs) or _remedy(signature, kwargs, _options_of(fn, signature))
+            raise error(f"{called}(): {reason}", remedy=remedy)
 
         return call
 
     return decorate
+
+
+def miscalled(what: str, *, remedy: str) -> TypeError:
+    """Return the error of a call that stays a TypeError, with the remedy."""
+    return TypeError(f"{what}. {remedy}")
 
 
 def _misfit(signature: inspect.Signature, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
@@ -58,13 +65,24 @@ def _misfit(signature: inspect.Signature, args: tuple[object, ...], kwargs: Mapp
     return ""
 
 
-def _remedy(signature: inspect.Signature, kwargs: Mapping[str, object]) -> str:
+def _options_of(fn: Callable[..., object], signature: inspect.Signature) -> dict[str, str]:
+    """Return the options that a function takes as `**options: Unpack[...]`, as they are written."""
+    annotations = [each.annotation for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD]
+    named = [str(each).removeprefix("Unpack[").removesuffix("]") for each in annotations]
+    taken = vars(inspect.getmodule(fn)).get(named[0]) if named else None
+    return {name: f"{name}=" for name in getattr(taken, "__annotations__", {})}
+
+
+def _remedy(signature: inspect.Signature, kwargs: Mapping[str, object], options: Mapping[str, str]) -> str:
     """List the arguments, and suggest one for the first that is unknown."""
-    names = [
-        name
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    taken = {
+        name: f"{name}=" if each.kind is each.KEYWORD_ONLY else name
         for name, each in signature.parameters.items()
-        if name != "self" and each.kind is not each.VAR_POSITIONAL
-    ]
+        if name != "self" and each.kind not in variable
+    }
+    taken |= options
+    names = list(taken)
     unknown = next((name for name in kwargs if name not in names), None)
     meant = near(unknown, names) if unknown is not None else None
-    return f"{f'Did you mean {meant}=? ' if meant else ''}It takes {', '.join(names)}"
+    return f"{f'Did you mean {meant}=? ' if meant else ''}It takes {', '.join(taken.values())}"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kopf_selectcache._errors import BadSelector
+from kopf_selectcache._errors import BadSelector, require
 from kopf_selectcache.core.errors import BadText
-from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import (
     FieldTerm,
     LabelRequirement,
@@ -21,6 +21,8 @@ from kopf_selectcache.core.selection.grammar import (
 )
 
 _Parsed = TypeVar("_Parsed")
+
+_PARSED = "a tuple, or text to parse(...)"
 
 
 def _parsed(sort: str, text: str, example: str, parse: Callable[[str], _Parsed]) -> _Parsed:
@@ -40,8 +42,8 @@ def _parsed(sort: str, text: str, example: str, parse: Callable[[str], _Parsed])
 
 def _from_dict(sort: str, given: object, example: str, make: Callable[[], _Parsed]) -> _Parsed:
     """Make requirements of a dict; raise BadSelector, which names the key, for a dict that is refused."""
-    if not isinstance(given, Mapping):
-        raise BadSelector(f"{sort} selector {shown(given)} is no dict", remedy=f"Write it like {example}")
+    is_dict = isinstance(given, Mapping)
+    require(is_dict, BadSelector, "from_dict()", f"the {sort} selector", given, f"a dict such as {example}")
     try:
         return make()
     except BadText as problem:
@@ -51,19 +53,6 @@ def _from_dict(sort: str, given: object, example: str, make: Callable[[], _Parse
             text=problem.text,
             column=problem.column,
         ) from None
-
-
-def _want_text(name: str, given: object) -> None:
-    if not isinstance(given, str):
-        raise BadSelector(
-            f"{name}.parse() was given {shown(given)}, no text",
-            remedy=f"Write {name}.from_dict(...) for a dict",
-        )
-
-
-def _refuse_text(name: str, given: object) -> None:
-    if not isinstance(given, tuple):
-        raise BadSelector(f"{name}() was given {shown(given)}", remedy=f"Write {name}.parse('...')")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -80,12 +69,15 @@ class LabelSelector:
     requirements: tuple[LabelRequirement, ...]
 
     def __post_init__(self) -> None:
-        _refuse_text("LabelSelector", self.requirements)
+        given = self.requirements
+        if not isinstance(given, tuple):
+            require(None, BadSelector, "LabelSelector()", "requirements", given, _PARSED)
 
     @classmethod
     def parse(cls, text: str) -> LabelSelector:
         """Read the text as Kubernetes does, or raise BadSelector. The empty text selects everything."""
-        _want_text("LabelSelector", text)
+        if not isinstance(text, str):
+            require(None, BadSelector, "LabelSelector.parse()", "text", text, "a text")
         return cls(_parsed("label", text, "'app=web,tier in (gold,silver),!legacy'", parse_labels))
 
     @classmethod
@@ -130,12 +122,15 @@ class FieldSelector:
     terms: tuple[FieldTerm, ...]
 
     def __post_init__(self) -> None:
-        _refuse_text("FieldSelector", self.terms)
+        given = self.terms
+        if not isinstance(given, tuple):
+            require(None, BadSelector, "FieldSelector()", "terms", given, _PARSED)
 
     @classmethod
     def parse(cls, text: str) -> FieldSelector:
         """Read the text as Kubernetes does, or raise BadSelector. The empty text selects everything."""
-        _want_text("FieldSelector", text)
+        if not isinstance(text, str):
+            require(None, BadSelector, "FieldSelector.parse()", "text", text, "a text")
         return cls(_parsed("field", text, "'metadata.name=web-1,status.phase!=Failed'", parse_fields))
 
     @classmethod

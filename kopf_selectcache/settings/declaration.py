@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Self, TypeAlias, get_args
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeAlias
 
-from kopf_selectcache._errors import BadSelector, ConflictingSelectors, DeclarationError
+from kopf_selectcache._errors import BadSelector, ConflictingSelectors, DeclarationError, require
 from kopf_selectcache.core.redact import clipped, shown, shown_with_type
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
+from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
@@ -21,13 +23,20 @@ from kopf_selectcache.core.store.projection import ALL, Path, Projection, Transf
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector
 from kopf_selectcache.selectors.signatures import check_call
+from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
 
-from .planner import check_streams
-from .quantity import Size, complaint
+from .kind_options import OPTIONS
+from .namespaces import Namespaces, NamespacesGiven, assemble, namespaces_in
+from .planner import Plan, check_streams, plan
+from .precedence import Origin
+from .quantity import Size
 from .retention import indexes, projection
 
-Filter: TypeAlias = str | Mapping[str, str | Collection[str]] | Branches | Sequence[Selector | str]
-"""A filter of a kind: a label selector as text or as a dict, a Selector, or a list of these: an OR."""
+Filter: TypeAlias = (
+    str | Mapping[str, str | Collection[str]] | Branches | Everything | Sequence[Branches | str]
+)
+"""A filter of a kind: a label selector as text or as a dict, a Selector, EVERYTHING, or a list of these: an
+OR."""
 
 
 _FILTERS = (
@@ -79,61 +88,149 @@ class Cached:
     the path use it by themselves. Values are read off objects as they come: what is dropped can be found by,
     though it cannot be read. """
 
+    namespaces: Namespaces | Everything | Unset = field(repr=False)
+    """The namespaces of the filter, with a selector each, unless its selectors have them.
+
+    `namespaces={'shop': 'tier=gold', ALL_OTHERS: 'app=web'}`: a part of the selector that an entry leaves
+    out is that of the filter. An empty dict stands for all namespaces, in spite of the defaults. """
+
+    page_limit: int | None = field(repr=False)
+    """The most objects in one page of a list, if it differs from that of the defaults or the settings."""
+
+    audit_interval: float | None = field(repr=False)
+    """The seconds between two audits, if they differ from those of the defaults or the settings."""
+
+    bookmarks: bool | None = field(repr=False)
+    """False to request watches without bookmarks, if it differs from the defaults or the settings."""
+
+    given: frozenset[str] = field(repr=False, compare=False)
+    """The names of the options that are set. The defaults complete the others."""
+
+    unconfined: Selector | AnyOf | None = field(repr=False)
+    """The filter, if the kind turns out to be cluster-scoped: without the default namespaces."""
+
+    origins: tuple[Origin, ...] = field(repr=False, compare=False)
+    """The levels that the values come from; empty before the defaults have completed them."""
+
     @check_call(
         DeclarationError,
         "Cached",
         instead=(
             "Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=..., storage=...,"
-            f" index={{...}}, max_bytes=...), as needed; the filter is {_FILTERS}"
+            " index={...}, max_bytes=..., namespaces={...}, page_limit=..., audit_interval=...,"
+            f" bookmarks=...), as needed; the filter is {_FILTERS}"
         ),
     )
     def __init__(
         self,
         filter: Filter,  # The builtin is not used here.  # noqa: A002
         *,
-        keep: Collection[Path] | None = None,
-        drop: Collection[Path] = (),
-        transform: Transform | None = None,
+        keep: Collection[Path] | Everything | Unset | None = UNSET,
+        drop: Collection[Path] | Unset = UNSET,
+        transform: Transform | Unset | None = UNSET,
         share_watches: bool = False,
-        storage: Storage | None = None,
+        storage: Storage | Unset | None = UNSET,
         index: Mapping[str, Path | Function] | None = None,
-        max_bytes: Size | None = None,
+        max_bytes: Size | Unset | None = UNSET,
+        namespaces: NamespacesGiven = UNSET,
+        page_limit: int | Unset = UNSET,
+        audit_interval: float | Unset = UNSET,
+        bookmarks: bool | Unset = UNSET,
     ) -> None:
         if not isinstance(share_watches, bool):
-            raise DeclarationError(
-                f"Cached(share_watches=...) is given {shown(share_watches)}", remedy="Give True or False"
-            )
-        object.__setattr__(self, "filter", _filter_of(filter))
+            require(None, DeclarationError, "Cached()", "share_watches", share_watches, "True or False")
+        self._set("filter", _filter_of(filter))
         if share_watches and not any(
             branch.names or any(term.label == "metadata.name" and term.equal for term in branch.terms)
             for branch in self.filter.branches
         ):
-            raise DeclarationError(
-                "Cached(share_watches=True) lets names share a watch, and the filter names none:"
-                f" {clipped(self.filter, 500)}",
-                remedy="Leave share_watches= out, or name the objects: Selector(names=[...])",
-            )
-        object.__setattr__(
-            self,
-            "projection",
-            ALL
-            if keep is None and not drop and transform is None
-            else projection(keep=keep, drop=drop, transform=transform),
+            what = f"Cached(share_watches=True): the filter has no names: {clipped(self.filter, 500)}"
+            raise DeclarationError(what, remedy="Leave it out, or name the objects: Selector(names=[...])")
+        stored: dict[str, Any] = {"keep": keep, "drop": drop, "transform": transform}
+        given = {name for name, value in stored.items() if value is not UNSET}
+        self._set("projection", stored_part(**{name: stored[name] for name in given}) if given else ALL)
+        options: dict[str, object] = {
+            "storage": UNSET if storage is None else storage,
+            "max_bytes": max_bytes,
+        }
+        options |= {"page_limit": page_limit, "audit_interval": audit_interval, "bookmarks": bookmarks}
+        for name, value in options.items():
+            if value is not UNSET:
+                if wrong := OPTIONS[name].check(value):
+                    raise DeclarationError(f"Cached(): {name} is {shown(value)}, {wrong[0]}", remedy=wrong[1])
+                given.add(name)
+            self._set(name, None if value is UNSET else value)
+        self._set("share_watches", share_watches)
+        self._set("indexes", indexes(index) if index is not None else ())
+        self._set("namespaces", namespaces_in(namespaces))
+        self._set("given", frozenset(given))
+        self._set("unconfined", None)
+        self._set("origins", ())
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def level(self, name: str) -> object:
+        """Return the value of an option as it is declared, or UNSET."""
+        if name not in self.given:
+            return UNSET
+        value = getattr(self.projection if name in STORED else self, name)
+        return EVERYTHING if name == "keep" and value is None else value
+
+    def replaced(self, **values: object) -> Cached:
+        """Return a copy with these attributes, which are not checked."""
+        copied = copy(self)
+        for name, value in values.items():
+            object.__setattr__(copied, name, value)
+        return copied
+
+    def plan(self, resource: Resource, *, namespaces: Collection[str] | None) -> Plan:
+        """Return the streams of a resource, in an operator that watches these namespaces, or all."""
+        unconfined = self.unconfined if resource.kind.namespaced is False else None
+        return plan(
+            self.filter if unconfined is None else unconfined,
+            resource,
+            namespaces=namespaces,
+            share_watches=self.share_watches,
         )
-        if storage is not None and storage not in get_args(Storage):
-            choices = ", ".join(map(repr, get_args(Storage)))
-            raise DeclarationError(
-                f"Cached(storage=...) is given {shown(storage)}",
-                remedy=f"Give one of {choices}; or leave it out, for what the settings say",
-            )
-        if max_bytes is not None and (wrong := complaint(max_bytes)) is not None:
-            raise DeclarationError(
-                f"Cached(max_bytes=...) is given {shown(max_bytes)}, {wrong[0]}", remedy=wrong[1]
-            )
-        object.__setattr__(self, "max_bytes", max_bytes)
-        object.__setattr__(self, "storage", storage)
-        object.__setattr__(self, "share_watches", share_watches)
-        object.__setattr__(self, "indexes", indexes(index) if index is not None else ())
+
+    def completed(
+        self, present: Cached, *, indexes: tuple[Indexed, ...], given: Collection[str] = ()
+    ) -> Cached:
+        """Return this declaration with the options of the present one, except those that are given. The
+        present indexes are `indexes`. `keep`, `drop` and `transform` are one option: the stored part. If that
+        differs, indexes that were added read whole objects.
+        """
+        kept: dict[str, object] = {"indexes": indexes, "projection": present.projection}
+        kept |= {name: getattr(present, name) for name in OPTIONS}
+        if any(branch.names for branch in self.filter.branches):
+            kept["share_watches"] = present.share_watches
+        names = {"index": "indexes"} | dict.fromkeys(STORED, "projection")
+        for name in given:
+            kept.pop(names.get(name, name), None)
+        if "projection" not in kept and self.projection != present.projection and "indexes" in kept:
+            kept["indexes"] = tuple(replace(each, late=False) for each in indexes)
+        origins = [
+            each
+            for of in (self, present)
+            for each in of.origins
+            if (names.get(each.option, each.option) in kept) is (of is present)
+        ]
+        return self.replaced(origins=tuple(origins), **kept)
+
+
+STORED = ("keep", "drop", "transform")
+"""The options of the stored part of each object."""
+
+
+def stored_part(
+    *,
+    keep: Collection[Path] | Everything | None = None,
+    drop: Collection[Path] = (),
+    transform: Transform | None = None,
+) -> Projection:
+    """Return the projection of these options; raise DeclarationError."""
+    return projection(keep=None if keep is EVERYTHING else keep, drop=drop, transform=transform)
 
 
 Declared: TypeAlias = Filter | Cached
@@ -166,26 +263,23 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
     def __setitem__(self, key: AnyKey, value: Declared) -> None:
         key = checked_key(key)
         kind = find(key)
-        with named(key):
-            cached = value if isinstance(value, Cached) else Cached(value)
-            _check(key, kind, cached)
+        cached = checked(key, kind, value)
         for other in self._declared:
-            if other != key and (
-                find(other) is kind if kind is not None else parse_key(other) == parse_key(key)
-            ):
+            if other != key and are_one_kind(key, other):
                 raise ConflictingSelectors(
                     f"{text_of(key)} and {text_of(other)} are both"
                     f" {kind.plural if kind is not None else parse_key(key)[2]}, which are declared already",
                     remedy="Declare each kind once",
                 )
         if self._uses and self._declared.get(key) != cached:
-            raise _too_late(key)
+            verb = "change" if key in self._declared else "declare"
+            raise _too_late(key, f"Write: await cache.{verb}({key!r}, ...)")
         self._declared[key] = cached
 
     def __delitem__(self, key: AnyKey) -> None:
         key = self._declared_as(key_of(key))
         if self._uses:
-            raise _too_late(key)
+            raise _too_late(key, f"Write: await cache.remove({key!r})")
         del self._declared[key]
 
     def __iter__(self) -> Iterator[KindKey]:
@@ -264,6 +358,26 @@ _DNS = frozenset(
 """Kinds whose objects are named like hosts. Of others the rules differ: roles may be called `system:node`."""
 
 
+def checked(key: KindKey, kind: Kind | None, value: Declared, **options: Any) -> Cached:
+    """Return the declaration of a kind, with the options of `Cached`; raise DeclarationError if it makes no
+    sense. `kind` is that of the key, if it is known.
+    """
+    with named(key):
+        if isinstance(value, Cached) and options:
+            what = f"{', '.join(f'{name}=' for name in options)} beside a Cached(...)"
+            raise DeclarationError(what, remedy="Write all options in the Cached(...), or none")
+        cached = value if isinstance(value, Cached) else Cached(value, **options)
+        assembled = assemble(cached.filter, cached.namespaces, kind=kind)
+        check(key, kind, cached.replaced(filter=assembled.filter))
+    return cached
+
+
+def are_one_kind(key: KindKey, other: KindKey) -> bool:
+    """Return True if two keys name one kind, as far as that is known without the cluster."""
+    kind = find(key)
+    return find(other) is kind if kind is not None else parse_key(other) == parse_key(key)
+
+
 @contextmanager
 def named(key: KindKey) -> Iterator[None]:
     """Add the kind to an error of its filter. Selectors do not know what they are for."""
@@ -278,25 +392,21 @@ def named(key: KindKey) -> Iterator[None]:
 
 def _filter_of(value: object) -> Selector | AnyOf:
     """Return a declared filter as a selector; raise BadSelector if it is none."""
-    if isinstance(value, Mapping) and not value:
-        raise BadSelector(
-            "the filter is {}, and selects by nothing", remedy="Write Selector() to select all objects"
-        )
     if isinstance(value, (str, Mapping)):
         return Selector(value)
+    if value is EVERYTHING:
+        return Selector(EVERYTHING, field=EVERYTHING)
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
         value = AnyOf(value)
     if isinstance(value, AnyOf) and len(value.branches) == 1:
         return value.branches[0]
     if not isinstance(value, (Selector, AnyOf)):
-        raise BadSelector(
-            f"the filter is {shown_with_type(value)}",
-            remedy=f"Assign {_FILTERS}; or a Cached(...) of one of these, which says how to keep it",
-        )
+        what = f"the filter is {shown_with_type(value)}"
+        raise BadSelector(what, remedy=f"Assign {_FILTERS}; or a Cached(...) of one of these")
     return value
 
 
-def _check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
+def check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
     """Raise DeclarationError if no object can ever be selected, or too many lists and watches would be
     needed.
     """
@@ -306,16 +416,11 @@ def _check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
             if (
                 wrong := next((name for name in branch.names or () if not is_dns_subdomain(name)), None)
             ) is not None:
-                raise BadSelector(
-                    f"{kind.plural} cannot be called {wrong!r}",
-                    remedy="Correct it: lower-case letters, digits, '-' and '.'",
-                    text=wrong,
-                )
+                what = f"{kind.plural} cannot be called {wrong!r}"
+                raise BadSelector(what, remedy="Use lower-case letters, digits, '-' and '.'", text=wrong)
     check_streams(cached.filter, key, kind, share_watches=cached.share_watches)
 
 
-def _too_late(key: KindKey) -> DeclarationError:
-    return DeclarationError(
-        f"the filter of {text_of(key)} is changed after the operator has started",
-        remedy="Declare filters in a startup handler (@kopf.on.startup)",
-    )
+def _too_late(key: KindKey, line: str) -> DeclarationError:
+    what = f"settings.selectcache.selectors[{key!r}] is changed after the operator has started"
+    return DeclarationError(what, remedy=line)

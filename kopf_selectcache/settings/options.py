@@ -1,38 +1,43 @@
-"""The options of an operator's caches. Checked where they are assigned; knows no Kopf and no cluster.
+"""The options of an operator's caches, checked when they are assigned. Does not depend on Kopf or a cluster.
 
-Errors are declaration errors, so that a mistake in a startup handler ends `kopf run` at once, with one thing
-to change.
+Errors are declaration errors: a mistake in a startup handler ends `kopf run` at once, and the error names the
+change to make.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, get_args
 
-from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.store.compression import Storage
+from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
+from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.suggestions import near
 
-from .declaration import Selectors
+from .checks import LONGEST, Complaint, interval, number, objects_per_page, one_of
+from .declaration import Cached, Selectors, check, named
+from .defaults import Defaults, with_defaults
+from .kind_options import OPTIONS
 from .quantity import Size, bytes_in, complaint
 from .quantity import written as quantity
+from .watch_error import OnWatchError
 
 if TYPE_CHECKING:
     import kopf
 
 LEAST_PAGE_BYTES = 16 * 1024**2
-"""The least `max_page_bytes`: a page of several objects may have 16 MB (`core.protocol.pager`), and so may
-one object of some aggregated servers."""
-
-_LONGEST = 24 * 60 * 60.0
-"""Nobody waits for a day: a longer time is a mistake, such as milliseconds."""
+"""The least `max_page_bytes`. A page of several objects may have 16 MB (`core.protocol.pager`), and a single
+object of some aggregated servers as well."""
 
 State: TypeAlias = Literal[
     "syncing", "stale", "stalled", "unauthorized", "forbidden", "missing", "rejected", "oversized"
 ]
-"""In which a cache may be that is not synced."""
+"""The states of a cache that is not synced."""
 
 
 @dataclass(eq=False)
@@ -51,135 +56,184 @@ class SelectCacheSettings:
 
     The keys are those of Kopf's own settings and decorators: `'pods'`, `'po'`, `'Pod'`, `'pods.v1'`,
     `'jobs.batch'`, `'v1/pods'`, `'batch/v1/jobs'`, and tuples such as `('batch', 'v1', 'jobs')`. There is no
-    wildcard: caching everything is what this library is here to end. The values are the text of a label
-    selector, a Selector, a list of these, which means OR, or a Cached, which says how to keep them as well.
+    wildcard, because a cache of all kinds would be as large as the cluster. A value is the text of a label
+    selector, a Selector, a list of these, which means OR, or a Cached, which also has options of the kind.
 
-    A filter without namespaces holds those that the operator itself watches: all with `kopf run -A`, that one
-    with `kopf run -n`. Declared in startup handlers: once the operator has started, changes are refused. """
+    A filter without namespaces covers the namespaces that the operator itself watches: all with `kopf run
+    -A`, one with `kopf run -n`. Declare filters in startup handlers: changes are refused once the operator
+    has started. """
+
+    defaults: Defaults = field(default_factory=Defaults)
+    """
+    Selectors and options of all kinds that do not have their own: `defaults.label = 'team=shop'`.
+
+    A value of a kind replaces the default. In a kind, `EVERYTHING` selects all objects in spite of the
+    defaults. `cache.scope(kind).origins` returns where each value comes from. """
 
     page_limit: int = 500
-    """The number of objects in one request of a list. Unless it is assigned, `settings.watching.chunk_size`
-    counts."""
+    """The most objects in one page of a list. The default is `settings.watching.chunk_size`, if that is
+    set."""
 
     max_page_bytes: Size = "64Mi"
-    """The most bytes of one answer of the server, decompressed: as bytes or as a quantity such as `"64Mi"`.
+    """The size limit of one response of the server, decompressed: as bytes or as a quantity such as `"64Mi"`.
     Watches are not limited.
 
-    Reading stops at this number, whatever the server sends. Pages of a list aim at 4 MB: large objects are
-    listed fewer at a time. Only a single object, and the answer of a server that ignores `limit`, can reach
-    it: its cache is then `stalled`, or `stale` if it was synced before. """
+    Reading stops at this limit. Pages of a list aim at 4 MB: the larger the objects, the fewer are requested
+    in one page. Only a single object, or the response of a server that ignores `limit`, can reach the limit.
+    The cache is then `stalled`, or `stale` if it was synced before. """
 
     initial: Literal["pages", "stream"] = "pages"
     """The request for the first content of a cache: as a list in pages, or as a stream (WatchList, since
     Kubernetes 1.34).
 
-    A stream spares the server's memory. A server that cannot stream is asked for pages.
+    A stream takes less of the server's memory. If a server cannot stream, pages are requested.
     """
 
-    storage: Storage = "auto"
-    """The storage of objects: packed where that is worthwhile, `"packed"` always, or `"raw"`, as JSON.
+    bookmarks: bool = True
+    """False to request watches without bookmarks, for servers or proxies that cannot send them.
 
-    Packed objects take less memory, and longer to read: what objects of a kind have in common is learned from
-    the first of them. It is worthwhile for 100 objects or more that become a third smaller. `Cached(...,
-    storage="raw")` says so of one kind, such as one that is read all the time. """
+    A bookmark shows that a silent watch is alive, and as of which version. Without them, a silent watch
+    counts as dead only after four times `idle_timeout`. The `age` of a kind without events grows until then,
+    and a handler of such a kind may wait for a list. `initial = "stream"` needs a bookmark for its end. """
+
+    on_watch_error: OnWatchError | None = None
+    """A function that is called with a `WatchError` for each failed list or watch, besides the log.
+
+    It is called on the operator's loop, and must neither wait nor be async. The cache tries again by itself,
+    whatever the function does. """
+
+    storage: Storage = "auto"
+    """The storage of objects: `"packed"`, `"raw"` (as JSON), or `"auto"`: packed where that is worthwhile.
+
+    Packed objects take less memory, and longer to read. They are compressed with a dictionary of the contents
+    that objects of a kind have in common, trained on the first objects. Packing is worthwhile for 100 objects
+    or more that become a third smaller. `Cached(..., storage="raw")` sets this for one kind, such as a kind
+    that is read all the time. """
 
     max_bytes: Size | None = None
-    """The most memory of all caches together, as bytes or as a quantity such as `"1Gi"`; None for no limit.
+    """The memory limit of all caches together, as bytes or as a quantity such as `"1Gi"`; None for no limit.
 
-    The cache that grows beyond it is let go: it holds nothing, its reads raise `Oversized` with a selector
-    that would fit, and it is tried again now and then. Others are as before. `Cached(..., max_bytes="200Mi")`
-    says so of one kind. """
+    The cache that exceeds the limit is evicted: it is emptied, its reads raise `Oversized` with a selector
+    that would fit, and it is tried again now and then. Other caches are not affected. `Cached(...,
+    max_bytes="200Mi")` limits one kind. """
 
     sync_timeout: float = 120.0
-    """The seconds that `cache.wait_synced()` waits by default, and that a first complete list may fail to
-    come.
+    """The seconds that `cache.wait_synced()` waits by default, and within which the first list of a cache
+    must be complete.
 
-    A cache that fails for longer is `stalled`: its reads raise `Stalled`, until the list comes. Decorated
-    handlers wait until then, and cost nothing. """
+    After that the cache is `stalled`: its reads raise `Stalled` until the list is complete. Decorated
+    handlers wait for this time at most, and hold no thread meanwhile. """
 
     admission_timeout: float = 5.0
-    """The seconds that an admission handler waits for the caches that it reads, before the request is
+    """The seconds that an admission handler waits for the caches that it reads. After that the request is
     refused.
 
-    Keep it below the webhook's own timeout (10 seconds, unless its configuration says otherwise). It alone
-    may be changed while the operator runs. """
+    Keep it below the timeout of the webhook (10 seconds, unless its configuration has another one). Only this
+    option may be changed while the operator runs. """
 
     idle_timeout: float = 70.0
     """
-    After how many seconds of silence a watch counts as dead, and is opened anew.
+    The seconds without data after which a watch counts as dead, and is opened again.
 
-    Servers send a bookmark every minute. Unless it is assigned, `settings.watching.inactivity_timeout`
-    counts. """
+    Servers send a bookmark every minute. The default is `settings.watching.inactivity_timeout`, if that is
+    set. """
 
     request_timeout: float = 60.0
-    """The seconds that one request may take, watches aside. Unless it is assigned, a shorter
-    `settings.networking.request_timeout` counts."""
+    """The seconds that one request may take, except for watches. The default is
+    `settings.networking.request_timeout` if that is shorter."""
 
     fetch_per_second: float = 20.0
-    """The most requests a second of `cache.fetch()`, `cache.fetch_list()` and `cache.gone()`, all handlers
-    together."""
+    """The most requests per second of `cache.fetch()`, `cache.fetch_list()` and `cache.gone()`, for all
+    handlers together."""
 
     audit_interval: float = 3600.0
-    """ After how many seconds, about, each cache is compared with the server, by names and versions alone; 0
-    for never.
+    """The seconds between two audits of a cache, on average; 0 for no audits.
 
-    It finds what the server itself has lost of a watch: that is logged, counted, and listed anew. Each is
-    spread from half the time to one and a half, so that operators do not come all at once. `await
-    cache.audit(kind)` does it now. """
+    An audit compares the names and versions of the cache with those of the server. It finds events that the
+    server has lost on a watch: these are logged and counted, and the cache is listed again. Each interval is
+    between half and one and a half times this value, so that operators do not audit at the same time. `await
+    cache.audit(kind)` audits at once. """
 
     failing_probe: bool | Mapping[State, float] | Collection[State] = False
     """
-    In which states of a cache the liveness probe fails, so that the operator is started again.
+    The states of a cache in which the liveness probe fails, so that the operator is restarted.
 
     True stands for `stalled`, `unauthorized` and `forbidden`. A dict has states with the number of seconds
     that a cache must have been in them: `{"stale": 120, "stalled": 0}`. A list of states stands for 0 seconds
-    each. Otherwise the probe tells how each cache is doing, and succeeds. A restart takes away what a stale
-    cache can still be read for, begins to sync anew, and mends no cache that is missing, rejected or
-    oversized. """
+    each. In all other states the probe reports the state of each cache, and succeeds. A restart drops the
+    contents of stale caches, which can still be read, and syncs again. It does not help caches that are
+    missing, rejected or oversized. """
 
     narrow_handlers: bool = False
-    """True narrows the watches of Kopf itself to the filter of the cache, where a kind has handlers as well.
+    """True narrows Kopf's own watch of a kind that has handlers to the filter of the cache.
 
-    Kopf watches the objects of its handlers on its own, all of them. True adds the filter to Kopf's
+    Kopf has its own watches for its handlers, of all objects of their kinds. True adds the filter to Kopf's
     `settings.watching.label_selectors` and `field_selectors`: handlers then see only objects within the
-    filter. Kinds with daemons, timers or deletion handlers are left alone, with a warning: Kopf would lose
-    track of an object that leaves. Of a custom resource selected by fields of its own, those fields alone are
-    left out: Kopf would end if the cluster cannot select by them. """
+    filter. Kinds with daemons, timers or deletion handlers are not narrowed, and a warning is logged: Kopf
+    would lose track of an object that leaves the filter. Fields that a custom resource itself declares as
+    selectable are not added: Kopf would end if the cluster cannot select by them. """
 
-    if not TYPE_CHECKING:  # As above.
+    if not TYPE_CHECKING:  # With these methods, type checkers would accept any attribute.
 
         def __setattr__(self, name: str, value: object) -> None:
             check = _CHECKS.get(name)
             if check is None:
                 raise _no_option(name)
             if complaint := check(value):
-                raise DeclarationError(
-                    f"settings.selectcache.{name} is {shown(value)}, {complaint[0]}", remedy=complaint[1]
-                )
+                what = f"settings.selectcache.{name} is {shown(value)}, {complaint[0]}"
+                raise DeclarationError(what, remedy=complaint[1])
             if (
                 name in vars(self)
                 and vars(self)[name] != value
                 and name != "admission_timeout"
                 and self.selectors.used
             ):
-                raise DeclarationError(
-                    f"settings.selectcache.{name} is changed after the operator has started",
-                    remedy="Assign it in a startup handler (@kopf.on.startup)",
-                )
-            # The constructor assigns everything once: only what differs from the default was meant.
+                what = f"settings.selectcache.{name} is changed after the operator has started"
+                raise DeclarationError(what, remedy="Assign it in a startup handler (@kopf.on.startup)")
+            # The constructor assigns each option once. An option that has its default then is not assigned.
             if name in vars(self) or value != next(
                 option.default for option in fields(self) if option.name == name
             ):
                 vars(self).setdefault("_assigned", set()).add(name)
             if isinstance(value, (dict, list, set)):
-                value = value.copy()  # What is changed later would not be checked.
+                value = value.copy()  # Later changes by the caller would not be checked.
             super().__setattr__(name, value)
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Only what is not there is asked for here: a misspelt option must end the operator as one
-            assigned does.
+            """Refuse to read an option that does not exist: it must end the operator, as its assignment
+            does.
             """
             raise AttributeError(name) if name.startswith("_") else _no_option(name)
+
+    def __post_init__(self) -> None:
+        self.defaults.freeze_with(self.selectors)
+
+    def effective(self, key: AnyKey) -> Cached:
+        """Return all that is declared of a kind, with the defaults."""
+        return self.completed(key_of(key), self.selectors.cached(key))
+
+    def effective_filters(self) -> Mapping[KindKey, Selector | AnyOf]:
+        """Return the filter of each kind, with the defaults."""
+        return {key: self.effective(key).filter for key in self.selectors}
+
+    def completed(self, key: KindKey, cached: Cached) -> Cached:
+        """Return the declaration of a kind with the defaults; raise DeclarationError if they do not fit."""
+        kind = find(key)
+        with named(key):
+            try:
+                completed = with_defaults(cached, self.defaults, kind=kind, fallback=self)
+                check(key, kind, completed)
+            except DeclarationError as error:
+                error.what = f"{error.what}, with settings.selectcache.defaults"
+                error.args = (error.what,)
+                raise
+        return completed
+
+    def of_kind(self, cached: Cached) -> SelectCacheSettings:
+        """Return the settings with the options that a kind has of its own."""
+        own = {name: getattr(cached, name) for name, option in OPTIONS.items() if option.has_fallback}
+        differing = {name: value for name, value in own.items() if value not in (None, getattr(self, name))}
+        return replace(self, **differing) if differing else self
 
     def page_bytes(self) -> int:
         """Return `max_page_bytes` as a number."""
@@ -188,8 +242,8 @@ class SelectCacheSettings:
         return size
 
     def probe_limits(self) -> Mapping[str, float]:
-        """Return for how many seconds a cache must have been in which state for the liveness probe to
-        fail.
+        """Return the states in which the liveness probe fails, with the seconds that a cache must have been
+        in them.
         """
         given = self.failing_probe
         if isinstance(given, Mapping):
@@ -199,7 +253,7 @@ class SelectCacheSettings:
         return dict.fromkeys(given, 0.0)
 
     def with_defaults(self, **defaults: Any) -> SelectCacheSettings:
-        """Return the same declarations, with these values for what was not assigned; None leaves the
+        """Return a copy in which options that were not assigned have these values; None stands for the
         default.
         """
         assigned = vars(self)["_assigned"]
@@ -210,28 +264,29 @@ class SelectCacheSettings:
 
 
 def settings_of(settings: kopf.OperatorSettings) -> SelectCacheSettings:
-    """Return `settings.selectcache`, typed: type checkers cannot see it, as Kopf's class does not declare it.
+    """Return `settings.selectcache` with its type. Kopf's class does not declare it, so type checkers do not
+    know the attribute.
 
     @kopf.on.startup()
     def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         selectcache.settings_of(settings).selectors['v1/pods'] = 'app=web'
     """
     found = getattr(settings, "selectcache", None)
-    if isinstance(settings, type) or not hasattr(settings, "selectcache"):
-        raise DeclarationError(
-            "settings_of() was given"
-            f" {f'the class {settings.__name__}' if isinstance(settings, type) else shown(settings)}",
-            remedy="Give it the settings that a startup handler is given: settings_of(settings)",
-        )
-    if not isinstance(found, SelectCacheSettings):
-        raise DeclarationError(
-            f"settings.selectcache is {shown(found)}",
-            remedy="Leave it as it is, and assign its attributes, such as its selectors",
-        )
-    return found
+    is_object = hasattr(settings, "selectcache") and not isinstance(settings, type)
+    require(
+        is_object,
+        DeclarationError,
+        "settings_of()",
+        "settings",
+        settings,
+        "the settings of a startup handler",
+    )
+    is_ours, wanted = isinstance(found, SelectCacheSettings), "values to its attributes only"
+    require(is_ours, DeclarationError, "settings_of()", "settings.selectcache", found, wanted)
+    return cast("SelectCacheSettings", found)
 
 
-# ---- Checks of options: what is wrong, and what to do.
+# ---- Checks of options. Each returns the complaint and the remedy, or None.
 
 
 def _no_option(name: str) -> DeclarationError:
@@ -242,56 +297,22 @@ def _no_option(name: str) -> DeclarationError:
     )
 
 
-_Complaint: TypeAlias = tuple[str, str] | None
-
-
-def _number(least: float, most: float, unit: str) -> Callable[[object], _Complaint]:
-    def check(value: object) -> _Complaint:
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
-            return f"no number of {unit} from {least:.12g} to {most:.12g}", f"Assign a number of {unit}"
-        return None
-
-    return check
-
-
-def _interval(value: object) -> _Complaint:
-    if (value == 0 and not isinstance(value, bool)) or _number(60.0, 30 * _LONGEST, "seconds")(value) is None:
-        return None
-    return (
-        f"neither 0 nor a number of seconds from 60 to {30 * _LONGEST:.12g} (30 days)",
-        "Assign 0 for no audits, or 3600 for one in an hour",
-    )
-
-
-def _integer(value: object) -> _Complaint:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 100_000:
-        return (
-            "no whole number from 1 to 100000",
-            "Assign how many objects to list in one request, such as 500",
-        )
-    return None
-
-
-def _page_bytes(value: object) -> _Complaint:
+def _page_bytes(value: object) -> Complaint:
     size = bytes_in(value) if isinstance(value, (int, str)) else None
     if size is None:
-        return "no quantity", "Assign a whole number of bytes, or a quantity as of Kubernetes, such as '64Mi'"
+        return "not a quantity", "Assign a whole number of bytes, or a quantity of Kubernetes such as '64Mi'"
     if size < LEAST_PAGE_BYTES:
-        return "which is too little", f"Assign at least {quantity(LEAST_PAGE_BYTES)!r}"
+        return "which is too small", f"Assign at least {quantity(LEAST_PAGE_BYTES)!r}"
     return None
 
 
-def _one_of(*choices: object) -> Callable[[object], _Complaint]:
-    def check(value: object) -> _Complaint:
-        if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in choices):
-            shown = " or ".join(map(repr, choices))
-            return f"neither {shown.replace(' or ', ' nor ')}", f"Assign {shown}"
-        return None
-
-    return check
+def _function(value: object) -> Complaint:
+    if value is not None and (not callable(value) or iscoroutinefunction(value)):
+        return "not a plain function", "Assign a function of one argument that is not async, or None"
+    return None
 
 
-def _probe_limits(value: object) -> _Complaint:
+def _probe_limits(value: object) -> Complaint:
     remedy = (
         "Assign True, False, or states with the seconds that a cache must have been in them, such as"
         " {'stale': 120, 'stalled': 0}"
@@ -305,15 +326,21 @@ def _probe_limits(value: object) -> _Complaint:
         if state not in states:
             meant = near(state, states) if isinstance(state, str) else None
             return (
-                f"and {shown(state)} is none of the states {', '.join(states)}",
+                f"and {shown(state)} is not one of the states {', '.join(states)}",
                 f"Assign {meant!r} instead" if meant else remedy,
             )
-        if isinstance(value, Mapping) and (complaint := _number(0.0, _LONGEST, "seconds")(value[state])):
-            return f"and {shown(value[state])}, of {state!r}, is {complaint[0]}", remedy
+        if isinstance(value, Mapping) and (complaint := number(0.0, LONGEST, "seconds")(value[state])):
+            return f"and its value for {state!r}, {shown(value[state])}, is {complaint[0]}", remedy
     return None
 
 
-def _selectors(value: object) -> _Complaint:
+def _defaults(value: object) -> Complaint:
+    if not isinstance(value, Defaults):
+        return "and cannot be replaced", "Assign its attributes: defaults.label = 'app=web'"
+    return None
+
+
+def _selectors(value: object) -> Complaint:
     if not isinstance(value, Selectors):
         return (
             "and cannot be replaced",
@@ -322,20 +349,23 @@ def _selectors(value: object) -> _Complaint:
     return None
 
 
-_SECONDS = _number(0.001, _LONGEST, "seconds")
-_CHECKS: Mapping[str, Callable[[object], _Complaint]] = {
+_SECONDS = number(0.001, LONGEST, "seconds")
+_CHECKS: Mapping[str, Callable[[object], Complaint]] = {
     "selectors": _selectors,
-    "page_limit": _integer,
+    "defaults": _defaults,
+    "page_limit": objects_per_page,
     "max_page_bytes": _page_bytes,
-    "initial": _one_of("pages", "stream"),
-    "storage": _one_of("auto", "packed", "raw"),
+    "initial": one_of("pages", "stream"),
+    "bookmarks": one_of(True, False),
+    "on_watch_error": _function,
+    "storage": one_of("auto", "packed", "raw"),
     "max_bytes": complaint,
     "sync_timeout": _SECONDS,
     "admission_timeout": _SECONDS,
     "idle_timeout": _SECONDS,
     "request_timeout": _SECONDS,
-    "audit_interval": _interval,
-    "fetch_per_second": _number(0.001, 10_000, "requests"),
+    "audit_interval": interval,
+    "fetch_per_second": number(0.001, 10_000, "requests"),
     "failing_probe": _probe_limits,
-    "narrow_handlers": _one_of(True, False),
+    "narrow_handlers": one_of(True, False),
 }

@@ -10,7 +10,11 @@ The rules, in this order:
 3. Streams that differ only in the values of one label are folded into one: `app in (db,web)`.
 4. A stream is dropped if the others together select all of its objects. The narrowest streams are tried
    first.
-5. More than `most` streams are an error, which names a remedy.
+5. While there are more than `most` streams, those that differ only in their namespace are joined into one of
+   all namespaces, of which only the objects in the listed ones are stored. Streams with a selector are joined
+   first, because the server sends the least for them, and of these the most numerous. A joined stream takes
+   the right to list and watch in all namespaces, so none is joined without need.
+6. More than `most` streams are an error, which names a remedy.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from dataclasses import dataclass
 
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
+from kopf_selectcache.core.selection.grammar import LabelRequirement
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, parse_key
 from kopf_selectcache.core.selection.regions import THE_NAME, THE_NAMESPACE, Box, Dimension, field_dimension
 from kopf_selectcache.core.selection.resource import Resource
@@ -29,7 +33,7 @@ from kopf_selectcache.core.selection.values import LabelValues, Strings
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.selectors.selector import AnyOf, Selector, make_selector
+from kopf_selectcache.selectors.selector import AnyOf, Selector, make_selector, query_of
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
 MOST_STREAMS = 100
@@ -37,6 +41,7 @@ MOST_STREAMS = 100
 
 _MOST_WRITTEN = 10_000
 """Maximum of streams that are folded."""
+_EVERYTHING = Selector()
 _MOST_COMPARED = 200
 """Maximum of selectors that are compared with each other: the time grows with the square of their number."""
 
@@ -46,26 +51,47 @@ class Stream:
     """One list and watch."""
 
     selector: Selector
-    """Its part of the filter: at most one namespace, and one name unless names share a watch."""
+    """Its part of the filter: one name, unless names share a watch; at most one namespace, unless several are
+    joined."""
 
     @property
     def namespace(self) -> str | None:
         """The namespace of its path; None for the path of all objects."""
-        return self.selector.namespaces[0] if self.selector.namespaces is not None else None
+        namespaces = self.selector.namespaces
+        return namespaces[0] if namespaces is not None and len(namespaces) == 1 else None
 
     @property
     def keys(self) -> Keys:
-        """The namespace and names of the objects that it could hold."""
+        """The namespaces and names of the objects that it could hold."""
+        names, namespaces = self.selector.names, self.selector.namespaces
         return Keys(
             self.namespace,
-            frozenset(self.selector.names) if self.selector.names is not None else None,
-            complete=not (self.selector.requirements or self.selector.terms),
+            None if names is None else frozenset(names),
+            # A name that it excludes may be held by another stream, and leave that one.
+            complete=not self.selector.requirements
+            and all(term.label == "metadata.namespace" for term in self.selector.terms),
+            namespaces=frozenset(namespaces) if namespaces is not None and len(namespaces) > 1 else None,
+            excluded=frozenset(
+                term.value
+                for term in self.selector.terms
+                if term.label == "metadata.namespace" and not term.equal
+            ),
         )
 
     @property
-    def is_wider(self) -> bool:
-        """True if the server sends more objects than are stored: shared watches do not select by name."""
+    def needs_fields(self) -> bool:
+        """True if it selects by fields besides the namespace and the name."""
+        return any(term.label not in ("metadata.namespace", "metadata.name") for term in self.selector.terms)
+
+    @property
+    def shares_names(self) -> bool:
+        """True if several names share it, so that the server does not select by them."""
         return self.selector.names is not None and len(self.selector.names) > 1
+
+    @property
+    def is_wider(self) -> bool:
+        """True if the server sends more objects than are stored: of other names or namespaces."""
+        return self.shares_names or len(self.selector.namespaces or ()) > 1
 
     def may_hold(self, record: Record) -> bool:
         """Return True if it could hold this object, judged by its metadata. The values of its fields are
@@ -130,17 +156,21 @@ def plan(
 
     Raises ConflictingSelectors, NotSelectable, or a DeclarationError if it takes more than `most` streams.
     """
-    confined = [_confined(branch, resource, namespaces) for branch in declared.branches]
+    nowhere = _nowhere(declared.branches, resource, namespaces)
+    branches = [branch for branch in declared.branches if branch not in nowhere]
+    confined = [_confined(branch, resource, namespaces) for branch in branches]
     filter_ = confined[0] if len(confined) == 1 else AnyOf(confined)
     if (count := _count(confined, share_watches=share_watches)) > _MOST_WRITTEN:
-        raise _too_many(count, most, confined)
+        raise _too_many(count, most)
     cells = [cell for branch in confined for cell in _cells(branch, share_watches=share_watches)]
     folded = _folded(list(dict.fromkeys(cells)), resource)
     kept, _ = _without_needless(folded, resource)
     if len(kept) > most:
-        raise _too_many(len(kept), most, kept)
+        kept, _ = _without_needless(_joined(kept, most), resource)
+    if len(kept) > most:
+        raise _too_many(len(kept), most)
     _, needless = _without_needless(confined, resource)
-    return Plan(filter_, tuple(map(Stream, kept)), tuple(declared.branches[at] for at in needless))
+    return Plan(filter_, tuple(map(Stream, kept)), tuple(branches[at] for at in needless) + tuple(nowhere))
 
 
 def check_streams(
@@ -168,10 +198,8 @@ def _confined(branch: Selector, resource: Resource, watched: Collection[str] | N
     """Write the branch with its names and namespaces listed, wherever there is a list of them at all."""
     kind = resource.domains
     if resource.kind.namespaced is False and branch.namespaces is not None:
-        raise ConflictingSelectors(
-            f"{resource} are cluster-scoped, and have no namespace",
-            remedy="Declare their filter without namespaces=",
-        )
+        what = f"{resource} are cluster-scoped, and have no namespace"
+        raise ConflictingSelectors(what, remedy="Declare their filter without namespaces=")
     branch.require_satisfiable(kind=kind)
     box = branch.box(kind)
     names, spaces = _listed(box, THE_NAME), _listed(box, THE_NAMESPACE)
@@ -180,11 +208,9 @@ def _confined(branch: Selector, resource: Resource, watched: Collection[str] | N
     elif spaces is None and watched is not None:
         spaces = [each for each in sorted(watched) if THE_NAMESPACE not in box or each in box[THE_NAMESPACE]]
     if spaces is not None and not any(spaces):
-        raise ConflictingSelectors(
-            f"{clipped(branch, 500)} selects nothing in the namespaces that the operator watches,"
-            f" {', '.join(sorted(watched or ()))}",
-            remedy="Name one of them, or start the operator for another namespace",
-        )
+        theirs = ", ".join(sorted(watched or ()))
+        what = f"{clipped(branch, 500)} selects nothing in the namespaces that the operator watches, {theirs}"
+        raise ConflictingSelectors(what, remedy="Name one of them, or start the operator for another")
     said = {THE_NAME: names, THE_NAMESPACE: spaces}
     if resource.kind.namespaced is False:
         said[THE_NAMESPACE] = []  # An empty namespace is that of all objects, and needs no words.
@@ -195,6 +221,23 @@ def _confined(branch: Selector, resource: Resource, watched: Collection[str] | N
         None if names is None else tuple(names),
         None if spaces is None else tuple(filter(None, spaces)),
     )
+
+
+def _nowhere(
+    branches: Sequence[Selector], resource: Resource, watched: Collection[str] | None
+) -> list[Selector]:
+    """Return the branches that exclude all watched namespaces; none if there are no others."""
+    if watched is None or len(branches) == 1 or resource.kind.namespaced is False:
+        return []
+    nowhere = [
+        branch
+        for branch in branches
+        if branch.namespaces is None
+        and (spaces := branch.box(resource.domains).get(THE_NAMESPACE)) is not None
+        and not spaces.few
+        and not any(each in spaces for each in watched)
+    ]
+    return nowhere if len(nowhere) < len(branches) else []
 
 
 def _listed(box: Box, at: Dimension) -> list[str] | None:
@@ -257,7 +300,25 @@ def _fold(group: Sequence[Selector], at: Dimension, resource: Resource) -> Selec
     return make_selector(label, first.field, first.names, first.namespaces)
 
 
-# ---- Rules 4 and 5.
+# ---- Rule 5.
+
+
+def _joined(cells: Sequence[Selector], most: int) -> list[Selector]:
+    """Join streams of one selector until there are at most `most`, or nothing is left to join."""
+    groups: dict[Selector, list[Selector]] = {}
+    for cell in cells:
+        groups.setdefault(make_selector(cell.label, cell.field, cell.names), []).append(cell)
+    excess = len(cells) - most
+    for part in sorted(groups, key=lambda part: (_width(part) == _width(_EVERYTHING), -len(groups[part]))):
+        group = groups[part]
+        if excess > 0 and len(group) > 1 and all(cell.namespaces for cell in group):
+            spaces = sorted({space for cell in group for space in cell.namespaces or ()})
+            groups[part] = [make_selector(part.label, part.field, part.names, tuple(spaces))]
+            excess -= len(group) - 1
+    return [cell for group in groups.values() for cell in group]
+
+
+# ---- Rules 4 and 6.
 
 
 def _without_needless(branches: Sequence[Selector], resource: Resource) -> tuple[list[Selector], list[int]]:
@@ -275,35 +336,9 @@ def _width(branch: Selector) -> tuple[bool, bool, int]:
     return branch.names is None, branch.namespaces is None, -len(branch.requirements) - len(branch.terms)
 
 
-def _too_many(count: int, most: int, branches: Sequence[Selector]) -> DeclarationError:
-    numbers = {
-        "alternatives": len({(branch.label, branch.field) for branch in branches}),
-        "names": len({name for branch in branches for name in branch.names or ()}),
-        "namespaces": len({space for branch in branches for space in branch.namespaces or ()}),
-    }
-    why = " in ".join(f"{number:,} {what}" for what, number in numbers.items() if number > 1)
-    return DeclarationError(
-        f"it takes {count:,} lists and watches, for {why}, and {most:,} are the most",
-        remedy=(
-            "Select by a label that the objects share, in all namespaces (kopf run -A); or let names share"
-            " one watch: Cached(..., share_watches=True)"
-        ),
-    )
-
-
-def query_of(selector: Selector, *, name: str | None = None, namespace: str | None = None) -> dict[str, str]:
-    """Return the query parameters for the labels and fields of a selector, and a name and namespace.
-
-    >>> query_of(Selector('app=web', field='status.phase!=Failed'), name='web-1')
-    {'labelSelector': 'app=web', 'fieldSelector': 'status.phase!=Failed,metadata.name=web-1'}
-    """
-    terms = [*selector.terms]
-    if name is not None:
-        terms.append(FieldTerm("metadata.name", name))
-    if namespace is not None:
-        terms.append(FieldTerm("metadata.namespace", namespace))
-    labels = {"labelSelector": str(selector.label)} if selector.requirements else {}
-    return labels | ({"fieldSelector": ",".join(map(str, terms))} if terms else {})
+def _too_many(count: int, most: int) -> DeclarationError:
+    remedy = "Select by a label, in all namespaces; or let names share one watch: share_watches=True"
+    return DeclarationError(f"it takes {count:,} lists and watches, more than {most:,}", remedy=remedy)
 
 
 def questions(resource: Resource, request: Selector) -> list[tuple[str, dict[str, str]]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from inspect import iscoroutinefunction, signature
+from contextlib import suppress
+from inspect import Parameter, iscoroutinefunction, signature
+from typing import cast
 
-from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.core.errors import BadPath
 from kopf_selectcache.core.redact import shown, shown_with_type
-from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.index_spec import PARTS, Indexed
 from kopf_selectcache.core.store.projection import Path, Projection, Transform, as_written, keys_of
 
 PATHS = (
@@ -16,6 +18,8 @@ PATHS = (
     " ('metadata', 'labels', 'app.kubernetes.io/name')"
 )
 """The remedy for a path that is not written like this."""
+
+_BY_NAME = "paths or functions by name: index={'node': 'spec.nodeName'}"
 
 
 def wrong_path(path: Path) -> str | None:
@@ -43,15 +47,8 @@ def projection(
     Traceback (most recent call last):
     kopf_selectcache.errors.DeclarationError: drop=['metadata.name'] would drop metadata.name, which is always kept. ...
     """  # A line of an example is not broken.  # noqa: E501
-    if transform is not None and (not callable(transform) or iscoroutinefunction(transform)):
-        raise DeclarationError(
-            f"transform= is {'a coroutine function' if callable(transform) else shown_with_type(transform)}",
-            remedy=(
-                "Give it a plain function that takes an object, as a dict, and returns the part to store"
-            ),
-        )
     if transform is not None:
-        _refuse_unlike_transform(transform, "transform=", "that returns the part to store")
+        _require_function("transform", transform, "the part to store")
     chosen, dropped = None if keep is None else list(_paths("keep", keep)), list(_paths("drop", drop))
     try:
         return Projection.of(keep=chosen, drop=dropped, transform=transform)
@@ -62,73 +59,74 @@ def projection(
         ) from None
 
 
-def indexes(given: object, *, late: bool = False, within: str = "index=") -> tuple[Indexed, ...]:
+def indexes(given: object, *, late: bool = False) -> tuple[Indexed, ...]:
     """Return the declared indexes; raise DeclarationError for one that is not valid.
 
     >>> indexes({'node': 'spec.nodeName'})
-    (Indexed(name='node', path=('spec', 'nodeName'), function=None, late=False),)
+    (Indexed(name='node', path=('spec', 'nodeName'), function=None, by_parts=False, late=False),)
     """
-    if not isinstance(given, Mapping):
-        raise DeclarationError(
-            f"{within} is {shown_with_type(given)}",
-            remedy="Write a dict of paths or functions by name: index={'node': 'spec.nodeName'}",
-        )
-    return tuple(_index(name, by, late=late) for name, by in given.items())
+    require(isinstance(given, Mapping), DeclarationError, "Cached()", "index", given, _BY_NAME)
+    indexes = cast("Mapping[object, object]", given)
+    return tuple(_index(name, by, late=late) for name, by in indexes.items())
 
 
 def _index(name: object, by: object, *, late: bool) -> Indexed:
-    if not isinstance(name, str) or not name:
-        raise DeclarationError(
-            f"index= has the name {shown_with_type(name)}", remedy="Write index={'node': 'spec.nodeName'}"
-        )
-    what = f"index={{{shown(name)}: ...}}"
+    require(
+        isinstance(name, str) and name, DeclarationError, "Cached()", "the name of an index", name, _BY_NAME
+    )
+    what, name = f"index={{{shown(name)}: ...}}", cast("str", name)
     if not callable(by):
-        if not isinstance(by, (str, tuple)):
-            raise DeclarationError(
-                f"{what} is {shown_with_type(by)}",
-                remedy=f"Write index={{{shown(name)}: 'spec.nodeName'}}, or give it a function of an object",
-            )
-        return Indexed(
-            name, keys_of(_checked(by, "index=", f"index={{{shown(name)}: {shown(by)}}}")), late=late
-        )
-    if iscoroutinefunction(by):
-        raise DeclarationError(
-            f"{what} is a coroutine function",
-            remedy=(
-                "Give it a plain function that takes an object, as a dict, and returns a text, or a list of"
-                " texts"
-            ),
-        )
-    _refuse_unlike_transform(by, what, "that returns a text, or a list of texts")
-    return Indexed(name, function=by, late=late)
+        require(isinstance(by, (str, tuple)), DeclarationError, "Cached()", what, by, "a path or a function")
+        path = _checked(by, "index=", f"index={{{shown(name)}: {shown(by)}}}")
+        return Indexed(name, keys_of(path), late=late)
+    if by_parts := _takes_parts(by):
+        _require_parts(what, by)
+    else:
+        _require_function(what, by, "a text, or a list of texts")
+    return Indexed(name, function=by, by_parts=by_parts, late=late)
 
 
-def _refuse_unlike_transform(transform: Callable[..., object], what: str, which: str) -> None:
-    """Raise DeclarationError if this can never be called with an object alone."""
+def _takes_parts(given: Callable[..., object]) -> bool:
+    """Return True if a function has `**`, and no argument for a whole object."""
+    with suppress(ValueError):  # Of some built-in functions nothing is known.
+        takes = signature(given).parameters.values()
+        named = [each.name for each in takes if each.kind is not Parameter.VAR_KEYWORD]
+        return len(named) < len(takes) and (not named or not {*named}.isdisjoint(PARTS))
+    return False
+
+
+def _require_parts(argument: str, given: Callable[..., object]) -> None:
+    """Raise DeclarationError unless a function can be called with the parts of an object."""
+    reason = "a coroutine function" if iscoroutinefunction(given) else ""
+    takes = signature(given)
     try:
-        takes = signature(transform)
-    except ValueError:  # Of some built-in functions nothing is known.
-        return
-    try:
-        takes.bind({})
+        takes.bind(**dict.fromkeys(PARTS))
     except TypeError:
-        raise DeclarationError(
-            f"{what} is a function of {takes}, and is called with one object",
-            remedy=f"Give it a function of one object, as a dict, {which}",
-        ) from None
+        reason = f"a function of {takes}"
+    if reason:
+        remedy = f"Give a plain function that takes of these what it needs: {', '.join(PARTS)}, **_"
+        raise DeclarationError(f"Cached(): {argument} is {reason}", remedy=remedy)
+
+
+def _require_function(argument: str, given: object, returns: str) -> None:
+    """Raise DeclarationError unless this is a plain function that can be called with an object alone."""
+    wanted = f"a plain function of one object, as a dict, that returns {returns}"
+    require(callable(given), DeclarationError, "Cached()", argument, given, wanted)
+    reason = "a coroutine function" if iscoroutinefunction(given) else ""
+    with suppress(ValueError):  # Of some built-in functions nothing is known.
+        takes = signature(cast("Callable[..., object]", given))
+        try:
+            takes.bind({})
+        except TypeError:
+            reason = f"a function of {takes}"
+    if reason:
+        raise DeclarationError(f"Cached(): {argument} is {reason}", remedy=f"Give {wanted}")
 
 
 def _paths(name: str, given: object) -> Iterator[Path]:
-    if isinstance(given, str):
-        raise DeclarationError(
-            f"{name}= is the text {shown(given)}", remedy=f"Write a list of paths: {name}=[{shown(given)}]"
-        )
-    if not isinstance(given, Collection) or isinstance(given, (Mapping, bytes, bytearray)):
-        raise DeclarationError(
-            f"{name}= is {shown_with_type(given)}",
-            remedy=f"Write a list of paths, such as {name}=['spec.nodeName']",
-        )
-    for path in given:
+    is_list = isinstance(given, Collection) and not isinstance(given, (str, Mapping, bytes, bytearray))
+    require(is_list, DeclarationError, "Cached()", name, given, f"a list of paths: {name}=['spec.nodeName']")
+    for path in cast("Collection[object]", given):
         yield _checked(path, f"{name}=", f"{name}=[{shown(path)}]")
 
 
@@ -136,10 +134,8 @@ def _checked(path: object, argument: str, what: str) -> Path:
     """Return a path of an argument, where it is written as `what`; raise DeclarationError if it can lead
     nowhere.
     """
-    if not isinstance(path, str) and not (
-        isinstance(path, tuple) and all(isinstance(key, str) for key in path)
-    ):
-        raise DeclarationError(f"{argument} has {shown_with_type(path)}", remedy=PATHS)
-    if wrong := wrong_path(path):
-        raise DeclarationError(f"{what} {wrong}", remedy=PATHS)
-    return path
+    is_path = all(isinstance(key, str) for key in (path if isinstance(path, tuple) else (path,)))
+    if not is_path or (wrong := wrong_path(cast("Path", path))):
+        reason = f"{what} {wrong}" if is_path else f"{argument} has {shown_with_type(path)}"
+        raise DeclarationError(reason, remedy=PATHS)
+    return cast("Path", path)

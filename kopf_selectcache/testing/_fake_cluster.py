@@ -40,8 +40,8 @@ class OfflineCluster(EmbeddedCluster):
         self.api.webhooks.are_called = False
         self._followers: list[Callable[[], None]] = []
         self.faults = self._failing = OfflineFaults(post=self._do)
-        """The faults of the requests of reads: `fetch`, `fetch_list`, `gone` and every other read that asks
-        the server.
+        """The faults of the requests to the server: those of `cache.live`, `fetch`, `fetch_list`, `gone` and
+        every other read that is not served from the cache alone.
         """
         del self.requests  # No request would ever be recorded.
 
@@ -82,6 +82,10 @@ class OfflineCluster(EmbeddedCluster):
     def follow(self, follower: Callable[[], None]) -> None:
         """Call this after every change, before the method returns."""
         self._followers.append(follower)
+
+    def unfollow(self, follower: Callable[[], None]) -> None:
+        """End that."""
+        self._followers.remove(follower)
 
     def answer(self, request: Request) -> Answer | Watch:
         """Answer a request from any thread."""

@@ -1,5 +1,5 @@
-"""Faults of a fake cache: they affect the requests of reads to the server. Faults that need a connection are
-refused.
+"""Faults of a fake cache: they affect the requests of reads and writes to the server. Faults that need a
+connection are refused.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class OfflineFaults(Faults):
         nth: int = 1,
         times: int | None = None,
     ) -> Planned:
-        """Plan a fault for the requests of reads, such as `fetch`, that match all arguments; raise TypeError
-        if it needs a connection.
+        """Plan a fault for the requests, such as those of `fetch` and `cache.live`, that match all arguments;
+        raise TypeError if it needs a connection.
         """
         of = type(fault)
         if all(getattr(of, step) is getattr(Fault, step) for step in OF_ANSWERS):

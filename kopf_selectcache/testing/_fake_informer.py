@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from time import monotonic
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -29,14 +30,13 @@ from kopf_selectcache.core.protocol.machine import (
 )
 from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.errors import Missing, ReadError
+from kopf_selectcache.informer.changing import Changing
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.stream_writer import failure_of
-from kopf_selectcache.informer.subscribers import Listener
 from kopf_selectcache.settings.declaration import Cached, named
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.testing._fake_cluster import OfflineCluster
@@ -61,9 +61,10 @@ class FakeInformer:
         namespaces: tuple[str, ...] | None,
         claims: Claims,
         resolved: Callable[[], object],
+        line: str,
     ) -> None:
         environment = Environment(
-            settings,
+            settings.of_kind(declared),
             cast("Transport", transport),
             logging.getLogger(__name__),
             chance=lambda: 0.5,
@@ -78,7 +79,9 @@ class FakeInformer:
             claims=claims,
             resolved=resolved,
             deliver=_on_its_loop,
+            line=line,
         )
+        informer.changing = Changing(informer, replace(environment, sleep=self._hurry), self._begin)
         informer.packing = None  # Training takes a thread.
         self._served = transport
         self._streams: list[_FakeStream] = []
@@ -107,6 +110,26 @@ class FakeInformer:
             for each in self._streams:
                 each.hurry()
 
+    async def change(self, declared: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # As that of Changing.
+        """Change what is declared, with streams that answer at once."""
+        try:
+            await self.informer.changing.change(declared, timeout=timeout)
+        finally:
+            self.informer.packing = None
+            self._streams = [each for each in self._streams if each.reflector in self.informer.reflectors]
+
+    async def _hurry(self, _: float) -> None:
+        """Let all streams progress, instead of a wait for that."""
+        for each in self._streams:
+            each.hurry()
+        await asyncio.sleep(0.01)  # If that was not enough, another change is under way.
+
+    def _begin(self, reflector: Reflector) -> None:
+        """Start a new stream."""
+        stream = _FakeStream(reflector, self._served)
+        self._streams.append(stream)
+        stream.start()
+
     def _start(self) -> None:
         self._streams = []
         self.informer.mark_resolving()
@@ -117,16 +140,16 @@ class FakeInformer:
             each.start()
 
 
-def _on_its_loop(listener: Listener) -> Listener:
+def _on_its_loop(listener: Callable[[Any], None]) -> Callable[[Any], None]:
     """Call the listener on its current loop, from the thread of the change."""
     loop = running_loop()
 
-    def call(change: Change | None) -> None:
+    def call(argument: object) -> None:
         if loop is None or loop is running_loop():
-            listener(change)
+            listener(argument)
         else:
             with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
-                loop.call_soon_threadsafe(listener, change)
+                loop.call_soon_threadsafe(listener, argument)
 
     return call
 
@@ -135,7 +158,7 @@ class _FakeStream:
     """Execute the commands of a stream writer at once."""
 
     def __init__(self, reflector: Reflector, served: InProcess) -> None:
-        self._reflector = reflector
+        self.reflector = reflector
         self._writer = reflector.writer
         self._served = served
         self._watch: Watched | None = None
@@ -154,7 +177,7 @@ class _FakeStream:
         if watch is None:
             return
         for line in watch.lines():
-            self._take(self._reflector.reader.line(line.rstrip(b"\n")))
+            self._take(self.reflector.reader.line(line.rstrip(b"\n")))
         if watch.ended and watch is self._watch:
             self._take(Lost("the watch ended", lived=True))
 
@@ -171,7 +194,7 @@ class _FakeStream:
                 self._take(self._answer(command))
             case Watch() as command:
                 self._open(command)
-            case Wait(failures) if failures < PATIENCE and self._reflector.condition.error() is None:
+            case Wait(failures) if failures < PATIENCE and self.reflector.condition.error() is None:
                 self._take(Due())  # Waiting changes nothing here.
             case Wait():
                 self._watch = None
@@ -179,7 +202,7 @@ class _FakeStream:
     def _answer(self, command: List) -> Input:
         """Return a page, or the failure of the request."""
         try:
-            return self._reflector.reader.page(self._served.ask(*self._request(listing(command))))
+            return self.reflector.reader.page(self._served.ask(*self._request(listing(command))))
         except (Refused, Garbled) as error:
             return failure_of(error)
 
@@ -194,8 +217,8 @@ class _FakeStream:
 
     def _request(self, query: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
         """Return the path and the query of a request."""
-        stream = self._reflector.stream
-        return stream.path(self._reflector.resource), {**stream.query(), **query}
+        stream = self.reflector.stream
+        return stream.path(self.reflector.resource), {**stream.query(), **query}
 
 
 class InProcess:
@@ -234,8 +257,8 @@ class InProcess:
         )
 
 
-class OfReads(InProcess):
-    """The same for requests of reads, with faults."""
+class Faulty(InProcess):
+    """The same for the requests of reads and writes, with faults."""
 
     def ask(self, path: str, query: Mapping[str, str], accept: str = JSON) -> bytes:
         return _body_of(self._cluster.answer_read(self._request(path, query, accept)))

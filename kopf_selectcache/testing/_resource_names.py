@@ -60,16 +60,14 @@ def _require_rule(rule: Mapping[str, object]) -> None:
             raise ValueError(
                 f"a rule has no {shown(part)}.{_asking(near(str(part), _PARTS))} It has {', '.join(_PARTS)}"
             )
-        if (
-            isinstance(words, str)
-            or not isinstance(words, Sequence)
-            or not all(isinstance(word, str) for word in words)
-        ):
+        if isinstance(words, str) or not isinstance(words, Sequence):
             instead = f"[{words!r}]" if isinstance(words, str) else "a list of texts"
             raise TypeError(
                 f"the {part} of a rule are a list, and this is a {type(words).__name__}. Write {part!r}:"
                 f" {clipped(instead, 100)}"
             )
+        if other := [type(word).__name__ for word in words if not isinstance(word, str)]:
+            raise TypeError(f"the {part} of a rule are texts, and one of them is of the type {other[0]}")
         parts[part] = words
     if not parts.get("verbs"):
         raise ValueError(f"a rule without verbs allows nothing. Write one such as {_RULE}")

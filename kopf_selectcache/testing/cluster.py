@@ -62,7 +62,8 @@ class EmbeddedCluster:
     as cluster:`.
 
     Its methods need no HTTP and can be called in any thread. They act as the cluster's admin, and raise
-    `Problem` where the server refuses. With `garbage_collection=False`, dependents of deleted owners stay.
+    `Problem` where the server refuses. In the thread of its loop, a write that a webhook is to review raises
+    `RuntimeError`. With `garbage_collection=False`, dependents of deleted owners stay.
     """
 
     def __init__(
@@ -247,7 +248,9 @@ class EmbeddedCluster:
         return self._act(lambda: self._admin.creating_all(objects))
 
     def get(self, obj: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the server's object, given by its kind and name (and namespace)."""
+        """Return the server's object, given by its kind and name (and namespace). For an absent one the
+        exception has the `code` 404.
+        """
         return self._do(lambda: self._admin.ask("GET", self._admin.path(obj)))
 
     def patch(
@@ -295,6 +298,14 @@ class EmbeddedCluster:
 
         The predicate is called now, and after each change in the cluster. It may miss states of a moment.
         """
+        found = await self._until(obj, lambda now: now is not None and predicate(now))
+        assert found is not None, "the predicate saw it"
+        return found
+
+    async def _until(
+        self, obj: Mapping[str, Any], predicate: Callable[[dict[str, Any] | None], object]
+    ) -> dict[str, Any] | None:
+        """Wait until the predicate is true of an object, or of None while it is absent."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake(_: object) -> None:
@@ -305,14 +316,14 @@ class EmbeddedCluster:
         try:
             while True:
                 changed.clear()
+                now = None
                 try:
                     now = self.get(obj)
                 except Problem as problem:
                     if problem.code != 404:
                         raise
-                else:
-                    if predicate(now):
-                        return now
+                if predicate(now):
+                    return now
                 await changed.wait()
         finally:
             self._do(forget)
@@ -328,10 +339,27 @@ class EmbeddedCluster:
 
         cluster.wait_for(shop, lambda now: now.get('status') == {'ready': '1/1'})
         """
+        found = self._wait(obj, lambda now: now is not None and predicate(now), timeout)
+        assert found is not None, "the predicate saw it"
+        return found
 
-        async def waited() -> dict[str, Any]:
+    def wait_gone(self, obj: Mapping[str, Any], *, timeout: float = 60) -> None:
+        """Wait until an object does not exist, in a thread without a loop; raise TimeoutError.
+
+        cluster.wait_gone(shop)
+        """
+        self._do(lambda: self._admin.path(obj))  # An unknown kind is a mistake.
+        self._wait(obj, lambda now: now is None, timeout)
+
+    def _wait(
+        self,
+        obj: Mapping[str, Any],
+        predicate: Callable[[dict[str, Any] | None], object],
+        timeout: float,
+    ) -> dict[str, Any] | None:
+        async def waited() -> dict[str, Any] | None:
             async with asyncio.timeout(timeout):
-                return await self.until(obj, predicate)
+                return await self._until(obj, predicate)
 
         try:
             asyncio.get_running_loop()

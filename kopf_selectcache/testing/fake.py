@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 import kopf
@@ -23,26 +24,26 @@ from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.errors import ReadError
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.names import InformersByName
+from kopf_selectcache.informer.removal import Removal, close, drop, withdrawn
 from kopf_selectcache.informer.retries import Retries
+from kopf_selectcache.selectors.kind_keys import assigned, called
 from kopf_selectcache.selectors.selector import Selector
-from kopf_selectcache.selectors.signatures import check_call
+from kopf_selectcache.selectors.signatures import check_call, miscalled
+from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.testing._fake_cluster import OfflineCluster
-from kopf_selectcache.testing._fake_informer import FakeInformer, InProcess, OfReads
+from kopf_selectcache.testing._fake_informer import FakeInformer, Faulty, InProcess
 from kopf_selectcache.testing._fake_objects import with_own
 
 _T = TypeVar("_T")
 Obj = Mapping[str, Any]
-
-
-def _miscalled(what: str, *, remedy: str) -> TypeError:
-    return TypeError(f"{what}. {remedy}")
 
 
 class FakeCache(Cache):
@@ -63,7 +64,7 @@ class FakeCache(Cache):
     `deleted` is true.
     """
 
-    @check_call(_miscalled, "FakeCache")
+    @check_call(miscalled, "FakeCache")
     def __init__(
         self,
         objects: Iterable[Obj] = (),
@@ -88,46 +89,85 @@ class _Runtime:
         self, settings: SelectCacheSettings, cluster: OfflineCluster, namespaces: tuple[str, ...] | None
     ) -> None:
         self.settings = settings
-        self.transport = InProcess(cluster)
+        self._served, faulty = InProcess(cluster), Faulty(cluster)
+        self.transport = faulty
         self.ending = Ending()  # It never ends.
         self.memo = Memo()
-        claims = Claims()
-        self.informers: dict[KindKey, Informer] = {}
-        self.names = InformersByName(self.informers, self.ending)
-        fakes = [
-            FakeInformer(
-                key,
-                settings.selectors.cached(key),
-                settings,
-                self.transport,
-                namespaces=namespaces,
-                claims=claims,
-                resolved=self.names.forget,
-            )
-            for key in settings.selectors
-        ]
-        self.informers.update(zip(settings.selectors, (each.informer for each in fakes), strict=True))
-        for fake in fakes:
-            cluster.follow(fake.follow)
-        self.fetches = Fetcher(cast("Transport", OfReads(cluster)), per_second=float("inf"))
+        self.names = InformersByName(self.ending)
+        self._cluster, self._namespaces, self._claims = cluster, namespaces, Claims()
+        self._fakes: dict[Informer, FakeInformer] = {}
+        for key in settings.selectors:
+            self._make(key, settings.effective(key), assigned(key))
+        self.fetches = Fetcher(cast("Transport", faulty), per_second=float("inf"))
         self.retries = _at_once()
         self.writer = Writer(
-            OfReads(cluster), clock=self.retries.clock, sleep=self.retries.sleep, chance=self.retries.chance
+            faulty, clock=self.retries.clock, sleep=self.retries.sleep, chance=self.retries.chance
         )
         self.kinds = Kinds(self.fetches)
 
     @property
-    def quick(self) -> dict[KindKey, Informer]:
-        return self.names.quick
+    def informers(self) -> Mapping[KindKey, Informer]:
+        return self.names.informers
 
     def informer(self, key: KindKey) -> Informer:
         return self.names.informer(key)
 
+    def declare(self, key: KindKey, cached: Cached) -> Informer:
+        """List and watch a kind; raise the state that its cache would be in if that fails."""
+        return self._make(key, cached, called("declare", key))
+
+    def _make(self, key: KindKey, cached: Cached, line: str) -> Informer:
+        try:
+            fake = FakeInformer(
+                key,
+                cached,
+                self.settings,
+                self._served,
+                namespaces=self._namespaces,
+                claims=self._claims,
+                resolved=self.names.forget,
+                line=line,
+            )
+        except Exception:
+            self._claims.release(key)
+            raise
+        self._fakes[fake.informer] = fake
+        self.names.add(key, fake.informer)
+        self._cluster.follow(fake.follow)
+        return fake.informer
+
+    def namespaces_for(self, *_: object) -> tuple[str, ...] | None:
+        """Return the namespaces of filters that name none."""
+        return self._namespaces
+
+    async def change(self, _: KindKey, informer: Informer, cached: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # As that of Runtime.
+        """Change what is declared of a kind."""
+        await self._fakes[informer].change(cached, timeout=timeout)
+        informer.wake_readers()
+
+    async def remove(self, informer: Informer, place: str) -> None:
+        removal = Removal.now(self.names.key_of(informer), informer, place, datetime.now(UTC))
+        self._end(informer, removal.error, removal)
+
+    async def withdraw(self, informer: Informer) -> None:
+        key = self.names.key_of(informer)
+        self._end(informer, lambda: withdrawn(key))
+
+    def _end(
+        self, informer: Informer, error: Callable[[], ReadError], removal: Removal | None = None
+    ) -> None:
+        self._claims.release(self.names.key_of(informer))
+        self.names.discard(informer, removal)
+        close(informer, error)
+        self._cluster.unfollow(self._fakes.pop(informer).follow)
+        drop(informer)
+
     async def resolve(self, key: KindKey) -> Resource:
         return await self.kinds.resolve(key)
 
-    async def wait_started(self) -> None:
-        """Return at once: all that a read needs exists."""
+    async def wait_started(self, _: str) -> _Runtime:
+        """Return it at once: all that a read needs exists."""
+        return self
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -23,6 +23,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.certificates import restored
+
 DEFAULT = "1.36"  # The version that every change is tested with.
 MODULES = {DEFAULT: Path(__file__).parent, "1.33": Path(__file__).parent / "v1_33"}
 MODULE = MODULES[DEFAULT]
@@ -121,7 +123,7 @@ class Go:
     def __init__(self, path: str, environ: Mapping[str, str]) -> None:
         self.path = path
         self.environ = {
-            **environ,
+            **restored(environ),
             # A toolchain that go.mod asks for is never downloaded on the way: where that is impossible
             # Go's own message would be about a failed download. We say which version is needed instead.
             "GOTOOLCHAIN": "local",

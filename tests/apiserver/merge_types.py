@@ -13,7 +13,7 @@ import yaml
 
 from kopf_selectcache.testing.api.builtin import BUILT_IN
 
-from .build import MODULE, kubernetes_version
+from .build import MODULE, AssetsError, Go, kubernetes_version
 
 _SCHEMA = "applyconfigurations/internal/internal.go"
 _GROUPS = {"rbac.authorization.k8s.io": "rbac", "events.k8s.io": "events"}
@@ -136,12 +136,14 @@ TYPES: Mapping[str, Mapping[str, str]] = {rules}
 '''
 
 
-def _source() -> Path:
-    """Return the schema in Go's module cache."""
-    go = ["go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/client-go"]
-    folder = subprocess.run(go, cwd=MODULE, check=True, capture_output=True, text=True).stdout.strip()
-    return Path(folder) / _SCHEMA
+def source(go: Go) -> Path:
+    """Return the schema in Go's module cache. Modules that are not there are downloaded, as for a build."""
+    listing = [go.path, "list", "-f", "{{.Module.Dir}}", "k8s.io/client-go/kubernetes"]
+    done = subprocess.run(listing, cwd=MODULE, env=go.environ, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AssetsError(f"Go does not find client-go:\n{done.stderr}")
+    return Path(done.stdout.strip()) / _SCHEMA
 
 
 if __name__ == "__main__":
-    print(written(types_of(_source().read_text()), kubernetes_version()), end="")
+    print(written(types_of(source(Go.find()).read_text()), kubernetes_version()), end="")

@@ -14,9 +14,6 @@ from .reaper import Reaper
 from .waiting import PAUSE
 
 START_DEADLINE = 120.0  # Seconds, for what takes 4: machines may be busy with other tests.
-GRACE = (
-    5.0  # Seconds between SIGTERM and SIGKILL: what a server writes at its end is thrown away here anyway.
-)
 
 
 class StartError(Exception):
@@ -78,16 +75,6 @@ class Process:
         how = f"was not ready after {deadline:g} s" if code is None else f"ended with exit code {code}"
         kind = PortTakenError if "address already in use" in said else StartError
         raise kind(f"{self.name} {how}; the end of its log:\n" + "\n".join(said.splitlines()[-30:]))
-
-    def stop(self, *, grace: float = GRACE) -> None:
-        """End the server by SIGTERM, and by SIGKILL if that takes too long."""
-        if self.pid is not None and self._child is not None:
-            self._signal(signal.SIGTERM)
-            try:
-                self._child.wait(grace)
-            except subprocess.TimeoutExpired:
-                self._signal(signal.SIGKILL)
-        self._reap()
 
     def kill(self) -> None:
         """End the server by SIGKILL: it has no chance to say goodbye to anybody."""

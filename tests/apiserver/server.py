@@ -76,12 +76,14 @@ class ApiServer(Cluster):
         self.stop()
 
     def stop(self) -> None:
-        """End both processes and remove the folder. A second call does nothing."""
+        """End both processes and remove the folder. A second call does nothing.
+
+        They are killed: their data is removed, and an API server that is asked to end waits a second."""
         self.close()
         try:
-            self.apiserver.stop()
+            self.apiserver.kill()
         finally:
-            self.etcd.stop()
+            self.etcd.kill()
             self._reaper.close()  # The last thing that it does is to remove the folder.
 
     def wait_ready(self) -> None:

@@ -22,6 +22,7 @@ import bench.data
 import bench.histogram
 import bench.peers.asking
 import bench.peers.cache
+import bench.records
 import bench.roster
 import bench.targets
 from bench import peers
@@ -308,7 +309,8 @@ def test_percentiles_are_values_that_were_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [bench.data, bench.targets, bench.roster, bench.histogram, peers.asking, bench.__main__]
+    "module",
+    [bench.data, bench.targets, bench.roster, bench.histogram, bench.records, peers.asking, bench.__main__],
 )
 def test_examples_are_so(module: ModuleType) -> None:
     assert doctest.testmod(module).attempted

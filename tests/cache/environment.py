@@ -87,9 +87,11 @@ class FakeInformer:
         self, declared: Branches, resource: Resource | None, key: str, projection: Projection = ALL
     ) -> None:
         self.key = key
+        self.ending = Ending()
         self.projection = projection
         self.indexes: dict[str, Indexed] = {}
         self.filter = declared
+        self.declared = SimpleNamespace(origins=())
         self.resource = resource
         self.store = Store()
         self.own_writes = OwnWrites()
@@ -144,7 +146,7 @@ class FakeInformer:
     @property
     def state(self) -> Any:
         """The parts that reads look at, with an empty cell when a part has been replaced."""
-        parts = self.resource, self.filter, self.projection, self.indexes
+        parts = self.resource, self.filter, self.projection, self.indexes, self.store, self.own_writes
         if list(map(id, self._state.parts)) != list(map(id, parts)):
             self._state = SimpleNamespace(
                 parts=parts,
@@ -152,6 +154,8 @@ class FakeInformer:
                 filter=self.filter,
                 projection=self.projection,
                 indexes=self.indexes,
+                store=self.store,
+                own_writes=self.own_writes,
                 derived=Derived(),
             )
         return self._state
@@ -217,6 +221,13 @@ class Server:
         raise AssertionError(f"a read never watches: {path} {query}")
 
 
+class Names:
+    """The informers found by key."""
+
+    def __init__(self) -> None:
+        self.quick: dict[KindKey, FakeInformer] = {}
+
+
 class Environment:
     """One operator. Its clock stands still, unless somebody sleeps."""
 
@@ -232,7 +243,7 @@ class Environment:
         self.retries = Retries(clock=lambda: self.time, sleep=self.sleep, chance=lambda: 1.0)
         self.informers: dict[KindKey, FakeInformer] = {}
         self.ending = Ending()
-        self.quick: dict[KindKey, FakeInformer] = {}
+        self.names = Names()
         self.memo = Memo()
         self.resources: dict[KindKey, Resource | Exception] = {}
 
@@ -254,11 +265,11 @@ class Environment:
     def informer(self, key: KindKey) -> FakeInformer:
         for declared, informer in self.informers.items():
             if declared == key or find(declared) is find(key) is not None:
-                self.quick[key] = informer
+                self.names.quick[key] = informer
                 return informer
         raise not_declared(key, self.informers)
 
-    async def wait_started(self) -> None:
+    async def wait_started(self, _: str) -> None:
         pass
 
     async def resolve(self, key: KindKey) -> Resource:

@@ -80,6 +80,24 @@ def test_a_handler_waits_until_the_stream_has_progressed_to_its_body(kind: str, 
     run(main())
 
 
+def test_a_handler_waits_for_a_kind_that_is_declared_later() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB), kind="secrets") as environment:
+            await environment.cache.declare("pods", "app=web")
+            environment.kind = "pods"
+            await until(lambda: all(each.comparison.is_open for each in environment.informer.reflectors))
+            silence = await environment.cut()
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            call = handling()(b)
+            await environment.clock.move(1)
+            assert not call.done(), "it has not waited for its body"
+            silence.release()
+            await until(call.done)
+            assert await call == ["a", "b"]
+
+    run(main())
+
+
 def test_a_stream_that_is_as_new_as_the_body_is_not_waited_for() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:

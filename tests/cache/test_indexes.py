@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from kopf_selectcache import Cached, NotKept, OutsideFilter, Selector
+from kopf_selectcache.cache._overlay import own_of
 from kopf_selectcache.cache.matcher import Obj
-from kopf_selectcache.cache.overlay import own_of
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.store.indexes import WORTH
@@ -420,7 +420,7 @@ def test_a_function_that_fails_is_told_as_a_failing_transform_is() -> None:
     assert "the function of the index 'it' raised KeyError at test_indexes.py:" in str(info.value)
     assert (
         "Correct the index= of settings.selectcache.selectors['v1/pods']; it must return a text, a list of"
-        " texts, or None for an object without a value" in str(info.value)
+        " texts, a dict as for @kopf.index, or None for an object without a value" in str(info.value)
     )
     assert CANARY not in str(info.value)
 
@@ -442,3 +442,61 @@ def test_an_object_that_cannot_be_decoded_for_an_index_is_unreadable_whatever_is
     )
     assert isinstance(record, UnreadableRecord)
     assert next(iter(reader.indexes)).of(record) == ()
+
+
+class TestFunctionsOfKopf:
+    """A function that is written for `@kopf.index` is an index as it is."""
+
+    def test_they_take_the_parts_of_an_object_and_their_keys_are_the_values(self) -> None:
+        def by_app_and_node(namespace: str, labels: Obj, spec: Obj, **_: Any) -> Any:
+            return {(namespace, labels.get("app"), spec["nodeName"]): "of no use"}
+
+        cache = fake(index={"both": by_app_and_node})
+        assert cache.held("pods", index={"both": ("ns", "web", "n2")}).keys() == [("ns", "proxied")]
+        assert cache.held("pods", index={"both": '["ns","web","n2"]'}).keys() == []
+
+    def test_they_may_return_several_keys_or_none(self) -> None:
+        def by_image(spec: Obj, name: str, **_: Any) -> Any:
+            return None if name == "db" else [{each["image"]: name, 7: 0} for each in spec["containers"]]
+
+        cache = fake(index={"image": by_image})
+        assert sorted(cache.held("pods", index={"image": "nginx"}).keys()) == [
+            ("ns", "nginx"),
+            ("ns", "proxied"),
+        ]
+        assert len(cache.held("pods", index={"image": 7})) == 2
+        assert not cache.held("pods", index={"image": "postgres"})
+
+    def test_parts_that_an_object_lacks_are_empty(self) -> None:
+        def parts(body: Obj, **given: Any) -> Any:
+            assert given["meta"] == body["metadata"]
+            return {name: 0 for name, part in given.items() if not part} | {None: 0}
+
+        (index,) = indexes({"it": parts})
+        made = index.values({"metadata": {"name": "a", "namespace": "ns", "uid": "1"}})
+        assert made == ("spec", "status", "labels", "annotations")
+
+    def test_a_function_of_the_whole_object_may_have_keywords(self) -> None:
+        def names(obj: Obj, **_: Any) -> list[str]:
+            return [obj["metadata"]["name"]]
+
+        assert fake(index={"it": names}).held("pods", index={"it": "db"}).keys() == [("ns", "db")]
+        (index,) = indexes({"it": max})  # Its signature is not known.
+        assert not index.by_parts
+
+    def test_other_arguments_are_refused_where_it_is_declared(self) -> None:
+        def by_memo(name: str, memo: Any, **_: Any) -> Obj:
+            return {name: memo}
+
+        async def by_name(name: str, **_: Any) -> Obj:
+            return {name: None}
+
+        wrong: Any
+        for wrong in (by_memo, by_name):
+            with pytest.raises(DeclarationError):
+                Cached("app=web", index={"it": wrong})
+
+    @pytest.mark.parametrize("made", [{("a", object()): 0}, {b"": 0}, [{"a": 0}, 5], {object(): 0}])
+    def test_other_keys_are_an_error(self, made: Any) -> None:
+        with pytest.raises(Stalled):
+            fake(index={"it": lambda **_: made})

@@ -23,48 +23,19 @@ from kopf_selectcache import (
     NotFound,
     NotWritable,
     ReadError,
-    SelectCacheError,
     Selector,
     Stalled,
 )
+from kopf_selectcache.cache import writes
 from kopf_selectcache.testing import FakeCache, faults
 from tests.cache.clients import APIObject, earlier, imported, model
 from tests.cache.clients import Pod as PykubePod
-
-Obj = dict[str, Any]
-
-
-def pod(name: str = "web-1", namespace: str = "shop", **labels: str) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "spec": {"containers": [{"name": "main", "image": "example.com/web"}]},
-    }
-
-
-def secret(name: str = "s", **metadata: Any) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}, **metadata},
-        "data": {"key": "eA=="},
-    }
-
-
-NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
-WEB, DB = pod(app="web"), pod("db-1", app="db")
+from tests.cache.live_objects import DB, NODE, WEB, Obj, pod, provoked, secret
 
 
 @pytest.fixture
 def cache() -> FakeCache:
     return FakeCache([WEB, DB, NODE], {"v1/pods": "app=web"})
-
-
-def provoked(call: Callable[[], object]) -> Any:
-    with pytest.raises(SelectCacheError) as raised:
-        call()
-    return raised.value
 
 
 # ---- Reads.
@@ -198,6 +169,105 @@ def test_an_update_that_changes_nothing_writes_nothing(cache: FakeCache) -> None
     found = cache.blocking.live.update("pods", "web-1", "shop", lambda obj: obj, as_="view")
     assert found.metadata["resourceVersion"] == before
     assert cache.cluster.get(WEB)["metadata"]["resourceVersion"] == before
+
+
+def deployment(replicas: int = 1) -> Obj:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": {}},
+    }
+
+
+def test_the_status_is_replaced_alone(cache: FakeCache) -> None:
+    live = cache.blocking.live
+    obj = live.get("pods", "web-1", "shop")
+    obj["spec"]["containers"][0]["image"] = "example.com/other"
+    replaced = live.replace({**obj, "status": {"phase": "Running"}}, subresource="status")
+    assert replaced["status"]["phase"] == "Running"
+    assert replaced["spec"]["containers"][0]["image"] == "example.com/web"
+    updated = live.update(
+        "pods", "web-1", "shop", lambda obj: {**obj, "status": {"phase": "Failed"}}, subresource="status"
+    )
+    assert updated["status"]["phase"] == "Failed"
+
+
+def test_the_scale_is_updated() -> None:
+    cache = FakeCache([deployment()], {})
+    live = cache.blocking.live
+
+    def scale(obj: Obj) -> None:
+        assert obj["kind"] == "Scale"
+        obj["spec"]["replicas"] = 3
+
+    assert live.update("deployments", "web", "shop", scale, subresource="scale")["kind"] == "Scale"
+    assert live.get("deployments", "web", "shop")["spec"]["replicas"] == 3
+    assert live.update("deployments", "web", "shop", scale, subresource="scale")["spec"]["replicas"] == 3
+    assert type(provoked(lambda: live.replace(deployment(), subresource="scale"))) is NotWritable
+    with pytest.raises(NotFound):
+        live.update("deployments", "other", "shop", scale, subresource="scale")
+
+
+@pytest.mark.parametrize("verb", ["replace", "update"])
+def test_a_subresource_that_cannot_be_one_is_an_error(cache: FakeCache, verb: str) -> None:
+    live: Any = cache.blocking.live
+    arguments = [WEB] if verb == "replace" else ["pods", "web-1", "shop", lambda obj: obj]
+    assert type(provoked(lambda: getattr(live, verb)(*arguments, subresource="a/b"))) is NotWritable
+
+
+def test_a_part_of_an_object_can_replace_its_status() -> None:
+    cache = FakeCache([WEB], {"v1/pods": Cached("app=web", drop=["spec"])})
+    held = {**cache.get("pods", "web-1", "shop"), "status": {"phase": "Running"}}
+    assert cache.blocking.live.replace(held, subresource="status")["spec"]
+    web = {**WEB, "status": {"phase": "Running"}}
+    cache = FakeCache([web], {"v1/pods": Cached("app=web", drop=["status"])})
+    held = cache.get("pods", "web-1", "shop")
+    assert type(provoked(lambda: cache.blocking.live.replace(held, subresource="status"))) is NotWritable
+
+
+def test_9_an_object_that_is_written_in_another_version_is_read_in_that_of_the_cache() -> None:
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    versions = [
+        {"name": name, "served": True, "storage": name == "v1", "schema": schema}
+        for name in ("v1", "v1alpha1")
+    ]
+    names = {"plural": "widgets", "kind": "Widget"}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions},
+    }
+    widget = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "a", "namespace": "shop", "labels": {"app": "web"}},
+    }
+    cache = FakeCache([definition, widget], {"widgets.v1.example.com": "app=web"})
+    live, older = cache.blocking.live, "widgets.v1alpha1.example.com"
+    changes = {"metadata": {"labels": {"x": "y"}}}
+    cache.cluster.faults.add(faults.Refuse(403), verb="get", resource="widgets", times=1)
+    assert live.patch(older, "a", "shop", changes)["apiVersion"] == "example.com/v1alpha1"
+    live.get(older, "a", "shop")  # The write has read it before, and was refused.
+    live.delete(older, "a", "shop")
+    assert not cache.held("widgets.v1.example.com")
+
+
+def test_9_an_object_that_a_write_has_read_is_shown(
+    cache: FakeCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    def remember(_: object, __: object, answer: bytes) -> None:
+        shown.append(msgspec.json.decode(answer)["metadata"]["name"])
+
+    monkeypatch.setattr(writes, "remember_answer", remember)
+    live = cache.blocking.live
+    live.ensure(WEB)
+    live.ensure(WEB, adopt=True)
+    live.update("pods", "web-1", "shop", lambda obj: obj)
+    assert shown == ["web-1"] * 3
 
 
 def test_an_update_ends_with_its_timeout(cache: FakeCache) -> None:
@@ -422,8 +492,7 @@ LACKING: dict[str, Any] = {
 @pytest.mark.parametrize("verb", ["create", "replace", "ensure", "apply"])
 def test_an_object_that_lacks_something_is_not_sent(cache: FakeCache, what: str, verb: str) -> None:
     refused = cache.cluster.faults.add(faults.Refuse(500))
-    options = {"field_manager": "me"} if verb == "apply" else {}
-    error = provoked(lambda: getattr(cache.blocking.live, verb)(LACKING[what], **options))
+    error = provoked(lambda: getattr(cache.blocking.live, verb)(LACKING[what]))
     assert type(error) is NotWritable
     assert not refused.hits
 
@@ -547,9 +616,9 @@ def test_9_a_write_is_laid_over_the_reads(cache: FakeCache) -> None:
     laying = cache._runtime.informer("pods").laying
     lay = laying.lay
 
-    def watched(write: Any) -> None:
+    def watched(write: Any, state: Any) -> None:
         seen.append((write.uid, write.record is not None))
-        lay(write)
+        lay(write, state)
 
     laying.lay = watched  # type: ignore[method-assign]
     uid = live.create(pod("web-2", app="web"))["metadata"]["uid"]

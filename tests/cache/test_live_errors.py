@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,52 +14,23 @@ from kopf_selectcache import (
     Missing,
     NotFound,
     OutcomeUnknown,
-    SelectCacheError,
     ServerError,
     Stalled,
     Unauthorized,
     Unreadable,
 )
+from kopf_selectcache.cache import _server_reads
 from kopf_selectcache.client.transport import Unreachable
+from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import FieldCause
 from kopf_selectcache.testing import FakeCache, faults
-from kopf_selectcache.testing.api.request import Answer
+from tests.cache.live_objects import DB, NODE, WEB, pod, provoked, secret
 from tests.canaries import CANARY
-
-Obj = dict[str, Any]
-
-
-def pod(name: str = "web-1", namespace: str = "shop", **labels: str) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "spec": {"containers": [{"name": "main", "image": "example.com/web"}]},
-    }
-
-
-def secret(name: str = "s", **metadata: Any) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}, **metadata},
-        "data": {"key": "eA=="},
-    }
-
-
-NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
-WEB, DB = pod(app="web"), pod("db-1", app="db")
 
 
 @pytest.fixture
 def cache() -> FakeCache:
     return FakeCache([WEB, DB, NODE], {"v1/pods": "app=web"})
-
-
-def provoked(call: Callable[[], object]) -> Any:
-    with pytest.raises(SelectCacheError) as raised:
-        call()
-    return raised.value
 
 
 def test_an_invalid_object_names_its_fields(cache: FakeCache) -> None:
@@ -200,17 +170,15 @@ def test_an_answer_that_is_no_object_of_the_kind_is_returned_as_it_is(cache: Fak
 
 
 def test_an_object_is_applied(cache: FakeCache) -> None:
-    class Applied(faults.Fault):
-        """The answer to an apply: a fake cache may not have it."""
-
-        def instead(self, request: Any) -> Any:
-            assert request.headers["content-type"] == "application/apply-patch+yaml"
-            assert dict(request.query) == {"fieldManager": "me", "force": "true"}
-            return Answer.of(cache.cluster.get(WEB))
-
-    cache.cluster.faults.add(Applied(), verb="patch", times=1)
-    made = cache.blocking.live.apply(pod("web-1"), field_manager="me", force=True)
-    assert made["metadata"]["name"] == "web-1"
+    live = cache.blocking.live
+    live.apply(pod("a", app="web"), field_manager="me")
+    managers = cache.cluster.get(pod("a"))["metadata"]["managedFields"]
+    assert [each["manager"] for each in managers] == ["me"]
+    assert cache.get("pods", "a", "shop")["metadata"]["labels"] == {"app": "web"}
+    theirs = pod("a", app="db")
+    assert type(provoked(lambda: live.apply(theirs, field_manager="them"))) is Conflict
+    assert live.apply(theirs, field_manager="them", force=True)["metadata"]["labels"] == {"app": "db"}
+    assert "a" not in {name for _, name in cache.held("pods", keys_only=True)}
 
 
 def test_a_server_that_cannot_be_reached_is_stalled(cache: FakeCache) -> None:
@@ -228,3 +196,9 @@ def test_a_kind_that_is_not_served_is_missing(cache: FakeCache) -> None:
         "metadata": {"name": "a", "namespace": "shop"},
     }
     assert type(provoked(lambda: cache.blocking.live.create(widget))) is Missing
+
+
+@pytest.mark.parametrize("answer", [b"[]", b"{", b"\xff"])
+def test_an_answer_that_is_no_object_is_garbled(answer: bytes) -> None:
+    with pytest.raises(Garbled):
+        _server_reads._decode(answer)

@@ -322,7 +322,12 @@ def test_age_is_that_of_the_last_word_of_the_server() -> None:
 
 
 def test_the_scope_is_the_filter() -> None:
-    scope = reading(Selector("app=web", namespaces=["a"])).scope("pods")
+    found = reading(Selector("app=web", namespaces=["a"])).scope("pods")
+    assert found == found.filter
+    assert hash(found) == hash(found.filter)
+    assert found != Selector()
+    assert found.branches == (found.filter,)
+    scope = found.filter
     assert isinstance(scope, Selector)
     assert (scope.namespaces, scope.names, str(scope.label), scope.field) == (("a",), None, "app=web", None)
     assert str(scope) == "label='app=web', namespaces=['a']"

@@ -28,6 +28,9 @@ from kopf_selectcache import (
     _kopf,
 )
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.changes import match_for
+from kopf_selectcache.cache.matcher import Match
+from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 
@@ -397,3 +400,15 @@ def test_a_field_that_only_the_server_can_look_at() -> None:
     with pytest.raises(ReadError):
         cache.list("things", field="spec.color=red")
     assert cache.list("things", where={"spec.color": "red"}) == [THING]
+
+
+def test_a_field_that_the_filter_ensures_can_be_followed() -> None:
+    request = Request(verb="changes", kind="things", selector=Selector(field="spec.color=red"))
+
+    def match(filter_: Selector) -> Match | None:
+        cache = reading(filter_, THING, resource=SECRETIVE, key="things")
+        return match_for(cache._runtime.informer("things"), request)
+
+    assert match(Selector(field="spec.color=red")) is None
+    with pytest.raises(ReadError):
+        match(Selector())

@@ -4,17 +4,20 @@ stream is ahead."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, cast
 
 import kopf
 import pytest
 
 from kopf_selectcache import Cached, NotFound, OutsideFilter, Reason, Selector, Stalled
+from kopf_selectcache.cache._overlay import own_of
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.overlay import own_of
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.core.store.own_writes import OwnWrite
+from kopf_selectcache.core.store.projection import ALL, Projection
 
 from .environment import NODES, PODS, Environment, FakeInformer, Obj, names, node, pod, run
 
@@ -72,6 +75,50 @@ def test_the_stream_counts_where_it_is_as_new_as_the_body() -> None:
     assert shown(called_with(pod("mine", version="10", app="web"))) is Reason.HIDDEN, (
         "it has left since, or was deleted"
     )
+
+
+def test_no_function_of_the_operator_is_called_under_a_lock() -> None:
+    environment = Environment()
+    free = list[bool]()
+
+    def transform(obj: Obj) -> Obj:
+        def look() -> bool:
+            got = informer.own_writes.lock.acquire(blocking=False)
+            if got:
+                informer.own_writes.lock.release()
+            return got
+
+        with ThreadPoolExecutor() as threads:
+            free.append(threads.submit(look).result())
+        return obj
+
+    informer = environment.declare("app=web", PODS, "kind", Projection.of(transform=transform))
+    informer.hold(OTHER)
+    informer.own_writes.lay(OwnWrite(("ns", "other"), "u", "", None, at=0.0))
+    free.clear()
+    assert shown(environment.cache(own=pod("mine", version="11", app="web"))) == "11"
+    assert free
+    assert all(free)
+
+
+def test_the_store_may_pass_the_body_while_that_is_read() -> None:
+    environment = Environment()
+
+    def transform(obj: Obj) -> Obj:
+        if obj["metadata"]["resourceVersion"] == "11":
+            informer.hold(OTHER, version="12")
+        return obj
+
+    informer = environment.declare("app=web", PODS, "kind", Projection.of(transform=transform))
+    mine = pod("mine", version="11", app="web")
+    reads: list[Callable[[Cache], object]] = [
+        lambda cache: cache.held("kind", names=["mine"], namespace="ns"),
+        lambda cache: cache.exists("kind", "mine", "ns"),
+    ]
+    for read in reads:
+        informer.hold(OTHER)
+        with suppress(OutsideFilter):
+            assert not read(environment.cache(own=mine))
 
 
 def test_what_is_held_counts_where_it_is_newer_than_the_body() -> None:
@@ -304,9 +351,18 @@ def test_who_waits_for_an_object_is_told_as_well() -> None:
 
 
 def test_a_body_that_the_stream_is_past_needs_no_transform() -> None:
+    transformed: list[str] = []
+
+    def note(obj: Obj) -> Obj:
+        transformed.append(obj["metadata"]["name"])
+        return obj
+
     environment = Environment()
-    environment.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER, version="11")
+    projection = Cached("app=web", transform=note).projection
+    environment.declare("app=web", PODS, "v1/pods", projection).hold(OTHER, version="11")
+    transformed.clear()
     assert names(environment.cache(own=MINE).held("pods")) == ["other"]
+    assert transformed == []
 
 
 def test_a_handler_of_another_kind_pays_nothing() -> None:

@@ -7,14 +7,26 @@ What needs classes of other clients is in tests/clients/typed.py, which pyright 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, assert_type
 
 import kopf
 import msgspec
 import pytest
 
-from kopf_selectcache import BodyView, Cached, NotWritable, Objects, ReadError, settings_of, with_cache
+from kopf_selectcache import (
+    BodyView,
+    Cache,
+    Cached,
+    Change,
+    DeclarationError,
+    NotWritable,
+    Objects,
+    ReadError,
+    on,
+    settings_of,
+    with_cache,
+)
 from kopf_selectcache.testing import FakeCache
 
 Obj = dict[str, Any]
@@ -204,8 +216,7 @@ def test_live(cache: FakeCache) -> None:
             assert_type(await live.create(Model()), Model)
         with pytest.raises(NotWritable):
             await live.patch("pods", "a", "ns", {}, type="apply")  # type: ignore[call-overload]
-        with pytest.raises(TypeError):
-            await live.apply(POD)  # type: ignore[call-overload]
+        assert_type(await live.apply(POD), Obj)
         await live.delete("pods", "a", "ns", propagation="background", timeout=5)
 
     asyncio.run(main())
@@ -218,3 +229,21 @@ def test_live_in_threads(cache: FakeCache) -> None:
     assert_type(live.ensure(POD, as_=PodInfo), PodInfo)
     assert_type(live.list("pods", as_="view"), Objects[BodyView])
     live.delete("pods", "a", "ns")
+
+
+def test_a_decorated_handler_of_changes_keeps_its_type(registry: kopf.OperatorRegistry) -> None:
+    @on.change("pods", label="app=web", updated=False, retries=3, registry=registry)
+    async def follow(cache: Cache, **_: Any) -> None:
+        assert_type(cache.changes("pods"), AsyncIterator[Change])
+
+    @on.change("pods", where={"spec.nodeName": "n1"}, registry=registry)
+    def depart(name: str, **_: Any) -> int:
+        return len(name)
+
+    assert_type(depart("web-1"), int)
+    assert callable(follow)
+
+
+def test_wrong_arguments_of_handlers_of_changes_are_no_types(registry: kopf.OperatorRegistry) -> None:
+    with pytest.raises(DeclarationError):
+        on.change("pods", gone="no", registry=registry)  # type: ignore[arg-type]

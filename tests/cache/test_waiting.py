@@ -12,8 +12,8 @@ from typing import Any, get_overloads
 import pytest
 
 from kopf_selectcache import Cache, Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
+from kopf_selectcache.cache._blocking_live import LIVE, BlockingLive
 from kopf_selectcache.cache.blocking import AWAITED, Blocking, Waits
-from kopf_selectcache.cache.blocking_live import LIVE, BlockingLive
 from kopf_selectcache.cache.live import Live
 from kopf_selectcache.cache.waits import MOST_COUNTED, Seen
 from kopf_selectcache.core.store.store import Change, ChangeCause, Store
@@ -124,7 +124,7 @@ def test_a_wait_goes_on_while_the_cache_of_its_kind_starts_with_an_empty_store()
         await informer.subscribed.wait()
         departed, _ = informer.store.records()
         informer.store = Store()
-        informer.tell([Change(record, None, ChangeCause.REPLACED) for record in departed])
+        informer.tell([Change(record, None, ChangeCause.DROPPED) for record in departed])
         await asyncio.sleep(0)
         assert not waiting.done()
         informer.hold(pod("web-1", version="21", app="web", ready="yes"), version="30")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import kopf
 import pytest
 
 from kopf_selectcache.__main__ import main
@@ -44,10 +45,24 @@ def _own_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cluster to be asked."""
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    monkeypatch.setenv("HOME", "/nowhere")
+
+
+@pytest.fixture
 def command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    registry: kopf.OperatorRegistry,
 ) -> Iterator[Command]:
-    """Run a command on an operator that declares this, and perhaps has handlers."""
+    """Run a command on an operator that declares this, and perhaps has handlers.
+
+    The operator has a registry of its own, without the handlers that other tests left in this process.
+    """
+    assert kopf.get_default_registry() is registry
     monkeypatch.setattr(sys, "path", [*sys.path])
     before = {*sys.modules}
 

@@ -13,13 +13,14 @@ from typing import Any, NoReturn
 
 import pytest
 import yaml
+from kopf.testing import KopfRunner
 
 from kopf_selectcache.__main__ import main
 from kopf_selectcache.cli import _operator_loader
-from kopf_selectcache.cli._estimate import Counter
+from kopf_selectcache.informer.estimate import Counter
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
-from tests.cli.conftest import DEFINITION, Command, parsed
+from tests.cli.conftest import DEFINITION, Command, parsed, pod
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -63,6 +64,50 @@ class TestWhatIsWrong:
             "needed": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
             "missing": [],
         }
+
+    def test_handlers_of_changes_are_listed(self, command: Command) -> None:
+        handlers = """
+@selectcache.on.change('pods', label='tier', where={'spec.nodeName': 'n1'}, updated=False)
+async def follow(**_): ...
+
+@selectcache.on.change('v1/pods', id='other', entered=False)
+async def others(**_): ...
+"""
+        arguments = ("check", "select['v1/pods'] = 'app=web'\nselect['v1/secrets'] = 'app=web'")
+        pods, secrets = parsed(command(*arguments, "-o", "json", handlers=handlers))["caches"]
+        assert (len(pods["changeHandlers"]), secrets["changeHandlers"]) == (2, [])
+        assert [each["id"] for each in pods["changeHandlers"]] == ["follow", "other"]
+        assert pods["changeHandlers"][0]["causes"] == ["entered", "left", "gone"]
+        assert "tier" in pods["changeHandlers"][0]["condition"]
+        assert "spec.nodeName" in pods["changeHandlers"][0]["condition"]
+        assert pods["changeHandlers"][1] == {
+            "id": "other",
+            "causes": ["updated", "left", "gone"],
+            "condition": "",
+        }
+        text = command(*arguments, "-o", "wide", handlers=handlers).output
+        assert "call follow" in text
+        assert "call other" in text
+
+    def test_an_operator_with_handlers_of_changes_needs_the_rights_that_rbac_prints(
+        self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handlers = """
+@selectcache.on.change('pods')
+async def follow(cause, body, **_):
+    kopf.info(body, reason='Changed', message=cause)
+"""
+        printed = command(
+            "rbac", "select['v1/pods'] = 'app=web'", "--account", "operators/web", handlers=handlers
+        )
+        role = next(each for each in yaml.safe_load_all(printed.output) if each["kind"] == "ClusterRole")
+        token = cluster.user(WEB, role["rules"])
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "web.kubeconfig", token=token)))
+        cluster.create(pod("web-1", "web"))
+        cluster.requests.clear()
+        with KopfRunner(["run", "-A", "--standalone", str(tmp_path / "web.py")]):
+            cluster.requests.wait("create", "events", user=WEB)
+        assert not cluster.requests.where(user=WEB, where=lambda asked: asked.code == 403)
 
     def test_a_kind_that_is_not_served(self, command: Command) -> None:
         said = command("check", "select['example.com/v1/widgets'] = ''")

@@ -341,7 +341,7 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
         )
         assert (
             "Correct index= of settings.selectcache.selectors['v1/pods']; it must return a text, a list of"
-            " texts, or None for an object without a value" in said.output
+            " texts, a dict as for @kopf.index, or None for an object without a value" in said.output
         )
 
     def test_wide_shows_each_list_and_watch(self, command: Command) -> None:
@@ -355,6 +355,24 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
             "    0 in /api/v1/namespaces/infra/secrets?fieldSelector=metadata.name=tls"
             in said.output.splitlines()
         )
+
+    def test_wide_shows_where_each_value_comes_from(self, command: Command) -> None:
+        declared = """settings.selectcache.defaults.label = 'app=web'
+settings.selectcache.defaults.namespaces = {'infra': '', 'shop': selectcache.UNSET}
+select['v1/secrets'] = selectcache.Cached(Selector(), drop=['data'])
+select['v1/nodes'] = Selector()"""
+        lines = [line.strip() for line in command("check", declared, "-o", "wide").output.splitlines()]
+        shown = [line for line in lines if ": from the " in line]
+        assert shown == [
+            "label='' in infra: from the default entry of the namespace",
+            "label='app=web' in shop: from the defaults",
+            "namespaces={'infra': label='', 'shop': UNSET}: from the defaults",
+            "drop=['data']: from the kind",
+            "label='app=web': from the defaults",
+        ]
+        assert "page_limit=500: from settings.selectcache" in lines
+        plain = parsed(command("check", declared, "-o", "json"))
+        assert shown[0] in plain["caches"][0]["origins"]
 
     @pytest.mark.usefixtures("busy")
     def test_yaml_says_what_json_says(self, command: Command) -> None:

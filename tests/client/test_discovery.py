@@ -227,6 +227,13 @@ def test_what_the_cluster_does_not_serve_is_said_so(key: KindKey) -> None:
     )
 
 
+@pytest.mark.parametrize("key", ["example.com/v1/webaps", "webaps.example.com", "webaps"])
+def test_a_kind_with_a_name_like_another_of_the_cluster_is_told_with_that(key: KindKey) -> None:
+    with pytest.raises(NotServed) as caught:
+        resolved(key)
+    assert str(caught.value).endswith(", but webapps")
+
+
 @pytest.mark.parametrize("key", ["example.com/v2/webapps", "webapps.v2.example.com"])
 def test_a_version_that_is_not_served_is_told_with_those_that_are(key: str) -> None:
     with pytest.raises(NotServed):

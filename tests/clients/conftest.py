@@ -33,8 +33,9 @@ collect_ignore = [
 
 @pytest.hookimpl(tryfirst=True)  # Before pytest deselects by markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    paths = {FOLDER / file for file in FILES}
     for item in items:
-        if item.path in {FOLDER / file for file in FILES}:
+        if item.path in paths:
             item.add_marker(pytest.mark.clients)
             # Some leave connections to the garbage collector.
             for kind in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):

@@ -11,9 +11,20 @@ from typing import Protocol
 
 import pytest
 
-from bench.comparison import BOOKMARKS, CONTENTS, DOCUMENT, OUTCOMES, play_contents, play_outcome, shown
+from bench.comparison import (
+    BOOKMARKS,
+    CONTENTS,
+    DOCUMENT,
+    OUTCOMES,
+    RECORDS,
+    play_contents,
+    play_outcome,
+    play_records,
+    shown,
+)
 from bench.faults import ROWS, Row
 from bench.outcomes import NOT_CALLED, REPEATED, RIGHT, Operation, Repeated, play_fault, play_repeated
+from bench.records import KEEPERS, KILLED
 from bench.staging import CONTENDERS, ENDED, Contender
 from kopf_selectcache.testing import EmbeddedCluster
 
@@ -60,6 +71,13 @@ def test_a_handler_writes_what_the_page_says(contender: Contender) -> None:
     assert (
         play_outcome(BY_NAME[EXPIRED], contender)
         == shown(DOCUMENT.read_text(), OUTCOMES)[EXPIRED, contender.name]
+    )
+
+
+@pytest.mark.parametrize("contender", KEEPERS, ids=lambda each: each.name)
+def test_records_are_as_the_page_says(contender: Contender) -> None:
+    assert (
+        play_records(KILLED, contender) == shown(DOCUMENT.read_text(), RECORDS)[KILLED.words, contender.name]
     )
 
 

@@ -478,6 +478,23 @@ def test_the_manager_of_any_write_is_checked(maps: Place, method: str, kind: str
             500,
             f"{UNTYPED}: .metadata.lables: field not declared in schema",
         ),
+        ({"metadata": {"labels": 5}}, 500, f"{UNTYPED}: .metadata.labels: expected map, got &{{5}}"),
+        (
+            {"metadata": {"annotations": True}},
+            500,
+            f"{UNTYPED}: .metadata.annotations: expected map, got &{{true}}",
+        ),
+        (
+            {"metadata": {"finalizers": {"a": 1}}},
+            500,
+            f"{UNTYPED}: .metadata.finalizers: expected list, got &{{map[a:1]}}",
+        ),
+        (
+            {"metadata": {"ownerReferences": "x"}},
+            500,
+            f"{UNTYPED}: .metadata.ownerReferences: expected list, got &{{x}}",
+        ),
+        ({"data": ["x"]}, 500, f"{UNTYPED}: .data: expected map, got &{{[x]}}"),
     ],
     ids=str,
 )

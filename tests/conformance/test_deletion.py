@@ -186,6 +186,25 @@ def test_dependents_of_a_job_are_orphaned_by_default(
     jobs.patch("a", {"metadata": {"finalizers": None}})
 
 
+@pytest.mark.needs("no controllers")
+@pytest.mark.parametrize(
+    ("policy", "after"),
+    [("Background", None), ("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])],
+)
+def test_a_job_is_deleted_by_the_policy_of_the_request(
+    place: Place, policy: str, after: list[str] | None
+) -> None:
+    jobs = place.of("jobs")
+    jobs.create("a", spec=SPECS["jobs"][0])
+    answer = jobs.delete("a", body={"propagationPolicy": policy})
+    if after is None:
+        assert (answer["kind"], jobs.names()) == ("Status", [])
+    else:
+        assert answer["metadata"]["finalizers"] == jobs.get("a")["metadata"]["finalizers"] == after
+        jobs.patch("a", {"metadata": {"finalizers": None}})
+        assert jobs.names() == []
+
+
 @pytest.mark.parametrize("policy", ["Orphan", "Foreground"])
 def test_events_have_no_dependents(place: Place, policy: str) -> None:
     events = place.of("events")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from .applying import APPLY, fields
 from .places import Place, refusal
 from .webhooks import CONFIGURATIONS
 
@@ -58,6 +59,36 @@ def test_a_configuration_gets_its_defaults(place: Place, kind: str) -> None:
         assert (status["code"], status["reason"]) == (422, "Invalid")
     finally:
         assert place.api.request("DELETE", f"{path}/{place.namespace}")["kind"] == "Status"
+
+
+@pytest.mark.parametrize("kind", ["Validating", "Mutating"])
+def test_applied_webhooks_are_merged_by_name(place: Place, kind: str) -> None:
+    path = f"{CONFIGURATIONS}/{kind.lower()}webhookconfigurations/{place.namespace}"
+
+    def apply(manager: str, *hooks: dict[str, Any]) -> Any:
+        return place.api.request(
+            "PATCH",
+            path,
+            body={
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": f"{kind}WebhookConfiguration",
+                "metadata": {"name": place.namespace},
+                "webhooks": hooks,
+            },
+            content_type=APPLY,
+            query={"fieldManager": manager},
+        )
+
+    one, other = HOOK, {**HOOK, "name": "d.e.f"}
+    apply("one", one)
+    try:
+        both = apply("other", other)
+        assert [hook["name"] for hook in both["webhooks"]] == ["a.b.c", "d.e.f"]
+        assert [*fields(both)["other"]["f:webhooks"]] == ['k:{"name":"d.e.f"}']
+        left = apply("one")
+        assert [hook["name"] for hook in left["webhooks"]] == ["d.e.f"]
+    finally:
+        place.api.request("DELETE", path)
 
 
 @pytest.mark.parametrize(
@@ -113,6 +144,16 @@ def test_a_configuration_gets_its_defaults(place: Place, kind: str) -> None:
             {"timeoutSeconds": 31},
             ["timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds"],
         ),
+        (
+            {"rules": [{**RULE, "operations": [None]}]},
+            [
+                (
+                    'rules[0].operations[0]: Unsupported value: "": supported values: "*", "CONNECT",'
+                    ' "CREATE", "DELETE", "UPDATE"'
+                )
+            ],
+        ),
+        ({"rules": [{**RULE, "resources": [None]}]}, ["rules[0].resources[0]: Required value"]),
         (
             {"rules": [{}]},
             [

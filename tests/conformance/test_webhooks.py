@@ -38,8 +38,8 @@ def hooks(served: Hooks, maps: Place) -> Hooks:
 # ---- Reviews.
 
 
-def without_fields(obj: Any) -> Any:
-    """Leave out what the embedded server does not store."""
+def without_managers(obj: Any) -> Any:
+    """Leave out the managers of fields: the embedded server has none of objects that nobody has applied."""
     if isinstance(obj, dict) and "metadata" in obj:
         metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
         return {**obj, "metadata": metadata}
@@ -64,7 +64,7 @@ def test_a_review_says_everything_about_a_creation(maps: Place, hooks: Hooks) ->
         "data": {"k": "v"},
     }
     assert mutating.pop("uid") != validating.pop("uid")
-    mutating["object"] = without_fields(mutating["object"])
+    mutating["object"] = without_managers(mutating["object"])
     assert mutating == {
         "kind": kind,
         "resource": resource,
@@ -78,7 +78,7 @@ def test_a_review_says_everything_about_a_creation(maps: Place, hooks: Hooks) ->
         "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
     }
-    metadata = without_fields(validating["object"])["metadata"]
+    metadata = without_managers(validating["object"])["metadata"]
     assert metadata == {
         **obj["metadata"],  # type: ignore[dict-item]
         "uid": made["metadata"]["uid"],
@@ -97,8 +97,8 @@ def test_an_update_has_both_objects(maps: Place, hooks: Hooks) -> None:
     with hooks.configured("validating", hooks.hook("v")):
         maps.patch("a", {"data": {"k": "w"}}, query={"fieldManager": "me"})
         ((_, request),) = hooks.take()
-    assert without_fields(request["oldObject"]) == without_fields(before)
-    assert without_fields(request["object"]) == {**without_fields(before), "data": {"k": "w"}}
+    assert without_managers(request["oldObject"]) == without_managers(before)
+    assert without_managers(request["object"]) == {**without_managers(before), "data": {"k": "w"}}
     assert request["operation"] == "UPDATE"
     assert request["options"]["kind"] == "UpdateOptions"
     assert request["options"]["fieldManager"] == "me"
@@ -112,7 +112,7 @@ def test_a_deletion_has_the_old_object_and_its_options(maps: Place, hooks: Hooks
     assert [path for path, _ in reviews] == ["/m", "/v"]
     for _, request in reviews:
         assert (request["operation"], request["object"]) == ("DELETE", None)
-        assert without_fields(request["oldObject"]) == without_fields(before)
+        assert without_managers(request["oldObject"]) == without_managers(before)
         assert request["options"] == {
             "kind": "DeleteOptions",
             "apiVersion": "meta.k8s.io/v1",

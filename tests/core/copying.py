@@ -25,10 +25,12 @@ _OF_MERGING = {
     "_reads",
     "_doubts",
     "_unclear",
+    "_floors",
     "_outdated",
     "_most_reads",
     "_near",
-    "_by_name",
+    "_by_key",
+    "seen",
     "_groups",
     "_group_of",
     "_request_index",
@@ -72,8 +74,8 @@ def copied(union: Union) -> Union:
     _fill(made._union, union._union)
     made._union.versions = union._union.versions
     made._epoch, made._listed = union._epoch, {twins[branch] for branch in union._listed}
-    made._unclear = set(union._unclear)
-    for name in ("_left", "_reads", "_doubts"):
+    made._unclear, made.seen = set(union._unclear), union.seen
+    for name in ("_left", "_reads", "_doubts", "_floors"):
         setattr(made, name, dict(old[name]))
     return made
 
@@ -109,6 +111,7 @@ def of_key(union: Union, key: ObjectKey) -> Part:
         union._left.get(key),
         union._reads.get(key),
         key in union._unclear,
+        union._floors.get(key),
         (doubt.uid, doubt.version, doubt.epoch) if doubt is not None else None,
         *(_of_branch(branch, key, shown) for branch in union.substores),
     )

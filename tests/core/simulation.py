@@ -248,7 +248,7 @@ class Run:
         """Forget where a stream was: its kind was not served for a while, or an audit has found something."""
         version = self.union.substores[follower.number].version
         known = (
-            replace(follower.state.known, beyond=True)
+            follower.state.known.going_beyond()
             if audit
             else machine.Known(streaming=self.streaming, floor=version, beyond=version != "")
         )

@@ -484,12 +484,12 @@ class System:
         outdated, self.outdated = self.outdated, []
         for other in outdated:
             if isinstance(other.state, machine.Watching):
-                other.state = machine.Idle(replace(other.state.known, beyond=True))
+                other.state = machine.Idle(other.state.known.going_beyond())
                 self._feed(other, machine.Start())
             elif isinstance(
                 other.state, machine.Waiting
             ):  # Which is not cut short. A list that is under way will do.
-                other.state = machine.Waiting(replace(other.state.known, beyond=True))
+                other.state = machine.Waiting(other.state.known.going_beyond())
 
     def _open(self, leg: Leg, command: machine.Watch) -> None:
         """Answer a watch: at once, since nothing else can come of it."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache.core import scanner
@@ -48,6 +48,7 @@ def plain(found: dict[str, msgspec.Raw]) -> dict[str, bytes]:
     return {key: bytes(value) for key, value in found.items()}
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(st.text(), values), st.sampled_from([None, 1]), st.booleans())
 def test_members_are_those_that_the_decoder_finds(
     obj: dict[str, Any], indent: int | None, escaped: bool
@@ -58,6 +59,7 @@ def test_members_are_those_that_the_decoder_finds(
     assert found == plain(MEMBERS(data))
 
 
+@settings(max_examples=50)
 @given(st.lists(values), st.sampled_from([None, 1]))
 def test_items_are_those_that_the_decoder_finds(each: list[Any], indent: int | None) -> None:
     data = json.dumps(each, indent=indent).encode()
@@ -256,7 +258,9 @@ def test_two_damaged_quotes_do_not_give_an_object_the_content_of_the_next() -> N
         Reader("v1", "Pod").page(data)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 8))]
+)
 def test_of_a_damaged_page_no_object_is_hidden_and_none_has_the_content_of_another(seed: int) -> None:
     rng, read, unreadable = random.Random(seed), 0, 0
     for count in range(1000):

@@ -15,7 +15,9 @@ from bench.comparison import (
     DOCUMENT,
     END,
     OUTCOMES,
+    RECORDS,
     SUMMARY,
+    TABLES,
     Cell,
     cells,
     columns,
@@ -78,7 +80,7 @@ def test_a_new_table_takes_the_place_of_the_old_and_is_read_back(begin: str, oth
     ) == (True, True, True, 1)
 
 
-@pytest.mark.parametrize("begin", [CONTENTS, OUTCOMES], ids=["contents", "outcomes"])
+@pytest.mark.parametrize("begin", TABLES.values(), ids=TABLES)
 def test_the_page_has_a_result_for_every_fault_and_every_contender_and_for_no_others(begin: str) -> None:
     seen = shown(DOCUMENT.read_text(), begin)
     assert list(seen) == [(cell.row.words, cell.contender.name) for cell in cells() if cell.begin == begin]
@@ -95,9 +97,11 @@ def test_each_fault_has_an_outcome_and_so_has_each_repeated_change() -> None:
     ]
 
 
-def test_no_outcome_of_the_cache_is_wrong() -> None:
-    seen = shown(DOCUMENT.read_text(), OUTCOMES)
-    ours = {words: cell for (words, name), cell in seen.items() if name == "cache"}
+@pytest.mark.parametrize(("begin", "name"), [(OUTCOMES, "cache"), (RECORDS, "on.change")])
+def test_no_outcome_of_ours_is_wrong(begin: str, name: str) -> None:
+    seen = shown(DOCUMENT.read_text(), begin)
+    ours = {words: cell for (words, contender), cell in seen.items() if contender == name}
+    assert ours
     assert {
         words: cell for words, cell in ours.items() if WRONG in cell and not cell.startswith("0 of ")
     } == {}

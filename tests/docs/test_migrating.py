@@ -17,13 +17,14 @@ SHOP = {
     "apiVersion": "example.com/v1",
     "kind": "WebApp",
     "metadata": {"name": "shop", "namespace": "shop"},
-    "spec": {"team": "blue", "node": "node01"},
+    "spec": {"team": "blue", "node": "node01", "image": "none"},
 }
 WRITTEN = {
     "by_label": ["blue-1", "blue-2"],
     "by_owner": ["blue-2", "red-1"],
     "by_name": "7",
     "by_field": ["blue-1", "red-1"],
+    "by_function": ["blue-1", "blue-2", "red-1"],
     "counted": 2,
     "listed": ["blue-1", "blue-2"],
     "written": "7",

@@ -91,13 +91,13 @@ def test_the_table_has_the_figures_of_the_other_pages() -> None:
         for row in rows_of(section((DOCS / "comparison.md").read_text(), CONTENTS))
         if row[0][:1].isdecimal()
     ]
-    words = f"equal to the server after {len(faults)} faults, such as a lost watch"
+    words = f"equal to the server after how many of {len(faults)} faults, such as a lost watch"
     assert [figures[words][column] for column in (0, 1, 3)] == summary["equal to the server"][:3]
     measured: dict[str, list[str]] = {}
     for row in rows_of(page_section(DOCS / "performance.md", "### Figures")):
         measured.setdefault(row[0], row[1:])
     for ours, theirs in {
-        "memory of an object, of 20,000 pods of 9 KB": "memory an object, above the empty process",
+        "memory per object, with 20,000 pods of 9 KB": "memory an object, above the empty process",
         "CPU to sync 20,000 pods": "CPU to sync",
         "`get` of a private copy": "`get`",
     }.items():

@@ -1,8 +1,8 @@
 """Operators under a rain of every fault of the test kit, over real sockets: their reads never lie, and
 nothing grows.
 
-Each seed is a sequence of its own: 1,000 faults of eight seeds here, and 10,000 of twenty more in `make
-soak`. A failure names its seed."""
+Each seed is a sequence of its own: 140 faults of one seed here, and 10,000 of twenty more in `make soak`. A
+failure names its seed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_kind_of_fault_that_there_is_can_come() -> None:
 @pytest.mark.parametrize(
     ("seed", "some"),
     [
-        *((seed, 125) for seed in range(1, 3)),
+        (1, 40),
         *(pytest.param(seed, 500, marks=pytest.mark.soak) for seed in range(3, 23)),
     ],
 )

@@ -16,6 +16,10 @@ from .tls import Authorities
 from .victim import attacked
 from .virtual import VirtualLoop
 
+LONG = {"endless page", "gzip bomb"}
+"""They take seconds each: the soak runs them. The default run has small ones in
+tests/faults/test_endless_lists.py and tests/client/test_transport.py."""
+
 
 async def played(attack: Attack, folder: Path) -> Outcome:
     authorities = Authorities(folder) if attack.tls else None
@@ -29,7 +33,13 @@ async def played(attack: Attack, folder: Path) -> Outcome:
             return await play(attack, server, victim)
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(attack, id=attack.name, marks=[pytest.mark.soak] if attack.name in LONG else [])
+        for attack in ATTACKS
+    ],
+)
 def test_contract_8_an_attack_stops_floods_and_misleads_no_cache(attack: Attack, tmp_path: Path) -> None:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         outcome = runner.run(played(attack, tmp_path))

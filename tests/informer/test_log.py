@@ -75,7 +75,9 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
 
 def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_their_lists(told: Told) -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), who=late_for_gold) as environment:
+        # Each retry takes some time of the clock: without limit, until the first watch is there.
+        patient = caching(EITHER, secret("a", app="web"), who=late_for_gold, sync_timeout=86_400)
+        async with patient as environment:
             await until(lambda: len(environment.watches()) == 1 and environment.informer.message)
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
             environment.cluster.create(secret("b"))  # Of which the first watch hears nothing.

@@ -593,3 +593,29 @@ def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
             assert not environment.informer.message
 
     run(main())
+
+
+def test_growth_is_noticed_after_a_change_that_failed() -> None:
+    share = Budget().share("pods", "64Ki")
+    tally = share.begin()
+    assert tally is not None
+    following = share.successor("64Ki")
+    tally.bytes = 100_000
+    assert not share.is_beyond()
+    tally.bytes = 60_000
+    following.give_up()
+    tally.bytes = 70_000
+    assert share.is_beyond()
+
+
+def test_growth_is_noticed_after_a_change() -> None:
+    share = Budget().share("pods", "64Ki")
+    tally = share.begin()
+    assert tally is not None
+    following = share.successor("64Ki")
+    tally.bytes = 100_000
+    assert not following.is_beyond()
+    tally.bytes = 60_000
+    following.take_over()
+    tally.bytes = 70_000
+    assert following.is_beyond()

@@ -166,33 +166,15 @@ def test_what_is_written() -> None:
         assert SelectCacheSettings(max_bytes=size).max_bytes == size
 
 
-BAD: dict[Any, tuple[str, str]] = {
-    "200MB": ("no number of bytes", "'200Mi'"),
-    "200 mi": ("no number of bytes", "'200Mi'"),
-    "1gb": ("no number of bytes", "'200Mi'"),
-    "200m": ("no number of bytes", "'200Mi'"),
-    "a lot": ("no number of bytes", "'200Mi'"),
-    "-1Gi": ("no number of bytes", "'200Mi'"),
-    1e9: ("no number of bytes", "'200Mi'"),
-    True: ("no number of bytes", "'200Mi'"),
-    "200": ("fewer than 65,536 bytes", "'200Mi'"),
-    512: ("fewer than 65,536 bytes", "'200Mi'"),
-    0: ("fewer than 65,536 bytes", "'200Mi'"),
-    -5: ("fewer than 65,536 bytes", "'200Mi'"),
-}
+BAD = ("200MB", "200 mi", "1gb", "200m", "a lot", "-1Gi", 1e9, True, "200", 512, 0, -5)
 
 
 @pytest.mark.parametrize("size", BAD, ids=repr)
-def test_what_is_no_budget_is_refused_where_it_is_declared(size: Any) -> None:
-    what, remedy = BAD[size]
-    with pytest.raises(DeclarationError) as info:
+def test_a_size_that_is_no_budget_is_refused_where_it_is_declared(size: Any) -> None:
+    with pytest.raises(DeclarationError):
         Cached("app=web", max_bytes=size)
-    assert info.value.what.startswith(f"Cached(max_bytes=...) is given {size!r}, {what}")
-    assert remedy in info.value.remedy
-    with pytest.raises(DeclarationError) as info:
+    with pytest.raises(DeclarationError):
         SelectCacheSettings().max_bytes = size
-    assert info.value.what.startswith(f"settings.selectcache.max_bytes is {size!r}, {what}")
-    assert remedy in info.value.remedy
 
 
 def test_it_is_declared_before_the_operator_starts() -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from kopf_selectcache.cache import own_writes
-from kopf_selectcache.cache.own_writes import remember_answer, remember_deletion
+from kopf_selectcache.cache.own_writes import (
+    read_written,
+    remember_answer,
+    remember_deletion,
+    shown_uids,
+)
 from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import NODES, PODS
@@ -90,6 +97,47 @@ def test_9_of_the_handlers_body_and_an_own_write_the_newer_one_is_shown(body: in
     assert held["metadata"]["resourceVersion"] == shown
 
 
+OLDER = Resource(PODS.kind, "v1beta1")
+
+
+def test_9_an_object_that_is_deleted_in_another_version_of_its_api_is_hidden() -> None:
+    model = written(WEB)
+    model.deliver(model.streams[0])
+    remember_deletion(model.runtime, OLDER, "ns", "a", "u1")
+    assert not model.cache.held("pods")
+    model = written(WEB)
+    model.deliver(model.streams[0])
+    model.cache.forget({**model.obj("a", State(11, "u1", WEB)), "apiVersion": "v1beta1"})
+    assert not model.cache.held("pods")
+
+
+def test_9_an_object_that_is_written_in_another_version_of_its_api_is_read_in_that_of_the_cache() -> None:
+    model = Model(FILTERS["one stream"])
+    obj = model.obj("a", State(11, "u1", WEB))
+    other = {**obj, "apiVersion": "v1beta1"}
+    model.cache.remember(other)
+    remember_answer(model.runtime, OLDER, msgspec.json.encode(other))
+    read = partial(read_written, model.runtime, OLDER, "ns", seconds=5, is_whole=True)
+    server = model.operator.server
+    asyncio.run(read(b"{}"))
+    asyncio.run(read_written(model.runtime, PODS, "ns", msgspec.json.encode(obj), 5, is_whole=True))
+    assert not server.asked
+    asyncio.run(read(msgspec.json.encode(other)))
+    assert not model.cache.held("pods"), "the server has refused to show it"
+    server.answer(PODS.path("ns", "a"), obj)
+    asyncio.run(read(msgspec.json.encode(other)))
+    assert [each["apiVersion"] for each in model.cache.held("pods")] == ["v1"]
+
+
+def test_9_an_object_whose_scale_is_written_is_read() -> None:
+    model = Model(FILTERS["one stream"])
+    obj = model.obj("a", State(11, "u1", WEB))
+    model.operator.server.answer(PODS.path("ns", "a"), obj)
+    scale = msgspec.json.encode({"kind": "Scale", "metadata": {"name": "a"}})
+    asyncio.run(read_written(model.runtime, PODS, "ns", scale, 5, is_whole=False))
+    assert model.cache.held("pods", keys_only=True) == [("ns", "a")]
+
+
 def test_9_the_body_of_a_deleted_object_does_not_bring_it_back() -> None:
     model = written(WEB)
     model.deliver(model.streams[0])
@@ -97,6 +145,39 @@ def test_9_the_body_of_a_deleted_object_does_not_bring_it_back() -> None:
     model.answer(0)
     cache = model.operator.cache(own=model.obj("a", State(12, "u1", WEB)))
     assert not cache.held("pods")
+
+
+def test_9_the_body_of_a_deleted_object_does_not_bring_it_back_while_the_deletion_rests() -> None:
+    model = written(WEB)
+    model.deliver(model.streams[0])
+    for labels in (OTHER, WEB):
+        model.write("a", labels, own=False)
+    model.write("a", None, own=True)
+    model.answer(0)
+    model.deliver(model.streams[0])
+    cache = model.operator.cache(own=model.obj("a", State(13, "u1", WEB)))
+    assert not model.informer.own_writes
+    assert not cache.held("pods")
+
+
+def test_9_what_was_shown_before_a_deletion_was_sent_is_hidden() -> None:
+    model = Model(FILTERS["one stream"])
+    model.write("a", WEB, own=False)
+    model.deliver(model.streams[0])
+    before = shown_uids(model.runtime, PODS, "ns", "a")
+    assert before == {"u1"}
+    assert shown_uids(model.runtime, PODS, "ns", "b") == set()
+    remember_deletion(model.runtime, PODS, "ns", "a", "u2", before=before)
+    assert not model.cache.held("pods")
+
+
+def test_9_objects_from_before_the_version_in_the_answer_to_a_deletion_are_hidden() -> None:
+    model = written()
+    model.write("a", WEB, own=False)
+    obj = model.obj("a", State(13, "u2", WEB))
+    remember_deletion(model.runtime, PODS, "ns", "a", "u2", msgspec.json.encode(obj))
+    model.deliver(model.streams[0])
+    assert not model.cache.held("pods")
 
 
 def test_9_a_server_that_went_back_ends_all_own_writes() -> None:

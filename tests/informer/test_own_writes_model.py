@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -141,8 +141,8 @@ class Model:
 
     # ---- The streams.
 
-    def run(self, stream: Reflector, command: object) -> None:
-        """Answer the commands of a stream until it watches."""
+    def run(self, stream: Reflector, command: object, between: Callable[[], None] = lambda: None) -> None:
+        """Answer the commands of a stream until it watches. `between` is called after each page of a list."""
         writer = stream.writer
         while not isinstance(command, Watch):
             match command:
@@ -156,8 +156,11 @@ class Model:
                         for name, states in self.history.items()
                         if self.selects(stream, states[-1])
                     ]
-                    self.reached[stream] = len(self.events)
-                    command = writer.take(Page(str(self.version), "", tuple(records)))
+                    self.reached[stream], version = len(self.events), str(self.version)
+                    for record in records:
+                        writer.take(Page(version, "more", (record,)))
+                        between()
+                    command = writer.take(Page(version, "", ()))
                 case _:
                     raise AssertionError(f"no answer to {command}")
         writer.take(Opened())
@@ -192,8 +195,8 @@ class Model:
             self.deliver(stream)
         stream.writer.take(Bookmark(str(self.version)))
 
-    def relist(self, stream: Reflector) -> None:
-        self.run(stream, stream.writer.take(Refusal(410, "Expired")))
+    def relist(self, stream: Reflector, between: Callable[[], None] = lambda: None) -> None:
+        self.run(stream, stream.writer.take(Refusal(410, "Expired")), between)
 
     def restore(self, back: int) -> None:
         """Restore the server to an older state, and list all streams anew."""
@@ -257,7 +260,7 @@ class Model:
         held = {each["metadata"]["name"]: each["metadata"]["uid"] for each in self.cache.held("pods")}
         wanted = {name: self.shows(states[-1]) for name, states in self.history.items()}
         assert held == {name: shown[0] for name, shown in wanted.items() if shown is not None}
-        assert all(write.is_deletion for write in self.informer.own_writes)
+        assert not self.informer.own_writes
 
 
 STEPS = (
@@ -291,7 +294,9 @@ def step(model: Model, verb: str, first: int, second: int) -> None:
         case "bookmark":
             model.bookmark(stream)
         case "relist":
-            model.relist(stream)
+            model.relist(stream, model.check)
+        case "delete while it lists":
+            model.relist(stream, lambda: step(model, "own at once", first, 4))
         case _:
             model.restore(1 + second)
 
@@ -311,10 +316,36 @@ RELISTED_BETWEEN_TWO_MOVES = [
 ]
 ANSWERS_IN_ANOTHER_ORDER = [("own", 0, 0), ("own", 0, 0), ("answer", 0, 1), ("answer", 0, 0)]
 
+LABEL_FLIPPED_BEFORE_A_DELETION = [
+    ("foreign", 0, 0),
+    ("deliver", 0, 0),
+    ("foreign", 0, 3),
+    ("foreign", 0, 0),
+    ("own at once", 0, 4),
+    ("deliver", 0, 0),
+    ("deliver", 0, 0),
+]
+LISTED_WHILE_IT_IS_NEWER = [("own at once", 0, 0), ("foreign", 1, 0), ("relist", 0, 0)]
+CREATED_AGAIN_DURING_A_LIST = [
+    ("foreign", 0, 0),
+    ("foreign", 1, 0),
+    ("bookmark", 0, 0),
+    ("own at once", 0, 4),
+    ("foreign", 0, 0),
+    ("relist", 0, 0),
+]
+
+
+DELETED_WHILE_A_LIST_IS_READ = [("foreign", 0, 0), ("delete while it lists", 0, 0)]
+
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @example("two streams", RELISTED_BETWEEN_TWO_MOVES)
 @example("one stream", ANSWERS_IN_ANOTHER_ORDER)
+@example("one stream", LABEL_FLIPPED_BEFORE_A_DELETION)
+@example("one stream", LISTED_WHILE_IT_IS_NEWER)
+@example("one stream", CREATED_AGAIN_DURING_A_LIST)
+@example("one stream", DELETED_WHILE_A_LIST_IS_READ)
 @given(st.sampled_from(sorted(FILTERS)), PLAYED)
 def test_9_no_read_is_older_than_an_own_write_and_none_brings_back_what_is_gone(
     declared: str, played: Sequence[tuple[str, int, int]]

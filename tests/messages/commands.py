@@ -118,6 +118,31 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     "check: a busy server": run("check", OPERATOR, prepare=_refuse),
     "check: an account that lacks rights": run("check", OPERATOR, "--account", "operators/web"),
     "check: an account without a namespace": run("check", OPERATOR, "--account", "web"),
+    "check: kinds of the command line": run(
+        "check", OPERATOR, "--kind", "v1/configmaps", "--filter", "Cached('app=web', keep=['data'])"
+    ),
+    "check: a kind without a filter": run("check", OPERATOR, "--kind", "v1/configmaps"),
+    "check: a filter with a mistake": run("check", OPERATOR, "--kind", "nodes", "--filter", "app in"),
+    "check: a filter that is no literal": run(
+        "check", OPERATOR, "--kind", "nodes", "--filter", "Selector(names=[name])"
+    ),
+    "check: a filter that cannot be parsed": run(
+        "check", OPERATOR, "--kind", "nodes", "--filter", "Selector('app=web'"
+    ),
+    "check: another filter of a declared kind": run(
+        "check", OPERATOR, "--kind", "pods", "--filter", "app in (db,web)"
+    ),
+    "check: calls that declare a kind": run(
+        "check",
+        OPERATOR,
+        "--account",
+        "operators/web",
+        declared="async def f(cache, name):\n    await cache.declare('v1/nodes', 'app=web')\n"
+        "    await cache.change(name, 'app=web')",
+    ),
+    "rbac: a call that declares a kind with a mistake": run(
+        "rbac", OPERATOR, declared="async def f(cache):\n    await cache.declare('v1/nodes', 'app in')"
+    ),
     "rbac: manifests": run("rbac", OPERATOR),
     "rbac: rights are missing": run("rbac", OPERATOR, "--check", "--account", "operators/web"),
     "rbac: nothing is missing": run("rbac", OPERATOR, "--check"),

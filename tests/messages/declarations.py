@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import click
 import kopf
 from kopf._core.intents import causes
 
-from kopf_selectcache import AnyOf, Cached, Selector, cache_of, settings_of, with_cache
+from kopf_selectcache import AnyOf, Cached, Selector, _kopf, cache_of, settings_of, with_cache
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.plugin.handlers import check_handlers
 from kopf_selectcache.plugin.operator import launch, namespaces_of
+from kopf_selectcache.selectors.kind_keys import assigned
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 from kopf_selectcache.settings.planner import plan
 from tests.cache.environment import NODES, PODS
@@ -36,6 +37,18 @@ def assign(option: str, value: object) -> Callable[[], Any]:
     return lambda: setattr(settings_of(kopf.OperatorSettings()), option, value)
 
 
+def assign_default(option: str, value: object) -> Callable[[], Any]:
+    """Return a function that assigns a default."""
+    return lambda: setattr(settings_of(kopf.OperatorSettings()).defaults, option, value)
+
+
+def _misfit() -> Any:
+    settings = settings_of(kopf.OperatorSettings())
+    settings.selectors["configmaps"] = "app=web"
+    settings.defaults.field = "spec.nodeName=n1"
+    return settings.effective("configmaps")
+
+
 class Nothing:
     """A class that names no kind."""
 
@@ -53,6 +66,20 @@ def _embed() -> Any:
         return namespaces_of(settings, settings_of(settings))
 
 
+def _embed_with_pattern() -> Any:
+    settings = kopf.OperatorSettings()
+    settings_of(settings).selectors["pods"] = "app=web"
+    patterns, insights = ["team-*"], cast("Any", None)
+    _kopf.observation.namespace_observer(
+        clusterwide=False,
+        namespaces=cast("Any", patterns),
+        insights=insights,
+        settings=settings,
+    ).close()
+    with click.Context(click.Command("theirs")).scope():
+        return namespaces_of(settings, settings_of(settings))
+
+
 class TooLate:
     """Settings of an operator that has started."""
 
@@ -61,6 +88,7 @@ class TooLate:
 
     def __call__(self) -> Any:
         settings = settings_of(kopf.OperatorSettings())
+        settings.selectors["nodes"] = ""
         with settings.selectors.in_use():
             return self.change(settings)
 
@@ -71,7 +99,7 @@ def check(register: Callable[[kopf.OperatorRegistry], Any]) -> Callable[[], Any]
     def provoke() -> Any:
         registry = kopf.OperatorRegistry()
         register(registry)
-        check_handlers(registry, settings_of(kopf.OperatorSettings()))
+        check_handlers(registry)
 
     return provoke
 
@@ -107,13 +135,14 @@ def declare_twice() -> None:
 def claim_twice() -> None:
     claims = Claims()
     for key in ("pods", "v1/pods"):
-        claims.claim(key, PODS, logger=logging.getLogger("kopf_selectcache"))
+        claims.claim(key, PODS, line=assigned(key), logger=logging.getLogger("kopf_selectcache"))
 
 
 def take_cache(cache: Any, **_: Any) -> None: ...
 
 
-def take_caches(caches: Any, **_: Any) -> None: ...
+def max_of_two(one: str, other: str) -> str:
+    return max(one, other)
 
 
 async def later(_: object) -> None: ...
@@ -159,11 +188,15 @@ SELECTORS: dict[str, Callable[[], Any]] = {
         Selector(field="metadata.namespace!=infra"), PODS, namespaces=["infra"]
     ),
     "a filter of too many lists and watches": declare(
-        Selector(names=[f"a{name}" for name in range(100)], namespaces=[f"n{space}" for space in range(100)])
+        Selector(names=[f"a{name}" for name in range(300)], namespaces=["shop"])
     ),
     "a filter that is declared too late": TooLate(
         lambda settings: settings.selectors.__setitem__("pods", "app=web")
     ),
+    "a filter that is changed too late": TooLate(
+        lambda settings: settings.selectors.__setitem__("nodes", "app=web")
+    ),
+    "a filter that is removed too late": TooLate(lambda settings: settings.selectors.__delitem__("nodes")),
     "requirements that contradict each other": declare("app=web,app=db"),
     "a selector of another type in covers": lambda: Selector("app=web").covers(5),  # type: ignore[arg-type]
     "alternatives that are text": lambda: AnyOf("app=web"),
@@ -193,7 +226,7 @@ OPTIONS: dict[str, Callable[[], Any]] = {
     "index by another type": lambda: Cached("app=web", index={"node": 5}),  # type: ignore[dict-item]
     "index by a bad path": lambda: Cached("app=web", index={"node": "spec..x"}),
     "index by an async function": lambda: Cached("app=web", index={"node": later}),  # type: ignore[dict-item]
-    "index by a function of two arguments": lambda: Cached("app=web", index={"node": lambda a, b: ""}),  # type: ignore[dict-item,misc]  # noqa: ARG005
+    "index by a function of two arguments": lambda: Cached("app=web", index={"node": max_of_two}),
     "an unknown option": assign("sync_timeot", 5),
     "a timeout that is text": assign("sync_timeout", "5"),
     "a timeout that is negative": assign("sync_timeout", -1),
@@ -217,6 +250,34 @@ OPTIONS: dict[str, Callable[[], Any]] = {
     "cache_of is given no settings": lambda: cache_of(5),  # type: ignore[arg-type]
 }
 
+NAMESPACES: dict[str, Callable[[], Any]] = {
+    "namespaces that are text": lambda: Cached("app=web", namespaces="shop"),
+    "namespaces of another type": lambda: Cached("app=web", namespaces=5),  # type: ignore[arg-type]
+    "a bad namespace": lambda: Cached("app=web", namespaces={"Shop": "app=db"}),
+    "an entry with options": lambda: Cached("", namespaces={"shop": Cached("app=db", keep=["data"])}),
+    "an entry of None": lambda: Cached("", namespaces={"shop": None}),
+    "an entry with namespaces": lambda: Cached("", namespaces={"shop": Selector(namespaces=["blog"])}),
+    "an entry with a mistake": lambda: Cached("", namespaces={"shop": "app in"}),
+    "namespaces beside those of a selector": declare(
+        Cached(Selector("app=web", namespaces=["shop"]), namespaces=["blog"])
+    ),
+    "namespaces of a cluster-scoped kind": declare(Cached("", namespaces=["shop"]), "nodes"),
+    "an entry that contradicts itself": declare(Cached("", namespaces={"shop": "app=web,app=db"})),
+    "page_limit of a kind is no integer": lambda: Cached("", page_limit=2.5),  # type: ignore[arg-type]
+    "a default label with a mistake": assign_default("label", "app in"),
+    "a default label of None": assign_default("label", None),
+    "a default field that selects by nothing": assign_default("field", {}),
+    "default namespaces of another type": assign_default("namespaces", 5),
+    "a default path that is needed": assign_default("drop", ["metadata.name"]),
+    "a default size that is none": assign_default("max_bytes", "many"),
+    "a misspelt default": assign_default("labels", "app=web"),
+    "a default like no other": assign_default("verbose", True),
+    "a default that is changed too late": TooLate(lambda settings: setattr(settings.defaults, "label", "a")),
+    "the defaults are replaced": assign("defaults", {"label": "app=web"}),
+    "a default that a kind cannot be selected by": _misfit,
+    "an operator that is given a pattern of namespaces": _embed_with_pattern,
+}
+
 HANDLERS: dict[str, Callable[[], Any]] = {
     "kinds is text": lambda: with_cache(kinds="pods"),
     "kinds has a kind of another type": lambda: with_cache(kinds=[5]),  # type: ignore[list-item]
@@ -224,12 +285,6 @@ HANDLERS: dict[str, Callable[[], Any]] = {
     "with_cache decorates no function": lambda: with_cache(5),  # type: ignore[call-overload]
     "a handler takes a cache without with_cache": check(
         lambda registry: kopf.on.event("pods", registry=registry)(take_cache)  # type: ignore[arg-type]
-    ),
-    "a handler takes caches": check(
-        lambda registry: kopf.on.event("pods", registry=registry)(with_cache(take_caches))
-    ),
-    "a handler waits for a kind that is not declared": check(
-        lambda registry: kopf.on.event("pods", registry=registry)(with_cache(kinds=["pods"])(handle))
     ),
     "when= reads a cache and the handler does not": check(
         lambda registry: kopf.on.event("pods", registry=registry, when=with_cache(handle))(take_nothing)
@@ -261,6 +316,7 @@ def provoke(provoked: Provoked) -> None:
             "Keys of kinds": KINDS,
             "Declared selectors": SELECTORS,
             "Declared options": OPTIONS,
+            "Namespaces and defaults": NAMESPACES,
             "Declared handlers": HANDLERS,
         }
     )

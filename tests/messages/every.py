@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.messages import commands, declarations, logs, probe, reads, servers, states, testkit, writes
+from tests.messages import (
+    changes,
+    commands,
+    declarations,
+    declaring,
+    logs,
+    probe,
+    reads,
+    servers,
+    states,
+    testkit,
+    writes,
+)
 from tests.messages.provoked import Provoked
 
 PROVOKED = Provoked()
@@ -11,7 +23,9 @@ states.provoke(PROVOKED)
 servers.provoke(PROVOKED)
 writes.provoke(PROVOKED)
 declarations.provoke(PROVOKED)
+declaring.provoke(PROVOKED)
 logs.provoke(PROVOKED)
+changes.provoke(PROVOKED)
 probe.provoke(PROVOKED)
 commands.provoke(PROVOKED)
 testkit.provoke(PROVOKED)

@@ -15,11 +15,14 @@ import kopf
 from kopf_selectcache import AnyOf, Selector, settings_of
 from kopf_selectcache.client.discovery import Resolution
 from kopf_selectcache.client.transport import Refused, Unreachable
-from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.protocol.machine import Due, Lost, Start
+from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.informer._comparison import Comparison
 from kopf_selectcache.informer._loop_monitor import BEAT, LoopMonitor
 from kopf_selectcache.informer.audit import Auditor
 from kopf_selectcache.informer.claims import Claims, warn_provisional
@@ -27,8 +30,10 @@ from kopf_selectcache.informer.health import Condition, Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.informer.metrics import Counts
+from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers
-from kopf_selectcache.plugin.narrowing import advice_on, narrow
+from kopf_selectcache.plugin.narrowing import advice_on, narrow, warn_of_filter
+from kopf_selectcache.selectors.kind_keys import assigned
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.testing import FakeCache
@@ -143,7 +148,8 @@ def _fail_at_gap(_: float) -> None:
 def _claim_two_versions() -> None:
     claims = Claims()
     for version in ("v1", "v2"):
-        claims.claim(f"{version}/pods", Resource(PODS.kind, version), logger=LOGGER)
+        key = f"{version}/pods"
+        claims.claim(key, Resource(PODS.kind, version), line=assigned(key), logger=LOGGER)
 
 
 def _find_provisional() -> None:
@@ -172,6 +178,16 @@ def _narrow(
         narrow(settings, registry if is_known else None, declared)
 
     return work
+
+
+def _change_narrowed() -> None:
+    settings, registry = kopf.OperatorSettings(), kopf.OperatorRegistry()
+    kopf.on.event("pods", registry=registry)(lambda **_: None)
+    declared = settings_of(settings)
+    declared.narrow_handlers = True
+    declared.selectors["pods"] = "app=web"
+    narrow(settings, registry, declared)
+    warn_of_filter(settings, declared, "pods", Selector("app in (web,db)"))
 
 
 def _advise() -> None:
@@ -329,6 +345,70 @@ def _stumble(path: str) -> Callable[[], None]:
     return lambda: asyncio.run(work())
 
 
+def _compare_wrongly() -> None:
+    """Compare a watch with a list by code that fails, until it sleeps."""
+
+    async def sleep(_: float) -> None:
+        raise asyncio.CancelledError
+
+    async def work() -> None:
+        stream = Stream(Selector("app=web"))
+        (writer,) = writers(Union([stream.keys]))
+        environment = cast(
+            "Any",
+            SimpleNamespace(
+                settings=SelectCacheSettings(),
+                transport=_Answers(ZeroDivisionError()),
+                logger=LOGGER,
+                chance=lambda: 1.0,
+                clock=lambda: 0.0,
+                sleep=sleep,
+            ),
+        )
+        comparison = Comparison(stream, writer.substore, PODS, environment=environment)
+        comparison.open()
+        comparison.wait("7")
+        with contextlib.suppress(asyncio.CancelledError):
+            (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+            await task
+
+    asyncio.run(work())
+
+
+def _restore() -> None:
+    """Take a stream through a watch whose server then has an older version only."""
+    stream = Stream(Selector("app=web"))
+    union = Union([stream.keys])
+    (substore,) = union.substores
+
+    def condition(subject: Any) -> Condition:
+        return Condition(
+            subject,
+            key="v1/pods",
+            sync_timeout=60.0,
+            clock=lambda: 0.0,
+            report=lambda *_: None,
+            unreadable=lambda: None,
+        )
+
+    writer = StreamWriter(
+        stream,
+        PODS,
+        union,
+        substore,
+        own_writes=OwnWrites(),
+        new_condition=condition,
+        clock=lambda: 0.0,
+        counts=Counts(),
+        logger=LOGGER,
+        notify=lambda _: None,
+    )
+    without_streaming, expired, too_large = Refusal(400), Refusal(410), Lost("too large", too_large=True)
+    listed = (Start(), without_streaming, Due(), Page("100", "", ()))
+    for each in (*listed, expired, Due(), too_large, Due(), Page("5", "", ())):
+        writer.take(each)
+
+
 RECORDS: dict[str, Callable[[], Any]] = {
     "all of a cache is there": _follow(_become_well),
     "all of a cache is there, over two streams": _follow(_become_well, streams=2),
@@ -339,6 +419,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "two versions of one resource": _claim_two_versions,
     "a key that may mean another kind": _find_provisional,
     "Kopf watches more than the filter": _advise,
+    "a filter that Kopf's watch does not have": _change_narrowed,
     "narrowing to several watches": _narrow(AnyOf([Selector("app=web"), Selector("app=db")])),
     "narrowing that would harm": _narrow("app=web", register=kopf.daemon),
     "narrowing of a key without a group": _narrow("app=web", "widgets", selector=("widgets",)),
@@ -357,6 +438,8 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "a subscriber fails": _notify,
     "a mistake in an informer": _stumble("/api/v1"),
     "a mistake in a stream": _stumble("/api/v1/pods"),
+    "a mistake in a comparison": _compare_wrongly,
+    "a server that was restored": _restore,
     **{
         f"a cache fails: {title}": _follow(lambda _, condition, tell=tell: tell(condition))  # type: ignore[misc]
         for title, tell in CONDITIONS.items()

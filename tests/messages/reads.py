@@ -129,7 +129,9 @@ OUTSIDE = {
 
 MISTAKES = {
     "an unknown read": web(lambda cache: cache.lst("pods")),  # type: ignore[attr-defined]
-    "a read that is far from any": web(lambda cache: cache.patch("pods")),  # type: ignore[attr-defined]
+    "a read that is far from any": web(lambda cache: cache.query("pods")),  # type: ignore[attr-defined]
+    "a write": web(lambda cache: cache.patch("pods")),  # type: ignore[attr-defined]
+    "a deletion": web(lambda cache: cache.delete("pods")),  # type: ignore[attr-defined]
     "in": web(lambda cache: "pods" in cache),
     "a namespaced object without a namespace": web(lambda cache: cache.get("pods", "x")),
     "an empty namespace": web(lambda cache: cache.get("pods", "x", "")),

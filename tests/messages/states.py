@@ -30,11 +30,11 @@ class Subject:
         return 0
 
 
-def _read(tell: Callable[[Condition], object]) -> Any:
+def _read(tell: Callable[[Condition], object], subject: Subject) -> Any:
     """Read a cache in the condition that it is told of until reads raise."""
     times = iter(range(0, 10_000, 100))
     condition = Condition(
-        Subject(),
+        subject,
         key="v1/pods",
         sync_timeout=60.0,
         clock=lambda: float(next(times)),
@@ -69,6 +69,9 @@ CONDITIONS: dict[str, Callable[[Condition], object]] = {
     "a transform that fails": _failing(Lost("transform= failed", transform=True, argument="transform=")),
     "too many bytes": _failing(
         LetGo(Excess(400, 2_000_000, 1_000_000, 1_000_000), Selector("app=web"), packed=False)
+    ),
+    "too many bytes of the next filter": _failing(
+        LetGo(Excess(400, 2_000_000, 1_000_000, 1_000_000), Selector("app=web"), packed=False, is_next=True)
     ),
 }
 
@@ -120,4 +123,9 @@ def provoke(provoked: Provoked) -> None:
     )
     add(chapter, "no complete list in time", lambda: asyncio.run(_wait()))
     for title, tell in CONDITIONS.items():
-        add(chapter, title, lambda tell=tell: _read(tell))  # type: ignore[misc]
+        add(chapter, title, lambda tell=tell: _read(tell, Subject()))  # type: ignore[misc]
+    refused = _failing(Refusal(403, "Forbidden", "the server's reason"))
+    for title, namespaces in {"in a namespace": ["shop"], "in joined namespaces": ["blog", "shop"]}.items():
+        subject = Subject()
+        subject.filter = Selector("app=web", namespaces=namespaces)
+        add(chapter, f"a missing right {title}", lambda subject=subject: _read(refused, subject))  # type: ignore[misc]

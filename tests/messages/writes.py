@@ -89,6 +89,7 @@ REFUSED = {
         lambda server: server.patch("pods", "web-1", "ns", [], type="json", dry_run=False), LOST
     ),
     "patch of an absent object": live(lambda server: server.patch("pods", "x", "ns", {})),
+    "delete of an absent object": live(lambda server: server.delete("pods", "x", "ns")),
     "replace of another version": live(
         lambda server: server.replace({**WEB, "metadata": {**WEB["metadata"], "resourceVersion": "1"}})
     ),
@@ -120,6 +121,7 @@ MISTAKES = {
     ),
     "an object with an impossible name": live(lambda server: server.create(made("a/b"))),
     "an object that is no JSON": live(lambda server: server.create({**WEB, "spec": object()})),
+    "an unknown option": live(lambda server: server.patch("pods", "a", "ns", {}, foo=1)),
     "an option of another type": live(lambda server: server.create(WEB, dry_run="yes")),
     "a name of another type": live(lambda server: server.patch("pods", 5, "ns", {})),
     "no changes": live(lambda server: server.patch("pods", "a", "ns")),

@@ -13,7 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from .seeded import MUTANTS, Mutant
+from .features import FEATURES, FeatureMutant
+from .mutant import Mutant
+from .seeded import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 AT_ONCE = 2
@@ -22,14 +24,14 @@ LONGEST = 300.0
 
 
 class Outcome(NamedTuple):
-    mutant: Mutant
+    mutant: Mutant | FeatureMutant
     caught: tuple[tuple[str, str], ...]
     """By which test, and what it said."""
     why: str
     """Why that is not enough; empty if each of its tests has caught it."""
 
 
-def tried(mutant: Mutant) -> Outcome:
+def tried(mutant: Mutant | FeatureMutant) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy = Path(folder)
         for part in ("kopf_selectcache", "tests"):
@@ -44,7 +46,7 @@ def tried(mutant: Mutant) -> Outcome:
         return judged(mutant, copy)
 
 
-def judged(mutant: Mutant, copy: Path) -> Outcome:
+def judged(mutant: Mutant | FeatureMutant, copy: Path) -> Outcome:
     outcome = copy / "outcome"
     where = subprocess.run(
         [sys.executable, "-c", "import kopf_selectcache; print(kopf_selectcache.__file__)"],
@@ -93,14 +95,15 @@ def judged(mutant: Mutant, copy: Path) -> Outcome:
 
 
 def main(wanted: list[str]) -> int:
-    mutants = [mutant for mutant in MUTANTS if not wanted or any(word in mutant.what for word in wanted)]
+    every: list[Mutant | FeatureMutant] = [*MUTANTS, *FEATURES]
+    mutants = [mutant for mutant in every if not wanted or any(word in mutant.name for word in wanted)]
     survivors = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for mutant, caught, why in pool.map(tried, mutants):
             survivors += bool(why)
             product = f" ({mutant.product})" if mutant.product else ""
             print(
-                f"{'SURVIVED' if why else 'caught':8}  {mutant.breaks:2}  {mutant.what}{product}", flush=True
+                f"{'SURVIVED' if why else 'caught':8}  {mutant.breaks:>3}  {mutant.name}{product}", flush=True
             )
             for test, said in caught:
                 print(f"              {test.removeprefix('tests/')}\n              {said[:160]}")

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 import pytest
 
-from .seeded import LEAST, LEAST_OF_A_PRODUCT, MUTANTS, PRODUCTS, Mutant
+from .features import FEATURES, FeatureMutant
+from .mutant import PRODUCTS, Mutant
+from .seeded import LEAST, LEAST_OF_A_PRODUCT, MUTANTS
 
 ROOT = Path(__file__).parents[2]
-PROMISES = range(1, 15)
+PROMISES = range(1, 17)
 
 
 class Promise(NamedTuple):
@@ -49,24 +51,31 @@ def functions(file: str) -> frozenset[str]:
     )
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
-def test_a_seeded_bug_can_be_applied_in_one_place_and_makes_a_difference(mutant: Mutant) -> None:
+@pytest.mark.parametrize("mutant", [*MUTANTS, *FEATURES], ids=lambda mutant: mutant.name)
+def test_a_seeded_bug_can_be_applied_in_one_place_and_makes_a_difference(
+    mutant: Mutant | FeatureMutant,
+) -> None:
     source = (ROOT / "kopf_selectcache" / mutant.file).read_text(encoding="utf-8")
     assert source.count(mutant.old) == 1
     assert mutant.new != mutant.old
     ast.parse(source.replace(mutant.old, mutant.new))
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_seeded_bug_is_caught_by_tests_of_the_promise_that_it_breaks(mutant: Mutant) -> None:
     promise = promises()[mutant.breaks]
     assert {test.partition("[")[0] for test in mutant.tests} <= set(promise.tests)
     assert mutant.tests
-    assert mutant.what in promise.bugs
+    assert mutant.name in promise.bugs
+
+
+def test_no_two_seeded_bugs_have_one_name() -> None:
+    names = [mutant.name for mutant in MUTANTS] + [mutant.name for mutant in FEATURES]
+    assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 def test_there_are_as_many_seeded_bugs_as_there_must_be() -> None:
-    assert len({mutant.what for mutant in MUTANTS}) == len(MUTANTS) >= LEAST
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= LEAST
     of_products = Counter(mutant.product for mutant in MUTANTS if mutant.product)
     assert set(of_products) == set(PRODUCTS)
     assert min(of_products.values()) >= LEAST_OF_A_PRODUCT
@@ -76,7 +85,7 @@ def test_each_promise_has_its_section_its_tests_and_a_bug_that_breaks_it() -> No
     assert list(promises()) == list(PROMISES)
     assert [number for number, promise in promises().items() if not promise.tests or not promise.bugs] == []
     named = [bug for promise in promises().values() for bug in promise.bugs]
-    assert sorted(named) == sorted(mutant.what for mutant in MUTANTS)
+    assert sorted(named) == sorted(mutant.name for mutant in MUTANTS)
 
 
 def test_each_test_that_a_promise_names_exists() -> None:

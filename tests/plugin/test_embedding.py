@@ -21,6 +21,7 @@ from kopf._cogs.structs.credentials import Vault
 from kopf.testing import KopfRunner
 
 import kopf_selectcache as selectcache
+from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
@@ -138,7 +139,12 @@ class Running:
         self._threads: list[threading.Thread] = []
         self._failures: list[BaseException] = []
 
-    def start(self, launch: Callable[[Left, dict[str, Any]], None], registry: kopf.OperatorRegistry) -> None:
+    def start(
+        self,
+        launch: Callable[[Left, dict[str, Any]], None],
+        registry: kopf.OperatorRegistry,
+        **others: Any,
+    ) -> None:
         settings = kopf.OperatorSettings()
         options = {
             "registry": registry,
@@ -146,6 +152,7 @@ class Running:
             "standalone": True,
             "clusterwide": True,
             "stop_flag": self._stop,
+            **others,
         }
 
         def target() -> None:
@@ -243,15 +250,27 @@ def test_a_filter_without_namespaces_holds_those_of_kopf_run(
     gc.collect()
 
 
-def test_embedded_in_some_namespaces_it_ends_at_once_with_the_line_to_write(cluster: EmbeddedCluster) -> None:
+def test_embedded_a_filter_without_namespaces_holds_those_of_the_operator(cluster: EmbeddedCluster) -> None:
+    cluster.namespace("infra")
+    cluster.create(secret("web-2", "infra", app="web"), secret("web-3", "default", app="web"))
+    told: queue.Queue[list[str]] = queue.Queue()
+    registry = caching("web", cluster)
+
+    @kopf.on.event("configmaps", labels={"ask": "yes"}, registry=registry)
+    @selectcache.with_cache
+    async def tell(cache: selectcache.Cache, **_: Any) -> None:
+        told.put(named(cache.held("secrets")))
+
+    with Running() as running:
+        running.start(LAUNCHES["asyncio.run"], registry, namespaces=["shop", "infra"], clusterwide=False)
+        assert told.get(timeout=DEADLINE) == ["web-1", "web-2"]
+
+
+def test_embedded_with_a_pattern_of_namespaces_it_ends_at_once(cluster: EmbeddedCluster) -> None:
     registry, settings = caching("web", cluster), kopf.OperatorSettings()
-    with pytest.raises(Exception, match="handlers failed") as caught:  # The class is Kopf's own, and private.
-        asyncio.run(kopf.operator(registry=registry, settings=settings, standalone=True, namespaces=["shop"]))
-    assert (
-        "Declare them: settings.selectcache.selectors['v1/secrets'] = Selector(label='app=web',"
-        " namespaces=['...']); or let it watch all: kopf.operator(clusterwide=True)"
-        in str(caught.value.__cause__)
-    )
+    with pytest.raises(Exception) as caught:  # The class is Kopf's own, and private.
+        asyncio.run(kopf.operator(registry=registry, settings=settings, standalone=True, namespaces=["sh*"]))
+    assert isinstance(caught.value.__cause__, DeclarationError)
 
 
 # ---- Paused.

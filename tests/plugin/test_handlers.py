@@ -14,6 +14,7 @@ import pytest
 from kopf._core.intents import causes
 from kopf._core.intents.registries import generate_id
 
+import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, NotSynced
 from kopf_selectcache.plugin.handlers import with_cache
 from tests.kopf_operators import (
@@ -32,7 +33,6 @@ from tests.kopf_operators import (
     pod,
     run,
     spawned,
-    started,
     watching,
 )
 
@@ -424,14 +424,27 @@ def test_wrong_decoration_is_told_where_it_stands() -> None:
         with_cache(kinds="pods")
 
 
-def test_waiting_for_a_kind_that_is_not_declared_is_refused_at_startup(
+def test_a_handler_that_waits_for_a_kind_without_a_cache_is_tried_again(
     registry: kopf.OperatorRegistry,
 ) -> None:
-    kopf.on.create("pods", id="h", registry=registry)(
-        with_cache(kinds=["Pod", "webapps", "jobs"])(lambda **_: None)
-    )
-    with pytest.raises(DeclarationError):
-        started(registry, declaring(pods=""))
+    kopf.on.create("pods", id="h", registry=registry)(with_cache(kinds=["nodes"])(lambda **_: "ran"))
+    kopf.on.validate("pods", id="v", registry=registry)(with_cache(kinds=["nodes"])(lambda **_: None))
+
+    async def main() -> None:
+        settings = declaring(pods="")
+        started_with = Cluster()
+        async with launched(settings, started_with) as operator:
+            await operator.logged_in()
+            errors = await asyncio.gather(
+                called(only(registry._changing), changing()),
+                called(only(registry._webhooks), admission()),
+                return_exceptions=True,
+            )
+            assert list(map(type, errors)) == [kopf.TemporaryError, kopf.AdmissionError]
+            await selectcache.Cache(operator.runtime).declare("nodes", "")
+            assert await called(only(registry._changing), changing()) == "ran"
+
+    run(main())
 
 
 # ---- A read that the handler has not awaited.

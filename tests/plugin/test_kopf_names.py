@@ -31,14 +31,18 @@ ADVICE = (
     " version of kopf in setup.cfg meanwhile), and this test."
 )
 OWN = {
+    "OperatorParts",
     "activity_handlers",
     "admission_handlers",
     "has_activities",
     "has_credentials",
     "index_handlers",
+    "keep_parts",
     "log_in_again",
     "log_in_if_empty",
+    "parts_of",
     "remove_credentials",
+    "watched_patterns",
     "watching_handlers",
 }
 """What _kopf.py defines itself, from private attributes of Kopf."""

@@ -8,8 +8,9 @@ from typing import Any
 import kopf
 import pytest
 
-from kopf_selectcache import Selector, _kopf
+from kopf_selectcache import Cache, Selector, _kopf
 from kopf_selectcache.informer.health import Health
+from kopf_selectcache.plugin.narrowing import narrow, warn_of_filter
 from kopf_selectcache.settings.options import settings_of
 from tests.kopf_operators import (
     Cluster,
@@ -122,7 +123,8 @@ def test_a_kind_that_never_settles_silences_no_advice_on_others(
 
     with caplog.at_level(logging.WARNING, "kopf_selectcache"):
         run(main())
-    assert "pods" in warned(caplog)
+    keys = warned(caplog)
+    assert "pods" in keys
 
 
 def test_what_the_cluster_refuses_is_never_advised(
@@ -196,7 +198,8 @@ def test_narrowing_is_refused_where_it_would_harm(
     settings = declaring(**{key: selector})
     settings_of(settings).narrow_handlers = True
     started(registry, settings)
-    assert warned(caplog) == [key]
+    keys = warned(caplog)
+    assert keys == [key]
     assert not settings.watching.label_selectors
 
 
@@ -252,7 +255,8 @@ def test_whatever_name_a_handler_has_for_a_custom_resource_it_may_be_the_kind_th
     settings = declaring(**{key: "app=web"})
     settings_of(settings).narrow_handlers = True
     started(registry, settings)
-    assert warned(caplog) == [key]
+    keys = warned(caplog)
+    assert keys == [key]
     assert not settings.watching.label_selectors
 
 
@@ -280,7 +284,8 @@ def test_of_a_custom_resource_all_but_its_own_fields_narrows_handlers(
         caplog.clear()
         started(registry, settings)
         assert collected(settings, WEBAPPS) == ["app=web", "metadata.namespace=shop"]
-        assert warned(caplog) == ["example.com/v1/webapps"]
+        keys = warned(caplog)
+        assert keys == ["example.com/v1/webapps"]
 
 
 def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are_all_that_is_left_to_do(
@@ -313,7 +318,8 @@ def test_a_selector_of_the_users_own_is_kept(
     settings_of(settings).narrow_handlers = True
     getattr(settings.watching, setting)["pods"] = "x=y"
     started(registry, settings)
-    assert warned(caplog) == ["pods"]
+    keys = warned(caplog)
+    assert keys == ["pods"]
     assert collected(settings, _kopf.Resource("", "v1", "pods")) == ["x=y"]
 
 
@@ -334,5 +340,59 @@ def test_handlers_that_are_not_known_are_not_narrowed(caplog: pytest.LogCaptureF
     settings = declaring(pods="app=web")
     settings_of(settings).narrow_handlers = True
     started(None, settings)
-    assert warned(caplog) == ["pods"]
+    keys = warned(caplog)
+    assert keys == ["pods"]
     assert not settings.watching.label_selectors
+
+
+@pytest.mark.parametrize(
+    ("start", "later", "is_told"),
+    [
+        ("app=web", "app in (web,db)", True),
+        ("app=web", "", True),
+        ("app=web", [Selector("app=web"), Selector("tier=gold")], True),
+        ("app=web", "app=web,tier=gold", False),
+        ("app=web", [Selector("app=web", names=["a"]), Selector("app=web,tier=gold")], False),
+        ([Selector("app=web"), Selector("tier=gold")], "", False),
+        ("", "app=web", False),
+    ],
+)
+@pytest.mark.parametrize("verb", ["change", "declare"])
+def test_a_later_filter_that_the_narrowed_watch_of_kopf_lacks_is_named(
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
+    start: Any,
+    later: Any,
+    is_told: bool,
+    verb: str,
+) -> None:
+    kopf.on.event("pods", registry=registry)(lambda **_: None)
+    settings = declaring(pods=start, nodes="")
+    settings_of(settings).narrow_handlers = True
+    narrow(settings, registry, settings_of(settings))
+
+    async def main() -> None:
+        async with launched(settings, Cluster(), registry=registry) as operator:
+            await operator.gate(None, None)
+            await cycles()
+            caplog.clear()
+            cache = Cache(operator.runtime)
+            if verb == "declare":
+                await cache.remove("v1/pods")
+            await getattr(cache, verb)("v1/pods", later)
+            await cache.change("nodes", "a=b")
+
+    run(main())
+    assert warned(caplog) == (["v1/pods" if verb == "declare" else "pods"] if is_told else [])
+
+
+def test_a_later_filter_is_no_matter_if_kopf_is_not_narrowed(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    declared = declaring(pods="app=web")
+    for narrows in (False, True):  # Kopf watches no pods for any handler.
+        settings_of(declared).narrow_handlers = narrows
+        narrow(declared, registry, settings_of(declared))
+        for key in ("pods", "services"):
+            warn_of_filter(declared, settings_of(declared), key, Selector())
+    assert warned(caplog) == []

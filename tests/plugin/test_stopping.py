@@ -14,7 +14,7 @@ import kopf
 import pytest
 from kopf._core.intents import causes
 
-from kopf_selectcache import ReadError, Selector
+from kopf_selectcache import NotDeclared, ReadError, Selector
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.plugin.handlers import with_cache
 from tests.kopf_operators import (
@@ -35,6 +35,12 @@ from tests.kopf_operators import (
 
 SECRETS = "/api/v1/secrets"
 HELD_UP = "/api/v1/namespaces/shop/pods/other"
+
+ASYNC: dict[str, Callable[[Any], Any]] = {
+    "wait_for": lambda cache: cache.wait_for("pods", lambda _: False),
+    "wait_gone": lambda cache: cache.wait_gone("pods", "other", "shop"),
+    "wait_synced": lambda cache: cache.wait_synced(timeout=3600, at_least=pod(version=1000)),
+}
 
 FOR_EVER: dict[str, Callable[[Any], Any]] = {
     "wait_for": lambda cache: cache.blocking.wait_for("pods", lambda _: False),
@@ -244,5 +250,76 @@ def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(
         async with operating(registry, Cluster(pod()), settings=declaring(pods="")):
             await waiting.waits()
         assert await asyncio.to_thread(ended.wait, 60)
+
+    run(main())
+
+
+def test_the_changes_that_a_daemon_follows_end_when_it_is_stopped(registry: kopf.OperatorRegistry) -> None:
+    following = asyncio.Event()
+
+    @kopf.daemon("pods", registry=registry)
+    @with_cache
+    async def follow(cache: Any, **_: Any) -> str:
+        async for _change in cache.changes("pods"):
+            following.set()
+        return "ended"
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            cause = spawned()
+            task = asyncio.create_task(called(only(registry._spawning), cause))
+            await following.wait()
+            cause.stopper.set()
+            assert await task == "ended"
+
+    run(main())
+
+
+@pytest.mark.parametrize("wait", ASYNC.values(), ids=ASYNC)
+def test_an_async_wait_ends_when_its_daemon_is_stopped(
+    wait: Callable[[Any], Any], registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun = asyncio.Event()
+    errors: list[ReadError] = []
+
+    @kopf.daemon("pods", registry=registry)
+    @with_cache
+    async def waits(cache: Any, **_: Any) -> str:
+        begun.set()
+        for _time in range(2):  # A daemon that is stopped does not begin to wait.
+            try:
+                await wait(cache)
+            except ReadError as error:
+                errors.append(error)
+        raise errors[0]
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), slow()):
+            cause = spawned()
+            task = asyncio.create_task(called(only(registry._spawning), cause))
+            await begun.wait()
+            await cycles()
+            assert not errors
+            cause.stopper.set()
+            assert await task is None, "it was stopped, and that is no failure"
+
+    with caplog.at_level(logging.WARNING):
+        run(main())
+    assert [error.what for error in errors] == [
+        "the wait for the cache was ended: its daemon is being stopped"
+    ] * 2
+    assert not caplog.records
+
+
+def test_the_error_of_an_async_daemon_that_is_not_stopped_is_raised(registry: kopf.OperatorRegistry) -> None:
+    @kopf.daemon("pods", registry=registry)
+    @with_cache
+    async def read(cache: Any, **_: Any) -> None:
+        cache.get("nodes", "a")
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            with pytest.raises(NotDeclared):
+                await called(only(registry._spawning), spawned())
 
     run(main())

@@ -244,7 +244,7 @@ def enumerated(
         (SHARED, ("A", "B", "x"), 3, Rules(vague=True)),
         (APART, ("A", "B", "x"), 3, Rules(reads=1, refused=True)),
         (SHARED, ("A", "B", "-", "x"), 3, Rules(relists=1)),
-        (APART, ("A", "B", "x"), 3, Rules(relists=1)),
+        pytest.param(APART, ("A", "B", "x"), 3, Rules(relists=1), marks=pytest.mark.soak),
     ],
 )
 def test_contract_9_a_handler_reads_its_own_object_as_new_as_its_body_wherever_it_goes_meanwhile(

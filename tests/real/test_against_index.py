@@ -50,6 +50,7 @@ def measured(operator: Operator, expression: str, started: float) -> Figures:
     )
 
 
+@pytest.mark.aside
 @pytest.mark.timeout(600)
 def test_a_thousand_pods_beside_kopf_s_own_index(
     start_api: Callable[..., ApiServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -32,6 +32,8 @@ print(server.url, server.folder, flush=True)
 time.sleep(600)
 """
 
+pytestmark = pytest.mark.aside
+
 
 def configmaps(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/configmaps"

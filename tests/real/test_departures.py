@@ -31,10 +31,10 @@ def test_6_when_a_kind_under_an_or_disappears_and_returns_each_held_object_depar
             subscriber = Subscriber(informer)
             proxy.faults.append(Fault(lambda asked: asked.path.endswith("/pods"), 404))
             await asyncio.to_thread(proxy.end_streams, lambda asked: "watch" in asked.query)
-            await until(lambda: subscriber.count()["replaced"] == 2, "both depart")
+            await until(lambda: subscriber.count()["dropped"] == 2, "both depart")
             await until(lambda: informer.synced and informer.held() == 2, "both are held again")
             assert subscriber.follows(informer)
-            departures = [name for name, cause in subscriber.causes if cause == "replaced"]
+            departures = [name for name, cause in subscriber.causes if cause == "dropped"]
             assert sorted(departures) == ["both", "web"]
 
     with Proxy(api) as proxy:

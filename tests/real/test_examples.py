@@ -270,18 +270,29 @@ def test_04_an_application_counts_its_own_pods(cluster: Cluster, start: Start) -
     shown(configured=True, ready="1/2")
 
 
-def test_05_each_tenant_is_served_from_what_it_has_marked(cluster: Cluster, start: Start) -> None:
-    load(cluster, "05-tenants", "sample.yaml")
-    start("05-tenants", "shop", options=["-A"])
-    for where, answer in {
-        "shop/requests/price": "7",
-        "shop/requests/cost": "nothing is known of it",
-        "office/requests/hours": "9 to 5",
-        "street/requests/price": "not served here, but in shop, office",
-    }.items():
+def test_05_tenants_are_served_as_they_come_and_go(cluster: Cluster, start: Start) -> None:
+    def answered(where: str, answer: str) -> None:
         path = f"/apis/example.com/v1/namespaces/{where}"
         wait_until(
-            # The lambda is called before the loop continues.
-            lambda: cluster.request("GET", path).get("status", {}).get("answer") == answer,  # noqa: B023
+            lambda: cluster.request("GET", path).get("status", {}).get("answer") == answer,
             f"{where} to be answered",
-        )  # Within its turn.
+        )
+
+    load(cluster, "05-tenants", "sample.yaml")
+    start("05-tenants", "shop", options=["-A"])
+    answered("shop/requests/price", "7")
+    answered("shop/requests/cost", "nothing is known of it")
+    answered("office/requests/hours", "9 to 5")
+    answered("office/requests/currency", "euro")
+    answered("street/requests/price", "not served here, but in office, shop")
+    load(cluster, "05-tenants", "street.yaml")
+    answered("street/requests/again", "8")
+    cluster.request("DELETE", "/apis/example.com/v1/tenants/shop")
+    request = {
+        "apiVersion": "example.com/v1",
+        "kind": "Request",
+        "metadata": {"name": "late"},
+        "spec": {"about": "price"},
+    }
+    cluster.request("POST", "/apis/example.com/v1/namespaces/shop/requests", body=request)
+    answered("shop/requests/late", "not served here, but in office, street")

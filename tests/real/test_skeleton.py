@@ -370,6 +370,7 @@ def test_faults_that_end_plain_kopf_cost_us_a_request(stage: Stage, run: Run) ->
         assert not operator.ended
 
 
+@pytest.mark.aside
 @pytest.mark.parametrize("fault", ["410 on page 2", "500 in the stream"])
 def test_the_same_faults_on_plain_kopf(stage: Stage, run: Run, fault: str) -> None:
     """What Kopf 1.45 does with its own watch, recorded here so that we notice when it changes: the operator

@@ -240,6 +240,7 @@ def test_a_field_that_is_almost_there_is_named() -> None:
 
 def test_an_or_may_be_written_as_texts() -> None:
     assert AnyOf(["a", Selector("b")]) == AnyOf([Selector("a"), Selector("b")])
+    assert AnyOf([AnyOf(["a", "b"]), "c"]) == AnyOf(["a", "b", "c"])
 
 
 def test_copies_of_what_was_compared_are_the_same() -> None:
@@ -343,3 +344,9 @@ def test_custom_resources_have_the_domains_of_their_definition() -> None:
     assert AnyOf([*either.branches, Selector(field="spec.on=")]).covers(Selector(), kind=COLOURED)
     assert Selector("x").covers(Selector(field="spec.watts=060"), kind=COLOURED), "no integer is printed so"
     assert not Selector("x").covers(Selector(field="spec.watts=060"))
+
+
+@pytest.mark.parametrize("several", [{"names": ["a", "b"]}, {"namespaces": ["a", "b"]}])
+def test_one_request_cannot_select_several_names_or_namespaces(several: dict[str, Any]) -> None:
+    with pytest.raises(BadSelector):
+        Selector("app=web", **several).query()

@@ -26,7 +26,7 @@ def test_a_call_that_does_not_fit_lists_the_arguments(options: dict[str, Any], s
     names = [] if not options else ["pods"]
     with pytest.raises(DeclarationError) as info:
         declare(*names, **options)
-    assert info.value.remedy == f"{suggestion}It takes name, limit"
+    assert info.value.remedy == f"{suggestion}It takes name, limit="
 
 
 def test_a_type_error_of_the_function_itself_passes() -> None:

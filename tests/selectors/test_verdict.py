@@ -48,7 +48,7 @@ WEB = Selector("app=web")
             Answer.NO,
             (
                 "label='app=db' is not covered by label='app=web': default/example (app=db) would fail"
-                " app=web; so would all that is asked for, and only another filter helps."
+                " app=web; so would every object of the request: declare another filter."
             ),
         ),
         (
@@ -322,7 +322,7 @@ def test_what_all_branches_fail_is_told_once() -> None:
     verdict = AnyOf([Selector("app=web,x"), Selector("app=web,y")]).covers(Selector("app=db"))
     assert verdict.witness is not None
     assert verdict.witness.fails == ("app=web", "app=web")
-    assert "would fail app=web; so would all" in str(verdict)
+    assert "would fail app=web; so would every object" in str(verdict)
 
 
 def test_a_field_that_only_a_dead_branch_names_is_empty_in_the_witness() -> None:

@@ -3,6 +3,7 @@ they stand."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import dataclasses
 from collections.abc import Callable
@@ -128,7 +129,7 @@ def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) 
         ("pods", Selector(field="spec.image=x"), NotSelectable),
         ("example.com/v1/webapps", "a=b,!a", ConflictingSelectors),
         (("v1", "pods"), Selector(names=NAMES), DeclarationError),
-        ("webapps.example.com", Selector(namespaces=NAMES), DeclarationError),
+        ("webapps.example.com", Selector(names=NAMES, namespaces=["a", "b"]), DeclarationError),
         ("pods", Selector("app=web", namespaces=["shop"], names=["A_B", "x"]), BadSelector),
         ("pods", Selector(names=["A_B"]), BadSelector),
     ],
@@ -194,6 +195,8 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
         ("page_limit", [0, -1, 2.5, "500", True, None, 10**6]),
         ("max_page_bytes", [0, "15Mi", 16 * 1024**2 - 1, "64MB", 64e6, True, None]),
         ("initial", ["page", None, True]),
+        ("bookmarks", [None, "no", 1]),
+        ("on_watch_error", ["print", 5, asyncio.sleep]),
         ("sync_timeout", [0, -1, "1", None, True, float("nan"), float("inf"), 10**6]),
         ("admission_timeout", [0, None]),
         ("idle_timeout", [0]),
@@ -358,7 +361,7 @@ def test_what_others_have_declared_is_declared_with_how_it_is_kept() -> None:
         lambda: CACHED(Cached("app=web", drop=["data"]), keep=["spec"]),
         lambda: CACHED("app=web", share_watches=True),
         lambda: CACHED("app=web", share_watches="yes"),
-        lambda: CACHED("app=web", namespaces=["a"]),
+        lambda: CACHED("app=web", names=["a"]),
     ],
 )
 def test_a_cached_that_is_written_wrongly_ends_the_operator(declare: Callable[[], Any]) -> None:

@@ -187,7 +187,7 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
             await environment.cache.wait_synced()
-            before, settle = environment.informer.reflectors, environment.informer._confirming._confirm_one
+            before, settle = environment.informer.reflectors, environment.informer.confirming._confirm_one
             mistakes = 0
 
             async def mistaken(doubt: Any) -> bool:
@@ -197,7 +197,7 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
                     raise ZeroDivisionError
                 return await settle(doubt)
 
-            environment.informer._confirming._confirm_one = mistaken  # type: ignore[method-assign]
+            environment.informer.confirming._confirm_one = mistaken  # type: ignore[method-assign]
             environment.cluster.delete(secret("a"))
             await until(lambda: named(environment.cache.held("secrets")) == [])
             assert environment.informer.reflectors is before

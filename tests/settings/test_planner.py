@@ -12,6 +12,7 @@ from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.errors import ConflictingSelectors, DeclarationError, NotSelectable
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.planner import MOST_STREAMS, Plan, plan
+from kopf_selectcache.settings.rights import of_cache
 
 
 def resource(key: str) -> Resource:
@@ -258,9 +259,9 @@ def test_what_is_needless_is_told() -> None:
     "declared",
     [
         Selector(names=[f"n-{number}" for number in range(101)]),
-        Selector(namespaces=[f"n-{number}" for number in range(101)]),
-        Selector(names=["a", "b"], namespaces=[f"n-{number}" for number in range(51)]),
-        Selector(names=[f"n-{number}" for number in range(35)], namespaces=["a", "b", "c"]),
+        Selector(names=[f"n-{number}" for number in range(101)], namespaces=["a", "b", "c"]),
+        Selector(names=[f"n-{number}" for number in range(101)], namespaces=["a"]),
+        AnyOf([Selector(f"l-{number}", namespaces=[f"n-{number}"]) for number in range(101)]),
         AnyOf([f"l-{number}" for number in range(101)]),
         Selector(names=[f"n-{number}" for number in range(9000)], namespaces=["a", "b"]),
         AnyOf([Selector(names=[f"n-{number}"], namespaces=["a"]) for number in range(101)]),
@@ -272,18 +273,103 @@ def test_more_streams_than_a_server_should_keep_are_refused(declared: Selector |
         plan(declared, PODS)
 
 
+MANY = [f"n-{number:03}" for number in range(101)]
+FEW = MANY[:60]
+
+
+JOINED: list[tuple[str, Selector | AnyOf, list[str] | None, list[str]]] = [
+    ("too many namespaces are one stream of all", Selector("app=web", namespaces=MANY), None, ["*?app=web"]),
+    ("those that the operator watches count as well", Selector("app=web"), MANY, ["*?app=web"]),
+    (
+        "a name is selected by the server",
+        Selector(names=["x"], namespaces=MANY),
+        None,
+        ["*?&metadata.name=x"],
+    ),
+    (
+        "each name of them has one stream",
+        Selector(names=["x", "y"], namespaces=MANY),
+        None,
+        ["*?&metadata.name=x", "*?&metadata.name=y"],
+    ),
+    (
+        "only as much is joined as is needed, the largest first",
+        either(Selector("app=web", namespaces=MANY), Selector("tier", namespaces=["a", "b"])),
+        None,
+        ["*?app=web", "a?tier", "b?tier"],
+    ),
+    (
+        "streams with a selector are joined before those without",
+        either(Selector("app=web", namespaces=FEW), Selector(namespaces=[*FEW, "z"])),
+        None,
+        [f"{each}" for each in [*FEW, "z"]],
+    ),
+    (
+        "although they are fewer",
+        either(
+            Selector("app=web", namespaces=FEW), Selector(namespaces=[f"m-{each}" for each in [*FEW, "z"]])
+        ),
+        None,
+        ["*?app=web", *(f"m-{each}" for each in [*FEW, "z"])],
+    ),
+    (
+        "a stream of all others is never joined",
+        either(
+            Selector("app=web", namespaces=MANY),
+            Selector("tier", field=",".join(f"metadata.namespace!={each}" for each in MANY)),
+        ),
+        None,
+        ["*?app=web", f"*?tier&{','.join(f'metadata.namespace!={each}' for each in MANY)}"],
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    "declared",
-    [
-        Selector("app=web"),
-        Selector(names=[f"n-{number}" for number in range(30)]),
-        Selector(namespaces=[f"n-{number}" for number in range(102)]),
-        either("app=web", Selector("tier", namespaces=[f"n-{number}" for number in range(102)])),
-    ],
+    ("promise", "declared", "watched", "streams"), JOINED, ids=[row[0] for row in JOINED]
 )
-def test_namespaces_that_the_operator_watches_count_as_well(declared: Selector | AnyOf) -> None:
-    with pytest.raises(DeclarationError):
-        plan(declared, PODS, namespaces=[f"watched-{number}" for number in range(101)])
+def test_more_namespaces_than_streams_are_joined(
+    promise: str, declared: Selector | AnyOf, watched: list[str] | None, streams: list[str]
+) -> None:
+    planned = plan(declared, PODS, namespaces=watched)
+    assert written(planned) == streams, promise
+    union = AnyOf([stream.selector for stream in planned.streams])
+    assert union.covers(planned.filter, kind="pods")
+    assert planned.filter.covers(union, kind="pods")
+
+
+@pytest.mark.parametrize("count", [1, 3, 99, 100, 101, 300, 3000])
+def test_any_number_of_namespaces_is_within_the_bound(count: int) -> None:
+    namespaces = [f"n-{number:04}" for number in range(count)]
+    planned = plan(Selector("app=web", namespaces=namespaces), PODS)
+    assert len(planned.streams) == (count if count <= MOST_STREAMS else 1)
+    check = [*namespaces, "other"]
+    for stream in planned.streams:
+        assert stream.is_wider is (count > MOST_STREAMS)
+    held = [any(stream.keys.have((each, "x")) for stream in planned.streams) for each in check]
+    assert held == [True] * count + [False]
+
+
+def test_a_joined_stream_takes_the_right_to_all_namespaces_for_its_name() -> None:
+    (right,) = of_cache(PODS, plan(Selector(names=["x"], namespaces=MANY), PODS))
+    assert (right.namespace, right.names) == (None, frozenset({"x"}))
+    (right,) = of_cache(PODS, plan(Selector(names=["x", "y"], namespaces=["a"]), PODS, share_watches=True))
+    assert (right.namespace, right.names) == ("a", None)
+
+
+def test_all_others_of_the_watched_namespaces_may_be_none() -> None:
+    others = Selector("tier", field="metadata.namespace!=a")
+    declared = either(Selector("app=web", namespaces=["a"]), others)
+    assert written(plan(declared, PODS, namespaces=["a", "b"])) == ["a?app=web", "b?tier"]
+    planned = plan(declared, PODS, namespaces=["a"])
+    assert written(planned) == ["a?app=web"]
+    assert planned.needless == (others,)
+
+
+def test_the_keys_of_all_others_exclude_the_named_ones() -> None:
+    (others,) = plan(Selector(field="metadata.namespace!=a,metadata.namespace!=b"), PODS).streams
+    assert others.keys == Keys(complete=True, excluded=frozenset("ab"))
+    (stream,) = plan(Selector(field="metadata.namespace!=a,spec.nodeName=n"), PODS).streams
+    assert not stream.keys.complete
 
 
 def test_a_hundred_streams_are_kept_and_what_folds_counts_once() -> None:

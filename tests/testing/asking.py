@@ -9,6 +9,7 @@ from typing import Any
 
 from kopf_selectcache.testing.api.request import Answer, Request
 from kopf_selectcache.testing.api.server import Api
+from kopf_selectcache.testing.api.status import Problem
 from kopf_selectcache.testing.api.watching import Watch
 
 ADMIN = "admin"
@@ -169,3 +170,9 @@ def counted() -> tuple[list[None], Callable[[], None]]:
     """Give a callback, and what grows with each call of it."""
     calls: list[None] = []
     return calls, lambda: calls.append(None)
+
+
+def facts_of(problem: Problem) -> tuple[int, str, list[str]]:
+    """Return the code and the reason of a refusal, and the fields of its causes."""
+    causes = (problem.details or {}).get("causes", ())
+    return problem.code, problem.reason, [cause["field"] for cause in causes if "field" in cause]

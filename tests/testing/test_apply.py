@@ -78,10 +78,10 @@ def test_events_of_the_newer_group_cannot_be_applied() -> None:
 def test_items_without_keys_are_told_apart_by_their_values() -> None:
     """The server has none of them, as it validates the fields of built-in kinds."""
     store = Store()
-    spec = {"containers": [{"image": "i"}, "text"]}
-    store.create("pods", "it", spec=spec)
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it", "labels": {"a": "b"}}}
-    assert applied(store, "pods", pod)["spec"]["containers"] == spec["containers"]
+    spec = {"template": {"spec": {"containers": [{"image": "i"}, "text"]}}}
+    store.create("deployments.apps", "it", spec=spec)
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "it", "labels": {"a": "b"}}}
+    assert applied(store, "deployments.apps", body)["spec"] == spec
 
 
 def test_definitions_of_custom_resources_are_applied() -> None:

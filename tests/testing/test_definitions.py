@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.testing.api.status import Problem
+from tests.testing.asking import facts_of
 
 from .writing import DEFINITIONS, Store
 
@@ -120,8 +121,11 @@ def test_a_definition_that_cannot_be_served_is_refused(
 @pytest.mark.parametrize(("key", "value"), [("scope", "Cluster"), ("group", "example.org")])
 def test_what_a_definition_is_about_never_changes(store: Store, key: str, value: str) -> None:
     store.define()
-    with pytest.raises(Problem, match=f'spec.{key}: Invalid value: "{value}": field is immutable'):
+    with pytest.raises(Problem) as caught:
         store.patch(DEFINITIONS, WIDGETS, {"spec": {key: value}})
+    code, reason, fields = facts_of(caught.value)
+    assert (code, reason) == (422, "Invalid")
+    assert f"spec.{key}" in fields
 
 
 def test_all_served_versions_show_the_same_objects(store: Store) -> None:
@@ -183,12 +187,7 @@ def test_a_definition_stays_while_a_finalizer_holds_one_of_its_objects(store: St
     store.delete(DEFINITIONS, WIDGETS)
     with pytest.raises(Problem) as caught:
         store.create(WIDGETS, "b")
-    assert caught.value.code == 403
-    assert (
-        caught.value.message
-        == 'widgets.example.com "b" is forbidden: create not allowed while custom resource definition is'
-        " terminating"
-    )
+    assert facts_of(caught.value) == (403, "Forbidden", [])
     store.patch(WIDGETS, "a", {"metadata": {"finalizers": []}})
     assert store.names(DEFINITIONS) == []
     assert store.kinds.find("example.com", "v1", "widgets") is None
@@ -241,14 +240,9 @@ def test_a_custom_object_must_say_what_it_is(
 def test_a_custom_object_is_put_with_its_version_or_not_at_all(store: Store) -> None:
     store.define()
     made = store.create(WIDGETS, "a")
-    with pytest.raises(
-        Problem,
-        match=(
-            r'widgets.example.com "a" is invalid: metadata.resourceVersion: Invalid value: 0: must be'
-            r" specified"
-        ),
-    ):
+    with pytest.raises(Problem) as caught:
         store.put(WIDGETS, {"metadata": {"name": "a"}})
+    assert facts_of(caught.value) == (422, "Invalid", ["metadata.resourceVersion"])
     assert store.put(WIDGETS, {**made, "spec": {"x": 1}})["metadata"]["generation"] == 2
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.testing.api.status import Problem
+from tests.testing.asking import facts_of
 
 from .writing import POD, Store
 
@@ -67,21 +68,17 @@ def test_the_last_finalizers_removal_is_the_end_and_shows_what_was_there_before(
 def test_nobody_adds_a_finalizer_to_what_is_being_deleted(store: Store) -> None:
     store.create("configmaps", "a", metadata=HELD)
     store.delete("configmaps", "a")
-    with pytest.raises(
-        Problem,
-        match=(
-            r"no new finalizers can be added if the object is being deleted, found new finalizers"
-            r' \[\]string\{"x\.y/z"\}'
-        ),
-    ):
+    with pytest.raises(Problem) as caught:
         store.patch("configmaps", "a", {"metadata": {"finalizers": ["example.com/a", "x.y/z"]}})
+    assert facts_of(caught.value) == (422, "Invalid", ["metadata.finalizers"] * 2)
 
 
 def test_the_name_of_what_is_being_deleted_is_still_taken(store: Store) -> None:
     store.create("configmaps", "a", metadata=HELD)
     store.delete("configmaps", "a")
-    with pytest.raises(Problem, match=r'^object is being deleted: configmaps "a" already exists$'):
+    with pytest.raises(Problem) as caught:
         store.create("configmaps", "a")
+    assert facts_of(caught.value) == (409, "AlreadyExists", [])
 
 
 def test_other_changes_of_what_is_being_deleted_are_allowed(store: Store) -> None:
@@ -95,30 +92,12 @@ def test_a_deletion_counts_as_a_generation(store: Store) -> None:
     assert store.delete("deployments.apps", "d")[0]["metadata"]["generation"] == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"uid": "x"},
-            (
-                'on ConfigMap "a": the UID in the precondition (x) does not match the UID in record (uid-5). '
-                "The object might have been deleted and then recreated"
-            ),
-        ),
-        (
-            {"resourceVersion": "1"},
-            'on ConfigMap "a": the ResourceVersion in the precondition (1) does not match',
-        ),
-    ],
-)
-def test_a_deletion_of_something_else_is_a_conflict(
-    store: Store, options: dict[str, str], message: str
-) -> None:
+@pytest.mark.parametrize("options", [{"uid": "x"}, {"resourceVersion": "1"}])
+def test_a_deletion_of_something_else_is_a_conflict(store: Store, options: dict[str, str]) -> None:
     store.create("configmaps", "a")
     with pytest.raises(Problem) as caught:
         store.delete("configmaps", "a", preconditions=options)
-    assert (caught.value.code, caught.value.reason) == (409, "Conflict")
-    assert message in caught.value.message
+    assert facts_of(caught.value) == (409, "Conflict", [])
 
 
 @pytest.mark.parametrize(
@@ -150,10 +129,9 @@ def test_of_some_kinds_dependents_are_orphaned_unless_it_is_said_otherwise(store
 
 def test_a_policy_that_there_is_not_is_refused(store: Store) -> None:
     store.create("configmaps", "a")
-    with pytest.raises(
-        Problem, match=r'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "Bad"'
-    ):
+    with pytest.raises(Problem) as caught:
         store.delete("configmaps", "a", propagationPolicy="Bad")
+    assert facts_of(caught.value) == (422, "Invalid", ["propagationPolicy"])
 
 
 def test_a_dry_run_deletes_nothing(store: Store) -> None:
@@ -244,14 +222,10 @@ def test_what_a_finalizer_holds_holds_its_namespace_and_nothing_new_comes(store:
     store.delete("namespaces", "n")
     with pytest.raises(Problem) as caught:
         store.create("configmaps", "b", "n")
-    assert caught.value.code == 403
-    assert (
-        caught.value.message
-        == 'configmaps "b" is forbidden: unable to create new content in namespace n because it is being'
-        " terminated"
-    )
-    with pytest.raises(Problem, match=r'^object is being deleted: namespaces "n" already exists$'):
+    assert facts_of(caught.value) == (403, "Forbidden", ["metadata.namespace"])
+    with pytest.raises(Problem) as caught:
         store.create("namespaces", "n")
+    assert facts_of(caught.value) == (409, "AlreadyExists", [])
     store.patch("configmaps", "a", {"metadata": {"finalizers": None}}, "n")
     assert "n" not in store.names("namespaces")
 
@@ -266,5 +240,6 @@ def test_a_finalizer_of_the_namespace_itself_holds_it(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
 def test_some_namespaces_stay(store: Store, name: str) -> None:
-    with pytest.raises(Problem, match="this namespace may not be deleted"):
+    with pytest.raises(Problem) as caught:
         store.delete("namespaces", name)
+    assert facts_of(caught.value) == (403, "Forbidden", [])

@@ -10,6 +10,7 @@ import pytest
 
 from kopf_selectcache import (
     ConflictingSelectors,
+    DeclarationError,
     Missing,
     NotDeclared,
     NotFound,
@@ -509,3 +510,77 @@ def test_it_takes_more_objects_than_a_page_is_read_in_at_once() -> None:
     pods = list(Population(seed=1, namespaces=["shop"]).pods(300))
     assert sum(len(str(pod)) for pod in pods) > 3 * SLICE
     assert FakeCache(pods, {"v1/pods": ""}).count("pods") == 300
+
+
+# ---- Kinds that come and go.
+
+
+def config(name: str, **labels: str) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "shop", "labels": labels},
+    }
+
+
+def test_kinds_are_declared_changed_and_removed_in_sync_tests() -> None:
+    cache = FakeCache([config("web", app="web"), config("db", app="db")])
+    with pytest.raises(NotDeclared):
+        cache.held("configmaps")
+    cache.blocking.declare("v1/configmaps", "app=web")
+    cache.blocking.declare("configmaps", "app=web")
+    with pytest.raises(DeclarationError):
+        cache.blocking.declare("configmaps", "app=db")
+    assert cache.held("configmaps").keys() == [("shop", "web")]
+    cache.blocking.change("configmaps", ["app=db", "app=cache"])
+    cache.cluster.create(config("cache", app="cache"))
+    assert sorted(cache.held("configmaps").keys()) == [("shop", "cache"), ("shop", "db")]
+    cache.blocking.remove("configmaps")
+    cache.cluster.create(config("more", app="cache"))
+    with pytest.raises(NotDeclared) as caught:
+        cache.held("configmaps")
+    assert "test_fake.py" in caught.value.what
+    cache.blocking.declare("configmaps", "")
+    assert len(cache.list("configmaps")) == 4
+
+
+def test_the_difference_of_a_change_is_delivered() -> None:
+    async def main() -> list[tuple[str, str, bool]]:
+        cache = FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"pods": "app=web"})
+        changes = aiter(cache.changes("pods", initial=False))
+        first = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        await cache.change("pods", "app=db")
+        seen = [await first, await anext(changes)]
+        await cache.remove("pods")
+        with pytest.raises(NotDeclared):
+            await anext(changes)
+        return [(each.name, str(each.cause), each.filter_changed) for each in seen]
+
+    assert asyncio.run(main()) == [("web-1", "left", True), ("db-1", "entered", True)]
+
+
+def test_a_kind_without_a_definition_is_not_declared_later() -> None:
+    cache = FakeCache([namespace("shop")])
+    with pytest.raises(Missing):
+        cache.blocking.declare("example.com/v1/webapps", "")
+    with pytest.raises(NotDeclared):
+        cache.list("webapps")
+    cache.cluster.create(definition("WebApp", "webapps"))
+    cache.blocking.declare("example.com/v1/webapps", "")
+    cache.cluster.create(webapp("web"))
+    assert cache.list("webapps").keys() == [("shop", "web")]
+
+
+def test_a_change_that_fails_leaves_no_stream() -> None:
+    def fail(_: Any) -> str:
+        raise ValueError("no value")
+
+    cache = FakeCache([config("web", app="web"), config("db", app="db")])
+    cache.blocking.declare("configmaps", "app=web")
+    runtime: Any = cache._runtime
+    informer = runtime.informer("configmaps")
+    fake = runtime._fakes[informer]
+    with pytest.raises(ReadError):
+        cache.blocking.change("configmaps", "app in (web,db)", index={"a": fail})
+    assert {each.reflector for each in fake._streams} == {*informer.reflectors}

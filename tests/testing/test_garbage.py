@@ -163,12 +163,39 @@ def test_orphans_lose_the_reference_and_stay(chain: Garden) -> None:
     assert chain.events() == ["MODIFIED a deleting", "MODIFIED b", "MODIFIED both", "DELETED a deleting"]
 
 
-def test_a_job_orphans_its_pods_by_default(garden: Garden) -> None:
+@pytest.fixture
+def job(garden: Garden) -> dict[str, Any]:
+    """A Job that owns a Pod, as the controller of Jobs would create it."""
     (job,) = garden.cluster.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}})
     garden.made["a"] = job
-    garden.add("b", "a")
+    owned = {"name": "b", "ownerReferences": [garden.reference("a", block=True, controller=True)]}
+    (garden.made["b"],) = garden.cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": owned})
+    return dict(job)
+
+
+def test_a_job_orphans_its_pods_by_default(garden: Garden, job: dict[str, Any]) -> None:
     garden.cluster.delete(job)
     assert garden.there() == {"b": []}
+    assert garden.events() == ["MODIFIED a deleting", "MODIFIED b", "DELETED a deleting"]
+
+
+@pytest.mark.usefixtures("job")
+@pytest.mark.parametrize(
+    ("policy", "left", "events"),
+    [
+        ("Orphan", {"b": []}, ["MODIFIED a deleting", "MODIFIED b", "DELETED a deleting"]),
+        ("Background", {}, ["DELETED a", "MODIFIED b deleting", "DELETED b deleting"]),
+        (
+            "Foreground",
+            {},
+            ["MODIFIED a deleting", "MODIFIED b deleting", "DELETED b deleting", "DELETED a deleting"],
+        ),
+    ],
+)
+def test_a_job_with_a_policy(garden: Garden, policy: str, left: object, events: list[str]) -> None:
+    garden.delete("a", policy)
+    assert garden.there() == left
+    assert garden.events() == events
 
 
 def test_in_the_foreground_a_finalizer_of_a_dependent_holds_its_owner(garden: Garden) -> None:

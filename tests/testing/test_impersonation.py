@@ -99,21 +99,13 @@ def test_the_right_is_asked_of_each_part(environment: Environment, impersonation
         [{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["jane"]}],
     )
     assert impersonation.effective(JOE, {"impersonate-user": "jane"}, LISTING).name == "jane"
-    assert (
-        refused(impersonation, {"impersonate-user": "jack"}).message
-        == 'users "jack" is forbidden: User "joe" cannot impersonate resource "users" in API group "" at the'
-        " cluster scope"
-    )
-    assert (
-        refused(impersonation, {"impersonate-user": "jane", "impersonate-group": "g"}).message
-        == 'groups "g" is forbidden: User "joe" cannot impersonate resource "groups" in API group "" at the'
-        " cluster scope"
-    )
-    assert (
-        refused(impersonation, {"impersonate-user": "jane", "impersonate-extra-a": "b"}).message
-        == 'userextras.authentication.k8s.io "b" is forbidden: User "joe" cannot impersonate resource'
-        ' "userextras/a" in API group "authentication.k8s.io" at the cluster scope'
-    )
+    other = refused(impersonation, {"impersonate-user": "jack"})
+    assert (other.code, other.details) == (403, {"name": "jack", "kind": "users"})
+    group = refused(impersonation, {"impersonate-user": "jane", "impersonate-group": "g"})
+    assert (group.code, group.details) == (403, {"name": "g", "kind": "groups"})
+    extra = refused(impersonation, {"impersonate-user": "jane", "impersonate-extra-a": "b"})
+    group_of_extras = "authentication.k8s.io"
+    assert extra.details == {"name": "b", "group": group_of_extras, "kind": "userextras"}
 
 
 def test_a_service_account_is_asked_for_in_its_namespace(

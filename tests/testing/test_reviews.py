@@ -8,6 +8,7 @@ import pytest
 from kopf_selectcache.testing.api.request import Call, User
 from kopf_selectcache.testing.api.reviews import Reviews
 from kopf_selectcache.testing.api.status import Problem
+from tests.testing.asking import facts_of
 
 from .environment import Environment
 
@@ -172,10 +173,7 @@ def test_the_question_is_about_a_resource_or_a_path(
 def test_a_question_is_no_object(environment: Environment) -> None:
     body = {"metadata": {"name": "x"}, "spec": {"resourceAttributes": {}}}
     problem = refusal(environment, AUTHORIZATION, "selfsubjectaccessreviews", body)
-    assert (
-        problem.message
-        == '.authorization.k8s.io "" is invalid: metadata: Invalid value: {"name":"x"}: must be empty'
-    )
+    assert facts_of(problem) == (422, "Invalid", ["metadata"])
     assert refusal(
         environment, AUTHORIZATION, "selfsubjectaccessreviews", {"kind": "Nix"}
     ).message.startswith('Nix in version "v1" cannot be handled as a SelfSubjectAccessReview')
@@ -229,13 +227,10 @@ def test_one_can_ask_for_the_rights_of_others(environment: Environment) -> None:
             user=User("jane"),
         )
         assert told["status"]["allowed"] is allowed
-    assert (
-        refusal(
-            environment, AUTHORIZATION, "subjectaccessreviews", {"spec": {"resourceAttributes": getting}}
-        ).message
-        == '.authorization.k8s.io "" is invalid: spec.user: Invalid value: "": at least one of user or group'
-        " must be specified"
+    problem = refusal(
+        environment, AUTHORIZATION, "subjectaccessreviews", {"spec": {"resourceAttributes": getting}}
     )
+    assert facts_of(problem) == (422, "Invalid", ["spec.user"])
 
 
 def test_one_can_ask_inside_a_namespace(environment: Environment) -> None:
@@ -244,23 +239,12 @@ def test_one_can_ask_inside_a_namespace(environment: Environment) -> None:
     spec = {"user": "joe", "resourceAttributes": getting}
     told = ask(environment, AUTHORIZATION, "localsubjectaccessreviews", {"spec": spec}, namespace="ns")
     assert (told["metadata"], told["status"]["allowed"]) == ({"namespace": "ns"}, True)
-    assert (
-        refusal(
-            environment, AUTHORIZATION, "localsubjectaccessreviews", {"spec": spec}, namespace="other"
-        ).message
-        == '.authorization.k8s.io "" is invalid: spec.resourceAttributes.namespace: Invalid value: "ns": must'
-        " match metadata.namespace"
-    )
-    assert (
-        refusal(
-            environment,
-            AUTHORIZATION,
-            "localsubjectaccessreviews",
-            {"metadata": {"namespace": "other"}, "spec": spec},
-            namespace="ns",
-        ).message
-        == "the namespace of the provided object does not match the namespace sent on the request"
-    )
+    reviews = "localsubjectaccessreviews"
+    problem = refusal(environment, AUTHORIZATION, reviews, {"spec": spec}, namespace="other")
+    assert facts_of(problem) == (422, "Invalid", ["spec.resourceAttributes.namespace"])
+    body = {"metadata": {"namespace": "other"}, "spec": spec}
+    problem = refusal(environment, AUTHORIZATION, reviews, body, namespace="ns")
+    assert facts_of(problem) == (400, "BadRequest", [])
 
 
 # ---- What may I?
@@ -282,10 +266,8 @@ def test_all_rules_of_a_user_are_listed(environment: Environment) -> None:
     assert {"verbs": ["get"], "nonResourceURLs": ["/metrics"]} in told["status"]["nonResourceRules"]
     assert told["status"]["incomplete"] is False
     assert told["status"]["evaluationError"] == 'clusterrole.rbac.authorization.k8s.io "gone" not found'
-    assert (
-        refusal(environment, AUTHORIZATION, "selfsubjectrulesreviews", {"spec": {}}).message
-        == "no namespace on request"
-    )
+    problem = refusal(environment, AUTHORIZATION, "selfsubjectrulesreviews", {"spec": {}})
+    assert facts_of(problem) == (400, "BadRequest", [])
 
 
 # ---- Who am I?

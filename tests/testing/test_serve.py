@@ -128,6 +128,22 @@ def test_it_prints_requests_where_that_is_asked_for_and_no_bodies(serve: Serve, 
     assert "canary" not in output
 
 
+@pytest.mark.parametrize(("options", "left"), [([], []), (["--no-garbage-collection"], ["a"])])
+def test_it_collects_garbage_unless_told_not_to(
+    serve: Serve, tmp_path: Path, options: list[str], left: list[str]
+) -> None:
+    (tmp_path / "all.yaml").write_text(
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, ownerReferences:"
+        " [{apiVersion: v1, kind: Pod, name: gone, uid: u}]}}\n"
+    )
+    kubeconfig = tmp_path / "config"
+    ready(serve("--load", str(tmp_path / "all.yaml"), *options), kubeconfig)
+    client = client_of(kubeconfig, tmp_path)
+    there = client.request("GET", "/api/v1/namespaces/default/configmaps")["items"]
+    client.close()
+    assert [obj["metadata"]["name"] for obj in there] == left
+
+
 @pytest.mark.parametrize("phase", ["reading", "loading"])
 def test_it_can_be_ended_while_it_loads(tmp_path: Path, phase: str) -> None:
     class Interrupting(io.StringIO):

@@ -51,6 +51,31 @@ def test_what_was_sent_is_quoted_by_its_start(api: Asked) -> None:
             {"spec": ["a"]},
             unmarshal("array", "ReplicationController.spec", "v1.ReplicationControllerSpec"),
         ),
+        (
+            PODS,
+            {"spec": {"containers": 5}},
+            unmarshal("number", "PodSpec.spec.containers", "[]v1.Container"),
+        ),
+        (
+            PODS,
+            {"spec": {"initContainers": ["x"]}},
+            unmarshal("string", "PodSpec.spec.initContainers", "v1.Container"),
+        ),
+        (
+            PODS,
+            {"spec": {"containers": [{"name": 5}]}},
+            unmarshal("number", "Container.spec.containers.name", "string"),
+        ),
+        (
+            PODS,
+            {"spec": {"readinessGates": [{"conditionType": 5}]}},
+            unmarshal("number", "PodReadinessGate.spec.readinessGates.conditionType", "v1.PodConditionType"),
+        ),
+        (
+            "/api/v1/namespaces/default/services",
+            {"spec": {"externalIPs": [5]}},
+            unmarshal("number", "ServiceSpec.spec.externalIPs", "string"),
+        ),
         (MAPS, {"data": []}, unmarshal("array", "ConfigMap.data", "map[string]string")),
         (MAPS, {"data": {"a": 1}}, unmarshal("number", "ConfigMap.data", "string")),
         (MAPS, {"immutable": "yes"}, unmarshal("string", "ConfigMap.immutable", "bool")),

@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sort"
+	"strconv"
 	"time"
 )
 
@@ -41,6 +42,14 @@ type order struct {
 }
 
 func main() {
+	if os.Args[1] == "changes" {
+		objects, err := strconv.Atoi(os.Args[2])
+		if err == nil {
+			err = followChanges(context.Background(), objects, os.Args[3], os.Args[4])
+		}
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	made, err := cacheOf(os.Args[1], os.Getenv("KUBECONFIG"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

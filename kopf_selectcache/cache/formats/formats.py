@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Coroutine
 from functools import lru_cache, partial
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeAlias, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, TypeAlias, get_origin
 
 import msgspec
 
@@ -16,7 +16,7 @@ from kopf_selectcache.core.store.projection import MANAGED, Keys
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.client_classes import is_of_client, made
 
-from .structs import is_struct, paths, reader, wrong
+from ._structs import is_struct, paths, reader, wrong
 from .views import BodyView
 
 if TYPE_CHECKING:  # Defaults of type variables are newer than the Python that we run on.
@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # Defaults of type variables are newer than the Python that w
     """The type of `default=`; Never without it."""
     As: TypeAlias = type[Made] | Callable[[Obj], Made]
     """The values of `as_=`, except `'view'`."""
+    AsView: TypeAlias = Literal["view"]
 
 _WANTED = (
     "'view', bytes, a msgspec.Struct, a class of kubernetes or pykube, or a function of an object; for dicts"
@@ -66,10 +67,9 @@ def _as_client(wanted: type, record: Record, obj: Obj | None) -> Any:
     except Exception as error:  # The client raised it, and its text may show a Secret.  # noqa: BLE001
         why = f"{type(error).__name__}{_where(error)}"
     # Raised outside of the handler, so that the client's exception is not its context.
-    raise ReadError(
-        f"{'/'.join(filter(None, record.key))} cannot be made a {wanted.__name__}: the client raised {why}",
-        remedy="Read it as a dict, without as_=; or use a version of the client that fits the cluster",
-    )
+    name = "/".join(filter(None, record.key))
+    what = f"{name} cannot be made a {wanted.__name__}: the client raised {why}"
+    raise ReadError(what, remedy="Read it as a dict; or use a version of the client that fits the cluster")
 
 
 def _as_function(call: str, function: Callable[[Obj], Any], record: Record, obj: Obj | None) -> Any:
@@ -87,13 +87,11 @@ def _as_struct(name: str, read: Callable[[Record], Any], record: Record, _: Obj 
         where, lacks = wrong(error)
     place = clipped(where.removeprefix("$").removeprefix("."), 200) or "the object"
     # Raised outside of the handler, as above: the exception may show a value of a Secret.
-    raise ReadError(
-        f"{'/'.join(filter(None, record.key))} is no {name}:"
-        + (f" there is no {lacks!r} in {place}" if lacks else f" {place} is of another type"),
-        remedy="Give the field a default, or the name that objects have: rename='camel'"
-        if lacks
-        else f"Correct that field of {name}",
-    )
+    reason, remedy = f"{place} is of another type", f"Correct that field of {name}"
+    if lacks:
+        reason = f"there is no {lacks!r} in {place}"
+        remedy = "Give the field a default, or the name that objects have: rename='camel'"
+    raise ReadError(f"{'/'.join(filter(None, record.key))} is no {name}: {reason}", remedy=remedy)
 
 
 def _async_function(call: str) -> ReadError:
@@ -130,18 +128,11 @@ def form_of(call: str, as_: Any) -> Form:
         try:
             return Form(as_, partial(_as_struct, as_.__name__, reader(as_)), paths=paths(as_))
         except (NameError, TypeError) as error:  # A type is undefined, or has no form in JSON.
-            raise ReadError(
-                f"{call}: as_ is {as_.__name__}, whose fields make no sense to msgspec: {error}",
-                remedy=(
-                    "Define it, and what it is made of, at the top of a module, and of types that msgspec"
-                    " decodes"
-                ),
-            ) from None
+            what = f"{call}: as_ is {as_.__name__}, whose fields make no sense to msgspec: {error}"
+            remedy = "Define it, and its types, at the top of a module, of types that msgspec decodes"
+            raise ReadError(what, remedy=remedy) from None
     if isinstance(origin := get_origin(as_), type) and issubclass(origin, (Collection, msgspec.Struct)):
-        raise ReadError(
-            f"{call}: as_ is {clipped(as_, 100)}, and each object is made one by itself",
-            remedy=f"Give {_WANTED}",
-        )
+        raise ReadError(f"{call}: as_ is {clipped(as_, 100)}, of several objects", remedy=f"Give {_WANTED}")
     if is_of_client(as_):
         return Form(as_, partial(_as_client, as_), as_)
     if not callable(as_):

@@ -22,7 +22,7 @@ _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def _refuse(*_: object, **__: object) -> NoReturn:
     raise ReadOnly(
         "a view of an object is changed, and views are read-only",
-        remedy="Read it without as_='view' for a dict of your own, or make one: copy.deepcopy(dict(view))",
+        remedy="Make a dict of your own, copy.deepcopy(dict(view)); or read it without as_='view'",
     )
 
 

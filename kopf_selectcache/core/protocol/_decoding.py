@@ -13,13 +13,13 @@ from ._shapes import Answer, StatusCause
 from .messages import FieldCause, Refusal
 
 MOST_TOKEN = 64 * 1024
-"""The characters of a continue token. It becomes a part of a URL, which servers take up to about 1 MB of."""
+"""The most characters of a continue token. It becomes a part of a URL; servers accept up to about 1 MB."""
 
 MOST_SAID = 1000
-"""How many characters of what a server says are taken in: people read them, in logs, errors and the probe."""
+"""The most characters of a server's message that are used: people read it, in logs, errors and the probe."""
 
 MOST_CAUSES = 100
-"""The number of causes that are read of a refusal."""
+"""The most causes of a refusal that are used."""
 
 _CAUSES = msgspec.json.Decoder(list[StatusCause] | None)
 
@@ -33,20 +33,20 @@ def decode_as(data: bytes | msgspec.Raw, shape: type[_Shape], what: str) -> _Sha
     try:
         return msgspec.json.decode(data, type=shape)
     except FAILURES as error:
-        # The decoder's words name a place and a type, never a value: it may be a Secret's.
+        # The decoder's message has a path and a type, but no value, which could be secret.
         undecodable = Undecodable(f"{what} is not what the API promises: {error}", reason_of(error))
-    # Raised out here, it does not carry the decoder's error along, which may hold all of the data.
+    # Raised outside of `except`, its context is not the decoder's error, which may have all of the data.
     raise undecodable
 
 
 def reason_of(error: Exception) -> str:
-    """Say as a clause what keeps an object from being decoded."""
+    """Return the reason why an object cannot be decoded, as a clause."""
     match error:
         case RecursionError():
             return TOO_DEEP
         case UnicodeError():
             return "it is not UTF-8"
-        case msgspec.ValidationError():  # Without a type, all else is valid.
+        case msgspec.ValidationError():  # Without a type, all other JSON is valid.
             return OUT_OF_RANGE
         case _:
             return f"it is no valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
@@ -69,7 +69,7 @@ def refusal_of(answer: Answer) -> Refusal:
 
 
 def _causes_of(answer: Answer) -> tuple[FieldCause, ...]:
-    """Read the causes of a Status. Causes that are not as promised leave the rest of it readable."""
+    """Decode the causes of a Status. Invalid causes are left out, so that the rest can still be read."""
     try:
         causes = _CAUSES.decode(answer.details.causes) if answer.details is not None else None
     except FAILURES:
@@ -81,6 +81,6 @@ def _causes_of(answer: Answer) -> tuple[FieldCause, ...]:
 
 
 def _as_line(text: str) -> str:
-    """Return what a server says as one line, of which there is an end."""
+    """Return a server's text as one line of limited length."""
     line = " ".join("".join(each if each.isprintable() else " " for each in text[: 2 * MOST_SAID]).split())
     return line if len(line) <= MOST_SAID and len(text) <= 2 * MOST_SAID else f"{line[:MOST_SAID]}…"

@@ -1,9 +1,9 @@
-"""Finds the parts of what a server sends by their bytes, where those are as servers write them. Reads no
-values.
+"""Finds parts of a server's answer by a search for bytes, if it is written as API servers write it. Decodes
+no values.
 
-JSON is not looked at byte by byte here: a part is where its neighbours are found, and certain once the
-decoder has taken both it and what is left without it. Whatever is found otherwise is None, and the decoder's
-to read as a whole.
+The JSON is not parsed here: a part is located by its neighbours. The result is certain once the decoder has
+accepted both the part and the rest without it. In all other cases the functions return None, and the decoder
+reads the answer as a whole.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ _skip = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def without_managed(data: bytes, metadata: int) -> bytes | None:
-    """Return an object without the `managedFields` of its metadata, which begins at this place; None if they
-    are elsewhere.
+    """Return an object without the `managedFields` of its metadata, which begins at this position; None if
+    they are written in an unusual way.
 
-    It is what the bytes mean only if what is returned can be decoded. Fields that are not found may be there
-    all the same.
+    The result is correct only if it can be decoded. It may still have `managedFields` that were not found.
 
     >>> without_managed(b'{"metadata":{"name":"a","managedFields":[{"manager":"b"}]},"spec":{}}', 12)
     b'{"metadata":{"name":"a"},"spec":{}}'
@@ -33,12 +32,12 @@ def without_managed(data: bytes, metadata: int) -> bytes | None:
     if start < 0:
         return data
     if data[start - 1] == ord("{"):
-        return None  # A comma before the first member is no JSON, and would be cut out.
+        return None  # A comma before the first member is invalid JSON, and the cut would hide it.
     value = start + len(_MANAGED) - 2
-    end = data.find(b"]", value) + 1  # There are lists in it in texts alone, which is seldom.
+    end = data.find(b"]", value) + 1  # It has no lists inside; a bracket in a text is rare.
     try:
-        # What stands before is complete, so this is a key of the metadata and not of something within; and it
-        # is a whole value.
+        # The metadata before the key is complete, so this is a key of the metadata and not of a nested value;
+        # and the cut is a whole value.
         _skip(data[metadata:start] + b"}")
         _skip(data[value:end])
     except (msgspec.DecodeError, RecursionError):
@@ -47,7 +46,7 @@ def without_managed(data: bytes, metadata: int) -> bytes | None:
 
 
 class Parts(NamedTuple):
-    """A list, as its items and what is around them."""
+    """The envelope of a list, and its items."""
 
     envelope: bytes
     """The list without its items. The caller must check that its list of items is empty."""
@@ -56,19 +55,19 @@ class Parts(NamedTuple):
 
 
 def parted(data: bytes, starts: Sequence[bytes]) -> Parts | None:
-    """Take a list apart whose items all begin with the same one of these bytes; None if it is not written
-    like that.
+    """Split a list whose items all begin with the same one of these byte strings; None if it is written in
+    another way.
 
     >>> parts = parted(b'{"kind":"PodList","items":[{"metadata":{}},{"metadata":{}}],"metadata":{}}', [b'{"metadata":{'])
     >>> parts.envelope, list(parts.items)
     (b'{"kind":"PodList","items":[],"metadata":{}}', [b'{"metadata":{}}', b'{"metadata":{}}'])
-    """  # A line of an example is not broken.  # noqa: E501
+    """  # The call in the example has to be on one line.  # noqa: E501
     first, end = data.find(_ITEMS) + len(_ITEMS), data.rfind(b"]")
     if not len(_ITEMS) <= first <= end:
         return None
     head, tail = data[:first], data[end:]
     start = next((each for each in starts if data.startswith(each, first)), None)
-    # With an escaped key, or another of this name, it would not be certain where the items are.
+    # With an escaped key, or a second key of this name, the position of the items would be uncertain.
     if b"\\" in head + tail or _ITEMS[:-2] in tail or (start is None and first < end):
         return None
     return Parts(head + tail, _items(data, first, end, b"," + start) if start is not None else iter(()))

@@ -1,4 +1,4 @@
-"""The shapes that the decoder reads JSON into, as far as it reads it. What stays unread is `Raw`."""
+"""The shapes that the decoder reads JSON into, as far as it reads it. The rest is `Raw`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class UsualMetadata(
 
 
 class UsualObject(msgspec.Struct, rename={"api_version": "apiVersion"}):
-    """An object of which everything has been decoded."""
+    """The kind and metadata of an object that has been decoded as a whole."""
 
     api_version: str = ""
     kind: str = ""

@@ -1,12 +1,12 @@
-"""Bytes of the list/watch API -> pages, events and refusals. Reads an object's metadata; leaves the rest as
-bytes.
+"""Decodes the bytes of lists and watches into pages, events and refusals. Of an object, only the metadata is
+decoded.
 
-Nothing that a server sends is trusted: what is not of the promised shape is a `Garbled` problem, never a
-guess. An object stays the bytes that it came as, except for what is dropped (`core.store.projection`): that
-is cut out without decoding the rest.
+No server is trusted: bytes that do not have the promised shape raise `Garbled`, and nothing is guessed. An
+object is stored as the received bytes. Dropped parts (`core.store.projection`) are cut out of them without
+decoding the rest.
 
-An object that the decoder gives up on costs itself alone: pages and lines that it is a part of, and its
-metadata, are scanned instead (`core.scanner`). What remains of it is an `UnreadableRecord`.
+An object that cannot be decoded does not affect other objects: its page or line, and its metadata, are
+scanned instead (`core.scanner`), and it is stored as an `UnreadableRecord`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sys import intern
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from kopf_selectcache.core.errors import (
     BadIndex,
@@ -57,9 +58,9 @@ MOST_VERSION = 1024
 
 
 def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) -> Refusal:
-    """Read an answer that is no success. Its body is a Status from an API server, and anything from a proxy.
+    """Decode an answer that is no success. An API server sends a Status; a proxy may send any body.
 
-    `retry_after` has the seconds of the header, which go before those of the Status.
+    `retry_after` has the seconds of the header, which take precedence over those of the Status.
     """
     try:
         refusal = refusal_of(decode_as(data, Answer, "a Status"))
@@ -72,7 +73,8 @@ def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) ->
 
 _LABELS = msgspec.json.Decoder(dict[str, str] | None)
 _OWNERS = msgspec.json.Decoder(list[Owner] | None)
-_EVERYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_decode_everything = msgspec.json.Decoder().decode
+_convert = msgspec.convert
 
 _DOTS = frozenset({".", ".."})
 
@@ -81,11 +83,10 @@ _SAYS_NO_KIND = b'{"metadata":{'
 
 
 def _sharing(sent: Sent) -> Callable[[tuple[tuple[str, str], ...]], dict[str, str] | LabelRequirement]:
-    """Return what makes labels of pairs: of the same few keys each time, and of values of which many come
-    again.
+    """Return a function that makes labels of pairs. It shares keys and values, of which many are repeated.
 
-    For labels that the selector does not select, it makes the requirement that they fail: so the labels of
-    many objects are compared with the selector once.
+    For labels that the selector does not select, the function returns the requirement that they fail, so that
+    equal labels of many objects are compared with the selector once.
     """
     values: Sharing[str] = Sharing(str)
 
@@ -135,7 +136,7 @@ class Reader:
     _is_partial: bool = field(init=False, repr=False, compare=False)
     """True if the projection does not store whole objects."""
     _starts: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
-    """How objects usually begin: up to their metadata, having said what they are, or nothing of it."""
+    """The usual first bytes of objects, up to their metadata: with kind and API version, or without both."""
 
     def __post_init__(self) -> None:
         kind, version = (
@@ -143,7 +144,7 @@ class Reader:
             for key, said in ((b"kind", self.kind), (b"apiVersion", self.api_version))
         )
         object.__setattr__(self, "_is_partial", self.projection.partial)
-        # As typed clients write them, in whose order the members are declared; and as maps are written.
+        # Go writes the members of structs in the order of declaration, those of maps in alphabetical order.
         object.__setattr__(self, "_labels", Sharing(_sharing(self.sent)))
         object.__setattr__(
             self,
@@ -185,10 +186,9 @@ class Reader:
         return answer
 
     def slices(self, data: bytes, *, first: int = 0) -> Iterator[Page | Refusal | None]:
-        """Read the answer to a list bit by bit: yield None whenever a slice has been read, and the answer
-        last.
+        """Decode the answer to a list in slices: yield None after each slice, and the answer at the end.
 
-        Its items are counted from `first` where one of them is garbled.
+        The position of a garbled item is counted from `first`.
         """
         if (parts := parted(data, self._starts)) is not None:
             try:
@@ -199,7 +199,7 @@ class Reader:
             except (Untransformed, Unselected):
                 raise
             except Garbled:
-                pass  # It may be nothing but written in another way.
+                pass  # It may be valid, but written in another way.
         try:
             answer = decode_as(data, Answer, "a list")
         except Undecodable as error:
@@ -212,7 +212,7 @@ class Reader:
             items.reverse()
             yield from self._sliced(
                 answer, (items.pop() for _ in range(len(items))), len(data), first
-            )  # Each of them is forgotten once it is read.
+            )  # The memory of each item is freed once it is decoded.
             return
         yield from self._scanned(data, undecodable, first)
 
@@ -234,7 +234,7 @@ class Reader:
         return b"]" + (b"," + msgspec.json.encode(end)[1:] if end else b"}")
 
     def _scanned(self, data: bytes, undecodable: Undecodable, first: int) -> Iterator[Page | None]:
-        """Read a list that is undecodable as a whole: each item by itself."""
+        """Decode a list that is undecodable as a whole, item by item."""
         listed, taken = Listed(data), 0
         with suppress(Unscannable):
             for end in listed.scan():
@@ -251,9 +251,9 @@ class Reader:
         self, answer: Answer, items: Iterator[bytes | msgspec.Raw], length: int, first: int
     ) -> Iterator[Page | None]:
         usual = answer.kind == f"{self.kind}List"
-        # The definition of a custom resource may name its list otherwise. The items of such lists do name
-        # their kind, and their group has a dot; an empty list of another kind must not be taken for one that
-        # says there is nothing.
+        # The definition of a custom resource may give the list another name. The items of such lists have
+        # their kind, and their group has a dot. An empty list of another kind must be refused, because it
+        # would empty the cache.
         unusual = (
             "." in self.api_version
             and answer.kind.endswith("List")
@@ -263,7 +263,8 @@ class Reader:
             raise Garbled(f"a {answer.kind[:100]!r} came instead of a {self.kind}List")
         if answer.metadata is None or not answer.metadata.version:
             raise Garbled(f"a {self.kind}List came without a resourceVersion")
-        _require_short(answer.metadata.version, f"a {self.kind}List")
+        if len(answer.metadata.version) > MOST_VERSION:
+            raise _too_long(f"a {self.kind}List")
         if len(answer.metadata.token) > MOST_TOKEN:
             raise Garbled(
                 f"a {self.kind}List came with a continue token of more than {MOST_TOKEN:,} characters"
@@ -322,7 +323,8 @@ class Reader:
                 marked = mark.metadata
                 if not marked.version:
                     raise Garbled("a bookmark came without a resourceVersion")
-                _require_short(marked.version, "a bookmark")
+                if len(marked.version) > MOST_VERSION:
+                    raise _too_long("a bookmark")
                 return Bookmark(
                     marked.version, complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true"
                 )
@@ -332,10 +334,10 @@ class Reader:
                 raise Garbled(f"an event of the unknown type {other[:100]!r} came")
 
     def rest(self, data: bytes) -> Refusal | None:
-        """Read what came after the last newline of a watch that has ended: some servers answer a watch with a
-        Status alone.
+        """Decode the bytes after the last newline of a watch that has ended: some servers answer a watch with
+        a Status only.
 
-        Anything else is the half of a line, and nothing.
+        Other bytes are an incomplete line, and are ignored.
         """
         try:
             answer = decode_as(data, Answer, "a Status")
@@ -344,10 +346,10 @@ class Reader:
         return refusal_of(answer) if answer.kind == "Status" else None
 
     def record(self, data: bytes | msgspec.Raw, *, kindless: bool = True, leaves: bool = False) -> Record:
-        """Read an object. It must be of the kind, since some proxies answer with Tables; in lists it may be
-        `kindless`.
+        """Decode an object. It must have the kind, because some proxies answer with Tables; in lists it may
+        be `kindless`.
 
-        Raise Unselected if it is not what was asked for, unless it `leaves`: then it may be selected no more.
+        Raise Unselected if the selectors of the request do not select it, unless it `leaves`.
         """
         data = bytes(data)
         usual = self._usual(data, kindless=kindless, leaves=leaves)
@@ -358,11 +360,11 @@ class Reader:
         )
 
     def _usual(self, data: bytes, *, kindless: bool, leaves: bool) -> Record | _Failed | None:
-        """Read an object in the usual form of servers, with the usual projection. After None it may be valid
-        or not.
+        """Decode an object in the usual form of servers, if the whole object is stored. If None is returned,
+        it may be valid or not.
 
-        It is decoded once, and wholly, since the decoder looks only at what it is asked for, and readers ask
-        for all of it.
+        The object is decoded once, as a whole. A decoder of some members would check only these, but readers
+        decode all of them.
         """
         if self._is_partial or self.accepts is not None:
             return None
@@ -378,20 +380,21 @@ class Reader:
         if kept is None:
             return None
         try:
-            decoded = _EVERYTHING.decode(kept)
+            decoded = _decode_everything(kept)
         except FAILURES as error:
             return _Failed(kept, error)
         try:
-            found = msgspec.convert(decoded, UsualObject)
+            found = _convert(decoded, UsualObject)
             term = self.sent.failing_term(decoded) if self.sent.terms and not leaves else None
             del decoded  # It takes several times the bytes.
         except FAILURES:
             return None
-        metadata, said = found.metadata, ("", "") if says_no_kind else (self.kind, self.api_version)
+        metadata = found.metadata
         if (
             metadata is None
-            or metadata.managed is not msgspec.UNSET
-            or (found.kind, found.api_version) != said
+            or metadata.managed is not UNSET
+            or found.kind != ("" if says_no_kind else self.kind)
+            or found.api_version != ("" if says_no_kind else self.api_version)
         ):
             return None
         if (
@@ -471,7 +474,7 @@ class Reader:
                         metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels
                     )
             return self._made(
-                metadata, labels, owners, kept, fields, whole=parts if self.projection.partial else None
+                metadata, labels, owners, kept, fields, whole=parts if self._is_partial else None
             )
         except Undecodable as undecodable:
             why = undecodable.why
@@ -490,20 +493,22 @@ class Reader:
         )
 
     def _found(self, data: bytes, outlined: Outline | None) -> tuple[Object, Outline | None]:
-        """Read what an object is, and its metadata. Return the outline with it if it has been scanned."""
+        """Decode the kind and the metadata of an object. Return its outline as well if it was scanned."""
         what = f"an object of kind {self.kind}"
         if outlined is None:
-            with suppress(Undecodable):
+            try:
                 return self._bounded(decode_as(data, Object, what)), None
+            except Undecodable:
+                pass  # `suppress` takes longer, and this code runs for each object.
         with suppress(Unscannable):
             outlined = outlined or outline(data, "metadata")
             return self._bounded(decode_as(identity(outlined), Object, what)), outlined
-        return self._bounded(decode_as(data, Object, what)), outlined  # It raises the decoder's words.
+        return self._bounded(decode_as(data, Object, what)), outlined  # It raises the decoder's error.
 
     def _bounded(self, found: Object) -> Object:
-        """Return what was read; raise Garbled if its version is too long."""
-        if found.metadata is not None:
-            _require_short(found.metadata.version, f"an object of kind {self.kind}{_named(found.metadata)}")
+        """Return the object; raise Garbled if its version is too long."""
+        if found.metadata is not None and len(found.metadata.version) > MOST_VERSION:
+            raise _too_long(f"an object of kind {self.kind}{_named(found.metadata)}")
         return found
 
     def _require_kind(self, found: Object | Mark, *, kindless: bool = False) -> None:
@@ -558,7 +563,9 @@ class Reader:
         try:
             came = kept if whole is None else msgspec.json.encode(ALL.cut(self._members(whole)))
             key = metadata.namespace, metadata.name
-            return {each.name: each.come(key, decoded(kept if each.late else came)) for each in self.indexes}
+            return {
+                each.stored_as: each.come(key, decoded(kept if each.late else came)) for each in self.indexes
+            }
         except FAILURES as error:
             problem: Garbled = self._undecodable(metadata, error)
         except BadIndex as bad:
@@ -573,7 +580,7 @@ class Reader:
 
         An object that is stored as a whole is copied without decoding, and its members are None.
         """
-        untouched = not self.projection.partial and b'"managedFields"' not in data
+        untouched = not self._is_partial and b'"managedFields"' not in data
         if untouched and found.kind and found.api_version:
             return data, b"", None
         try:
@@ -591,7 +598,7 @@ class Reader:
             problem: Garbled = self._undecodable(found.metadata, error)
         except BadTransform as bad:
             problem = Untransformed(f"the transform of {self.kind}{_named(found.metadata)} {bad}")
-        raise problem  # Out here it does not carry the error along, which may hold the object.
+        raise problem  # Outside of `except`, its context is not the error, which may have the object.
 
     def _decoded(self, kept: bytes, metadata: Metadata, failed: _Failed | None) -> Any:
         try:
@@ -613,22 +620,22 @@ class Reader:
         )
 
     def _members(self, parts: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
-        """Return the parts of an object in the order in which the server itself writes them: it is the same
-        bytes in lists and in watches.
+        """Return the members of an object in the order of API servers, so that lists and watches give equal
+        bytes.
         """
         said = {"kind": self.kind, "apiVersion": self.api_version, "metadata": parts["metadata"]}
         return {**said, **parts, **said}
 
     def _values(self, parts: Mapping[str, msgspec.Raw]) -> bytes:
-        """Read the field labels' values off those parts of an object in which they are."""
+        """Return the values of the field labels, decoding only the members that have them."""
         looked_at = {path[0] for extractor in self.fields.values() for path in extractor.paths}
         obj = {key: decoded(part) for key, part in parts.items() if key in looked_at}
         return compact_json({label: extractor(obj) for label, extractor in self.fields.items()})
 
 
 def _line(data: bytes) -> tuple[Line, Outline | None]:
-    """Read the type of an event, and leave its object as bytes. Return the outline of the object with it if
-    the line has been scanned.
+    """Decode the type of an event, with its object as bytes. Return the outline of the object as well if the
+    line was scanned.
     """
     try:
         return decode_as(data, Line, "a line of a watch"), None
@@ -646,14 +653,13 @@ def _line(data: bytes) -> tuple[Line, Outline | None]:
     raise undecodable
 
 
-def _require_short(version: str, what: str) -> None:
-    if len(version) > MOST_VERSION:
-        raise Garbled(f"{what} came with a resourceVersion of more than {MOST_VERSION:,} characters")
+def _too_long(what: str) -> Garbled:
+    return Garbled(f"{what} came with a resourceVersion of more than {MOST_VERSION:,} characters")
 
 
 def _can_be_named(namespace: str, name: str) -> bool:
-    """Return True if a request can ask for the object: by its path (`core.selection.resource`), and by its
-    name in a field selector.
+    """Return True if requests can name the object: in a path (`core.selection.resource`), and in a field
+    selector.
     """
     return not (
         "/" in name
@@ -668,7 +674,7 @@ def _can_be_named(namespace: str, name: str) -> bool:
 
 
 def _named(metadata: Metadata | UsualMetadata | None) -> str:
-    """Say which object it is: whoever has to find what is wrong with it needs its name."""
+    """Return the name of the object for a message, so that it can be found and corrected."""
     if metadata is None or not metadata.name:
         return ""
     within = f"{metadata.namespace[:63]}/" if metadata.namespace else ""

@@ -1,4 +1,4 @@
-"""The bytes of a stream as lines. Reads no line, but for the name of an object whose line has no end."""
+"""Splits the bytes of a stream into lines. Decodes none, except for the name in a line that is too long."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MAX_LINE = 16 * 1024 * 1024
 that."""
 
 _START = 64 * 1024
-"""So much of an endless line is searched for the object's name."""
+"""The number of bytes of an endless line that are searched for the object's name."""
 
 
 class Lines:
-    """Splits the chunks of a stream into lines. What follows the last newline is kept back: half a line is no
-    event.
+    """Splits the chunks of a stream into lines. Bytes after the last newline are kept until the line is
+    complete.
     """
 
     def __init__(self, limit: int = MAX_LINE) -> None:
@@ -48,10 +48,10 @@ class Lines:
 
 
 def _name_in(start: bytes) -> str:
-    """Find the object's name in the start of a line. Any other value must not be told, be its key `name` or
-    not.
+    """Find the object's name in the start of a line. No other value may be returned, even if its key is
+    `name`: it could be secret.
     """
-    # Without escaped quotes, every other piece is what stands in quotes.
+    # Without escaped quotes, every other piece is the contents of quotes.
     pieces = start.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
     path: list[bytes] = []
     key = b""

@@ -76,6 +76,7 @@ class Write:
     manager: str = ""
     """The field manager."""
     dry_run: bool = False
+    subresource: str = ""
 
     @property
     def uid(self) -> str:
@@ -115,7 +116,7 @@ class ReadBack:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The write has been executed, or what it is for is so."""
+    """The write has been executed, or its effect is there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The write was not executed, or it cannot matter: raise the refusal."""
+    """The write was not executed, or made no difference: raise the refusal."""
 
     refusal: Refusal
 
@@ -138,7 +139,7 @@ _ABSENT = Refusal(NOT_FOUND, "NotFound")
 
 
 def after_lost_answer(write: Write) -> Repeat | ReadBack | Unknown:
-    """Return what follows a try that may have been executed."""
+    """Return the next step after a try that may have been executed."""
     if write.dry_run:
         return Repeat(write)
     match write.verb:
@@ -160,7 +161,7 @@ def after_lost_answer(write: Write) -> Repeat | ReadBack | Unknown:
 def after_refusal(
     write: Write, refusal: Refusal, *, is_repeat: bool, is_settled: bool
 ) -> ReadBack | Done | Unknown | Refuse:
-    """Return what follows a refusal. `is_repeat` is true if the answer to an earlier try was lost,
+    """Return the next step after a refusal. `is_repeat` is true if the answer to an earlier try was lost,
     `is_settled` if none of these tries has been executed.
     """
     if not is_repeat or write.dry_run:
@@ -183,7 +184,7 @@ def after_reading(
     refusal: Refusal | None = None,
     is_answered: bool = False,
 ) -> Step:
-    """Return what follows from the object as it is now; None if it is absent.
+    """Return the next step after the object was read; `found` is None if it is absent.
 
     `given` is the write of the caller, without preconditions that were added. `refusal` is the 409 that
     answered a repeat, if one did. `is_answered` is true if the server has answered each try, so that none is
@@ -220,13 +221,14 @@ def _after_deletion(given: Write, found: Mapping[str, Any] | None, refusal: Refu
     return Unknown("an object of this name is there, and is not being deleted")
 
 
-# ---- Comparing what was sent with what is there.
+# ---- Comparison of the sent object with the one on the server.
 
 
 def is_result(write: Write, found: Mapping[str, Any]) -> bool:
     """Return True if the object can be the result of the write: it contains all that was sent, and its
-    managed fields, if the server keeps them, name the field manager. After a replacement it contains nothing
-    else: a part that was to be removed may still be there.
+    managed fields, if the server has them, name the field manager. After a replacement it contains nothing
+    else, because a part that the write removes could still be there. After a replacement of the status, only
+    the status is compared.
     """
     metadata = _metadata(found)
     if write.verb is not Verb.CREATE and write.uid not in ("", _text(metadata, "uid")):
@@ -236,6 +238,9 @@ def is_result(write: Write, found: Mapping[str, Any]) -> bool:
         isinstance(each, Mapping) and each.get("manager") == write.manager for each in managed
     ):
         return False
+    if write.verb is Verb.REPLACE and write.subresource == "status":
+        there, sent = ({"status": each.get("status")} for each in (found, write.body))
+        return contains(there, sent) and contains(sent, there)
     if write.verb is Verb.REPLACE:
         rest = {key: value for key, value in found.items() if key not in ("apiVersion", "kind", "status")}
         if not contains(write.body, rest):
@@ -246,8 +251,8 @@ def is_result(write: Write, found: Mapping[str, Any]) -> bool:
 def contains(found: Mapping[str, Any], sent: Mapping[str, Any], *, absent_by_none: bool = False) -> bool:
     """Return True if an object contains all that was sent. Metadata that the server sets is ignored.
 
-    Mappings are compared key by key, lists element by element. What is empty, zero or false may be absent.
-    None is as good as not sent; with `absent_by_none`, as in a merge patch, it means absent.
+    Mappings are compared key by key, lists element by element. Empty, zero and false values may be absent.
+    None counts as not sent; with `absent_by_none`, as in a merge patch, it means absent.
 
     >>> contains({"spec": {"a": 1, "b": [{"c": 2, "d": 3}]}}, {"spec": {"b": [{"c": 2}], "e": False}})
     True

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from kopf_selectcache.core.store.record import Record
 
 END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
@@ -31,8 +33,7 @@ class Piece:
     size: int = field(default=0, compare=False)  # In bytes.
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True, gc=False):
     """An object was added or modified, or has left: deleted, or no longer selected."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]

@@ -1,16 +1,16 @@
-"""The paging rule: which page of a list comes next, how large it is, when it may be asked for, and when the
-list is given up. No I/O.
+"""The paging rule: which page of a list is next, how large it is, when it is requested, and when the list is
+given up. No I/O.
 
-All pages of a list are of one version, so no object is in two of them. New keys are therefore the progress of
-a list: a page with a token that brings objects, but no new key, shows that the tokens lead back or the server
-ignores them. A page without objects may be correct; it is followed after a wait. So are the pages of a list
-that brings few objects, and few bytes, per page.
+All pages of a list have one version, so no object is in two of them. The progress of a list is therefore
+measured in new keys: a page with a token and objects, but without a new key, shows that the tokens form a
+loop or that the server ignores them. A page without objects may be correct; the next page is requested after
+a wait. The pages of a list with few objects and few bytes per page are requested with waits as well.
 
-The `limit` of a request follows the size of the objects: `PageSize` aims at pages of 4 MB, and learns from
-the pages before.
+The `limit` of a request depends on the size of the objects: `PageSize` aims at pages of 4 MB, and learns from
+the previous pages.
 
-Every list of a page follows this rule: those of the protocol (`core.protocol.machine` keeps a `Pager` in its
-state), and audits, fetches, comparisons and confirming lists (`Paging` keeps one, with the query).
+Every list follows this rule: those of the protocol (`core.protocol.machine` has a `Pager` in its state), and
+audits, fetches, comparisons and confirming lists (`Paging` has a `Pager` and the query).
 """
 
 from __future__ import annotations
@@ -26,36 +26,34 @@ from .backoff import delay
 from .messages import Page, Piece
 
 EMPTY_PAGES = 100
-"""A list may have this many pages without objects in a row."""
+"""The most pages without objects in a row."""
 
 PAGES_AT_ONCE = 100
-"""A list may have this many pages that follow each other without a wait, and one more for each
-`KEYS_PER_PAGE` of its objects and each `BYTES_PER_PAGE`."""
+"""The most pages that are requested without a wait; one more for each `KEYS_PER_PAGE` objects and each
+`BYTES_PER_PAGE` bytes of the list."""
 
 KEYS_PER_PAGE = 10
 
 MOST_PAGES = 20_000
-"""A list may have this many pages: 10 million objects with the default limit of 500, which is more than etcd
-can store."""
+"""The most pages of a list: 10 million objects with the default limit of 500. etcd cannot store as many."""
 
 MOST_BYTES = 16 * 1024**3
-"""A list may have this many bytes, in all of its pages: etcd stores at most 8 GiB, and JSON takes about twice
-as much."""
+"""The most bytes of all pages of a list: etcd stores at most 8 GiB, and JSON takes about twice as much."""
 
 PAGE_BYTES = 4_000_000
-"""A page should have this many bytes, decompressed: it is held twice while it is read, beside all that a
-cache holds."""
+"""The intended size of a page, decompressed. While a page is read, it is in memory twice, in addition to the
+contents of the cache."""
 
 BYTES_PER_PAGE = PAGE_BYTES // 4
-"""A page of this many bytes needs no wait, however few objects it has. Pages of large objects have half of
+"""A page of this size needs no wait, even if it has few objects. Pages of large objects have half of
 `PAGE_BYTES` or more."""
 
 MOST_PAGE_BYTES = 4 * PAGE_BYTES
-"""A page of more than one object may have this many bytes, decompressed. Reading stops there, and a smaller
-page is asked for."""
+"""The most bytes of a page with more than one object, decompressed. Reading stops there, and a smaller page
+is requested."""
 
 SHRINKS = 16
-"""The limit of a page that is too large is divided by this: how many objects it has is not known, except that
+"""The divisor of the limit after a page that is too large. The number of its objects is not known, only that
 they are large."""
 
 NOWHERE = "the pages of a list lead nowhere"
@@ -64,32 +62,34 @@ FEW = "the pages of a list bring few objects"
 
 @dataclass(frozen=True, slots=True)
 class Pager:
-    """One list, up to the page that came last.
+    """The progress of one list, up to the last received page.
 
-    Servers list objects in the order of their keys. While they do, a key is new if it is greater than all
-    before, and no key has to be stored. Only the first page is, and what does not come in order: so a list
-    that repeats itself is noticed at the first repeated page if it goes back to its start, or else after it
-    has repeated itself once.
+    Servers list objects in the order of their keys. As long as they do, a key is new if it is greater than
+    all previous ones, and it does not have to be stored. Only the keys of the first page and those out of
+    order are stored. So a list that repeats itself is detected at the first repeated page if it returns to
+    its start, otherwise after one complete repetition.
     """
 
     version: str = ""
-    """The version of all pages; empty until the first, unless it must be a certain one."""
+    """The version of all pages; empty before the first page, unless a certain version is required."""
     token: str = ""
-    """The token of the next page; empty after the last."""
+    """The token of the next page; empty after the last page."""
     pages: int = 0
     keys: int = 0
-    """The number of new keys that the pages have brought."""
+    """The number of new keys in all pages so far."""
     size: int = 0
-    """The bytes of all pages."""
+    """The bytes of all pages so far."""
     empty: int = 0
     """The number of pages without objects in a row."""
     greatest: str = ""
     """The greatest key so far."""
     seen: frozenset[str] = frozenset()
-    """The keys of the first page, and those that were not in order."""
+    """The keys of the first page, and those that were out of order."""
 
     def turn(self, page: Page) -> Pager:
-        """Take a page in; raise Garbled if it cannot be of this list, or if the list has no end."""
+        """Return the progress after this page; raise Garbled if it cannot belong to the list, or if the list
+        has no end.
+        """
         if self.version and page.version != self.version:
             raise Garbled(
                 f"a page of version {page.version[:100]!r} came in a list of version {self.version[:100]!r}"
@@ -97,8 +97,8 @@ class Pager:
         return replace(self._take(page, is_last=not page.token), version=page.version, token=page.token)
 
     def take(self, piece: Piece) -> Pager:
-        """Take a piece of the next page in, which counts as a page of its own; raise Garbled if the list has
-        no end.
+        """Return the progress after this piece of the next page, which counts as a page; raise Garbled if the
+        list has no end.
         """
         return self._take(piece, is_last=False)
 
@@ -112,7 +112,7 @@ class Pager:
             raise Garbled(f"a list has more than {MOST_PAGES} pages")
         keys = [f"{record.namespace}/{record.name}" for record in page.records]
         found, seen = self._new(keys)
-        # A page without objects is not the last one if it has a token. But there may be no last one.
+        # A page without objects is not the last page if it has a token; but such pages may have no end.
         empty = 0 if keys else self.empty + 1
         if (keys and not found) or empty > EMPTY_PAGES:
             raise Garbled(NOWHERE)
@@ -121,7 +121,7 @@ class Pager:
         )
 
     def _new(self, keys: list[str]) -> tuple[int, frozenset[str]]:
-        """Return how many of these keys are new, and the keys to store."""
+        """Return the number of new keys, and the keys to store."""
         if self.pages and keys and self.greatest < keys[0] and all(map(lt, keys, islice(keys, 1, None))):
             return len(keys), self.seen
         seen = self.seen.union(keys)
@@ -129,7 +129,7 @@ class Pager:
 
     @property
     def is_paced(self) -> bool:
-        """True if the next page must not be asked for without a wait."""
+        """True if the next page must be requested after a wait only."""
         return (
             self.empty > 0
             or self.pages > PAGES_AT_ONCE + self.keys // KEYS_PER_PAGE + self.size // BYTES_PER_PAGE
@@ -141,8 +141,8 @@ NO_PAGES = Pager()
 
 
 class PageSize:
-    """Chooses how many objects to ask for in one page, by the size of those in the pages before: of one list,
-    or of all lists of a stream.
+    """Chooses the limit of the next page by the size of the objects in the previous ones: of one list, or of
+    all lists of a stream.
 
     >>> size = PageSize(500)
     >>> size.shrink(), size.query, size.shrink(), size.query
@@ -152,9 +152,8 @@ class PageSize:
     def __init__(self, most: int | None) -> None:
         self._most = most  # None asks for the whole list.
         self._limit = most
-        self._is_ignored = (
-            False  # Whether the last answer that shows it had more objects than were asked for.
-        )
+        self._is_ignored = False
+        """True if the server ignored the limit of the last list that was large enough to show it."""
         self._is_split = most is None
 
     @property
@@ -163,8 +162,8 @@ class PageSize:
 
     @property
     def most_bytes(self) -> int | None:
-        """The bytes to read of a page at most; None if a smaller page cannot be asked for, so that only the
-        setting bounds it.
+        """The most bytes to read of a page; None if no smaller page can be requested: then only the setting
+        limits it.
         """
         return (
             MOST_PAGE_BYTES if self._limit is not None and self._limit > 1 and not self._is_ignored else None
@@ -172,8 +171,8 @@ class PageSize:
 
     @property
     def is_split(self) -> bool:
-        """True if the next answer must be read in pieces (`core.protocol.splitter`): a list in one piece, or
-        a server that ignores the limit.
+        """True if the next response must be read in pieces (`core.protocol.splitter`), because the request
+        has no limit or the server ignores it.
         """
         return self._is_split
 
@@ -182,26 +181,27 @@ class PageSize:
         self._is_split = True
 
     def learn(self, page: Page, *, objects: int = 0, size: int = 0) -> None:
-        """Choose the limit of the next page. It doubles at most: the next objects may be larger.
+        """Choose the limit of the next page. It doubles at most, because the next objects may be larger.
 
-        Of a page that came in pieces, say how many objects and bytes came before its last piece.
+        If a page came in pieces, `page` is the last piece, and `objects` and `size` are those of the pieces
+        before.
         """
         objects, size = objects + len(page.records), size + page.size
         if self._most is None or self._limit is None or not objects:
             return
-        # A list that has so few objects does not show it. An API server ignores the limit of some lists, and
-        # not of others.
+        # A list with fewer objects than the limit does not show if the server ignores it. API servers ignore
+        # the limit of some lists only.
         if page.token or objects > self._limit:
             self._is_ignored = objects > self._limit
-        # Splitting takes several times the CPU.
+        # Splitting takes several times the CPU time, so it ends as soon as it is not needed.
         self._is_split = self._is_split and self._is_ignored and size > MOST_PAGE_BYTES
         fitting = PAGE_BYTES * objects // max(size, 1)
-        # A page that is small because the list ends with a few large objects is no reason for smaller pages.
+        # Do not shrink after a small page: it may be the end of a list, with a few large objects.
         if size > PAGE_BYTES or fitting > self._limit:
             self._limit = max(1, min(fitting, 2 * self._limit, self._most))
 
     def shrink(self) -> bool:
-        """Ask for smaller pages, because one was too large; return False if there are none."""
+        """Reduce the limit after a page that was too large; return False if it cannot be smaller."""
         if self._limit is None or self._limit <= 1:
             return False
         self._limit = max(1, self._limit // SHRINKS)
@@ -209,8 +209,8 @@ class PageSize:
 
 
 class Paging:
-    """One list that comes in pages, with the queries of its requests. The `first` request alone has what the
-    tokens of the others imply.
+    """One list in pages, with the queries of its requests. `first` has the parameters of the first request
+    only: the tokens of later requests imply them.
 
     >>> paging = Paging({}, page_limit=2, first={'resourceVersion': '10', 'resourceVersionMatch': 'Exact'}, patience=120.0)
     >>> paging.turn(Page('10', 'more', ()))
@@ -219,7 +219,7 @@ class Paging:
     >>> paging.turn(Page('10', '', ()))
     >>> paging.is_complete
     True
-    """  # A line of an example is not broken.  # noqa: E501
+    """  # The call in the example has to be on one line.  # noqa: E501
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class Paging:
         self._rest: Mapping[str, str] = first or {}
         self._pager = Pager(version)
         self._patience = patience
-        """The seconds that all pauses of the list may take together."""
+        """The limit in seconds for all pauses of the list together."""
         self._paused = 0.0
 
     @property
@@ -255,14 +255,14 @@ class Paging:
         return self._pager.token
 
     def turn(self, page: Page) -> None:
-        """Take a page in; raise Garbled if it cannot be of this list, or if the list has no end."""
+        """Add a page; raise Garbled if it cannot belong to the list, or if the list has no end."""
         self._pager = self._pager.turn(page)
         self.size.learn(page)
         self._rest, self.is_complete = {"continue": page.token}, not page.token
 
     def take_pause(self, jitter: float) -> float:
-        """Return the seconds to wait before the next request, mostly 0; raise Garbled if all pauses have
-        taken too long.
+        """Return the seconds to wait before the next request, usually 0; raise Garbled if the pauses together
+        exceed the limit.
 
         Each call counts as a pause.
         """

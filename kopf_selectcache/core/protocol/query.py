@@ -65,13 +65,16 @@ def not_older_than(version: str) -> dict[str, str]:
     return {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
 
 
-def watching(command: Watch) -> dict[str, str]:
-    """Return the parameters of a watch: its version, and if it begins with the present objects.
+def watching(command: Watch, *, bookmarks: bool = True) -> dict[str, str]:
+    """Return the parameters of a watch: its version, and if it begins with the present objects. Such a
+    beginning ends with a bookmark.
 
     >>> watching(Watch('100'))
     {'watch': 'true', 'allowWatchBookmarks': 'true', 'resourceVersion': '100'}
+    >>> watching(Watch('100'), bookmarks=False)
+    {'watch': 'true', 'resourceVersion': '100'}
     """
-    query = {"watch": "true", "allowWatchBookmarks": "true"}
+    query = {"watch": "true"} | ({"allowWatchBookmarks": "true"} if bookmarks or command.initial else {})
     if command.version:
         query["resourceVersion"] = command.version
     if command.initial:

@@ -1,9 +1,9 @@
-"""Splits the answer to a list, as it comes, into pieces of its items: for servers that ignore `limit`.
-Decodes nothing, and never recurses.
+"""Splits the answer to a list, while it is received, into pieces of several items: for servers that ignore
+`limit`. Decodes nothing, and does not recurse.
 
-Only brackets and texts are looked at: a piece ends with an item, where as many brackets are closed as were
-opened. If a piece in brackets is a JSON list, its last item ends there and nowhere else, so whoever reads the
-pieces needs no other check of the split. The buffer has at most one unfinished object, one piece and one
+The splitter scans brackets and texts only. A piece ends with an item, where all opened brackets are closed.
+If a piece in brackets is a valid JSON list, the split is correct: its last item can end nowhere else. So the
+reader of the pieces needs no other check. The buffer has at most one unfinished object, one piece and one
 chunk.
 """
 
@@ -30,7 +30,7 @@ _BETWEEN = re.compile(rb"[ \t\n\r,]*+")
 _COMMA = re.compile(_SPACE + rb",")
 _KEY = re.compile(rb'(?<!\\)"items"' + _SPACE + rb":" + _SPACE + rb"\Z")
 _LONGEST_KEY = 64
-"""The key `items` with the blanks around its colon may have this many bytes."""
+"""The most bytes of the key `items` with the blanks around its colon."""
 
 _QUOTE, _OPENING, _LIST, _OBJECT, _END = b'"'[0], b"{[", b"["[0], b"{"[0], b"]"[0]
 
@@ -43,12 +43,12 @@ class Splitter:
     [b'{"a": 1}', b' {"b": {}}, {"c": "]}"}']
     >>> splitter.head, splitter.envelope()
     (b'{"items": [', b'{"items": [], "kind": "List"}')
-    """  # A line of an example is not broken.  # noqa: E501
+    """  # The call in the example has to be on one line.  # noqa: E501
 
     def __init__(self, *, most: int, piece: int) -> None:
         self.head = b""
         """The answer up to its items; empty until they begin."""
-        self._most = most  # The bytes of an object, and of what stands before or after the items.
+        self._most = most  # The limit in bytes: of an object, and of the rest of the list.
         self._piece = piece
         self._buffer = bytearray()
         self._at = 0  # The buffer is scanned up to here.
@@ -57,20 +57,19 @@ class Splitter:
         self._in_text = False
         self._items = 0
         self._pieces = 0
-        self._has_ended = False  # Whether the items have.
+        self._has_ended = False  # True after the last item.
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the items that this chunk completes, as JSON without the brackets around them, once they are
-        enough for a piece.
+        """Yield a piece if this chunk completes one: JSON items without the brackets around them.
 
-        Raise Garbled if they are no list of objects, and TooLarge if one of them is too large.
+        Raise Garbled if the items are no list of objects, and TooLarge if one of them is too large.
         """
         self._buffer += chunk
         if not self.head:
             self._find_items()
         if self.head and not self._has_ended:
             end = self._scan_items()
-            if self._has_ended:  # The buffer is what comes after the items from now on.
+            if self._has_ended:  # From now on the buffer has the bytes after the items.
                 yield from self._cut(end)
             elif self._complete and len(self._buffer) >= self._piece:
                 yield from self._cut(self._complete)
@@ -85,8 +84,8 @@ class Splitter:
             )
 
     def envelope(self) -> bytes:
-        """Return the list without its items, once it has ended. Raise Garbled if it has not, or if it has
-        other items as well.
+        """Return the list without its items, after its end. Raise Garbled if it is incomplete, or if it has a
+        second member `items`.
         """
         if self.head and not self._has_ended:
             raise Garbled(f"a list ended before its items did (after {self._items} items)")
@@ -115,7 +114,7 @@ class Splitter:
             self._take_brackets()
 
     def _scan_items(self) -> int:
-        """Scan the items; return where they end, if they do."""
+        """Scan the items; return the position of their end, or 0 if it has not come yet."""
         buffer = self._buffer
         while True:
             if self._depth == 0:
@@ -143,7 +142,7 @@ class Splitter:
                 self._at = _end(_IN_TEXT, buffer, self._at)
                 if (
                     self._at == len(buffer) or buffer[self._at] != _QUOTE
-                ):  # A backslash comes with what it escapes.
+                ):  # A backslash is scanned with the byte after it.
                     return False
                 self._in_text, self._at = False, self._at + 1
             self._at = _end(_INSIDE, buffer, self._at)
@@ -154,7 +153,7 @@ class Splitter:
             self._in_text, self._at = True, self._at + 1
 
     def _take_brackets(self) -> None:
-        """Take in brackets of one sort, but none that closes more than is open."""
+        """Count successive brackets of one sort, but no more closing ones than are open."""
         count = _end(_BRACKETS, self._buffer, self._at) - self._at
         if self._buffer[self._at] not in _OPENING:
             count = min(count, max(self._depth, 1))
@@ -164,7 +163,7 @@ class Splitter:
         self._at += count
 
     def _cut(self, end: int) -> Iterator[bytes]:
-        """Take what stands before this place out of the buffer, and yield it, if it has items."""
+        """Remove the bytes before this position from the buffer, and yield them if they have items."""
         data = bytes(self._buffer[:end])
         del self._buffer[:end]
         self._at, self._complete = self._at - end, 0
@@ -183,5 +182,5 @@ class Splitter:
 
 def _end(pattern: re.Pattern[bytes], data: bytearray, at: int) -> int:
     found = pattern.match(data, at)
-    assert found is not None, "these match nothing as well, or what is there"
+    assert found is not None, "the patterns match the empty string, or the bytes that were found"
     return found.end()

@@ -1,11 +1,11 @@
-"""Label and field selector text <-> requirements, exactly as Kubernetes reads and prints it. Knows no objects
-or kinds.
+"""Parses label and field selectors into requirements, and prints them, exactly as Kubernetes does. Does not
+depend on objects or kinds.
 
-The grammar and its corners are those of apimachinery's `labels.Parse` and `fields.ParseSelector`, proven
-equal by tests/oracle. Both parsers are linear scanners: each character is looked at a bounded number of
+The grammar and its corner cases are those of apimachinery's `labels.Parse` and `fields.ParseSelector`;
+tests/oracle compares both. The parsers are linear scanners: they read each character a bounded number of
 times.
 
-One deviation: a NUL in the text is refused. Go ends a label selector there, silently dropping what follows.
+One deviation: a NUL in the text is refused. Go ends a label selector at a NUL, and drops the rest silently.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VALUE_RULE = "empty, or up to 63 characters of A-Za-z0-9-_. with alphanumeric en
 
 @dataclass(frozen=True, slots=True)
 class LabelRequirement:
-    """One condition on one label key. `values` are distinct and sorted; several only for `in` and `notin`."""
+    """One condition on a label key. `values` are distinct and sorted; only `in` and `notin` have several."""
 
     key: str
     operator: LabelOperator
@@ -49,8 +49,8 @@ class LabelRequirement:
         return f"{self.key}{self.operator}{self.values[0]}"
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return True if an object with these labels satisfies it. Values are compared as they are, valid or
-        not.
+        """Return True if an object with these labels satisfies the requirement. Invalid values are compared,
+        too.
         """
         value = labels.get(self.key)
         match self.operator:
@@ -68,7 +68,7 @@ class LabelRequirement:
                 return value in self.values
 
     def allowed(self) -> LabelValues:
-        """Return the values of the key with which it is satisfied, as a set."""
+        """Return the set of values of the key that satisfy the requirement."""
         match self.operator:
             case "exists":
                 return PRESENT
@@ -86,8 +86,8 @@ class LabelRequirement:
 
 @dataclass(frozen=True, slots=True)
 class FieldTerm:
-    """One condition on one field label: its value is, or is not, this string. An absent field is the empty
-    string.
+    """One condition on one field label: its value is equal, or not equal, to a string. An absent field counts
+    as the empty string.
     """
 
     label: str
@@ -115,7 +115,7 @@ class _Token(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """Return the text as what it is compared as: a member of a `(str, Enum)` is printed as something else."""
+    """Return the value of the text. `str()` of a member of a `(str, Enum)` returns the name of the member."""
     return str.__str__(text)
 
 
@@ -129,8 +129,8 @@ def _refuse_unsendable(text: str, of: str = "") -> None:
 
 def _shown(value: object) -> str:
     if isinstance(value, Mapping):
-        return "a dict"  # What it holds may be a secret: somebody gave an object instead of its labels.
-    # Python refuses to print an integer of thousands of digits.
+        return "a dict"  # It may be a whole object, given by mistake, with secret values.
+    # Python refuses to print an integer with thousands of digits.
     return (
         "an integer that is too large"
         if isinstance(value, int) and abs(value) > MAX_INT
@@ -139,8 +139,8 @@ def _shown(value: object) -> str:
 
 
 def _scan(text: str) -> Iterator[_Token]:
-    """Split a label selector into words and symbols; whitespace only separates. Ends with one token of kind
-    "end".
+    """Split a label selector into words and symbols, which whitespace may separate. The last token has the
+    kind "end".
     """
     at, end = 0, len(text)
     while at < end:
@@ -158,8 +158,8 @@ def _scan(text: str) -> Iterator[_Token]:
 
 
 class _LabelParser:
-    """A recursive descent over the tokens, one token ahead. `in` and `notin` are words wherever a word may
-    stand.
+    """Recursive descent parser with a lookahead of one token. `in` and `notin` are not reserved: they may be
+    keys and values.
     """
 
     def __init__(self, text: str) -> None:
@@ -168,8 +168,8 @@ class _LabelParser:
         self.next = next(self.tokens)
 
     def take(self) -> _Token:
-        """Return the token ahead and move on. The end is never taken twice: every caller stops or refuses
-        there.
+        """Return the lookahead and read the next token. No caller takes the end twice: each one stops or
+        refuses there.
         """
         token = self.next
         if token.kind != "end":
@@ -216,7 +216,7 @@ class _LabelParser:
         return LabelRequirement(key.text, operator, tuple(sorted({value.text for value in values})))
 
     def single(self) -> Iterator[_Token]:
-        """Read the value of `=` and its like. An empty value is none at all: `a=` and `a=,b` are complete."""
+        """Read the value of `=`, `==`, `!=`, `>` or `<`. It may be empty, as in `a=` and `a=,b`."""
         value = self.next
         if value.kind == "end" or value.is_symbol(","):
             yield _Token("word", "", value.column)
@@ -226,9 +226,7 @@ class _LabelParser:
             self.refuse(value, f"expected a value, found {value}")
 
     def listed(self) -> Iterator[_Token]:
-        """Read `(a,b)`. Nothing between two of its commas and parentheses is the empty value: `()`, `(,a)`,
-        `(a,,b)`.
-        """
+        """Read a list of values such as `(a,b)`. Values may be empty, as in `()`, `(,a)` and `(a,,b)`."""
         bracket = self.take()
         if not bracket.is_symbol("("):
             self.refuse(bracket, f"expected '(' before the values, found {bracket}")
@@ -246,7 +244,7 @@ class _LabelParser:
 
 
 def parse_labels(text: str) -> tuple[LabelRequirement, ...]:
-    """Read a label selector; the requirements come sorted by key, those of one key in the order of the
+    """Parse a label selector. The requirements are sorted by key; those of one key are in the order of the
     text.
     """
     _refuse_unsendable(text)
@@ -254,7 +252,7 @@ def parse_labels(text: str) -> tuple[LabelRequirement, ...]:
 
 
 def labels_from_dict(labels: Mapping[str, str | Collection[str]]) -> tuple[LabelRequirement, ...]:
-    """Make requirements of a dict: a string must be the value (`=`), a list must have it among its items
+    """Make requirements from a dict: a string is the value of the key (`=`), a list has the possible values
     (`in`).
     """
     requirements = []
@@ -264,7 +262,7 @@ def labels_from_dict(labels: Mapping[str, str | Collection[str]]) -> tuple[Label
         values = [given] if isinstance(given, str) else given
         if not isinstance(values, Collection) or isinstance(values, (bytes, Mapping)) or not values:
             raise BadText(
-                f"{key} wants a string or a list of strings, got {_shown(given)}", text=key, column=1
+                f"{key} must be a string or a list of strings, got {_shown(given)}", text=key, column=1
             )
         for value in values:
             if not isinstance(value, str) or not is_label_value(value):
@@ -279,8 +277,8 @@ def labels_from_dict(labels: Mapping[str, str | Collection[str]]) -> tuple[Label
 
 
 def parse_fields(text: str) -> tuple[FieldTerm, ...]:
-    """Read a field selector; the terms come sorted by their text. Spaces count: they are part of what they
-    touch.
+    """Parse a field selector. The terms are sorted by their text. A space is a part of the label or value
+    next to it.
     """
     _refuse_unsendable(text)
     terms = [_parse_term(text, start, part) for part, start in sorted(_split_terms(text)) if part]
@@ -331,8 +329,8 @@ def _unescape(text: str, start: int, value: str) -> str:
 
 
 def fields_from_dict(fields: Mapping[str, str | bool | int]) -> tuple[FieldTerm, ...]:
-    """Make terms of a dict: each field must be the value. True, False and integers are written as the server
-    does.
+    """Make terms from a dict: each field is equal to the value. True, False and integers are written as the
+    server writes them.
     """
     terms = []
     for label, given in fields.items():
@@ -344,7 +342,7 @@ def fields_from_dict(fields: Mapping[str, str | bool | int]) -> tuple[FieldTerm,
             )
         if not isinstance(given, (str, bool, int)) or (isinstance(given, int) and abs(given) > MAX_INT):
             raise BadText(
-                f"{label} wants a string, an integer of 64 bits or a bool, got {_shown(given)}",
+                f"{label} must be a string, an integer of 64 bits or a bool, got {_shown(given)}",
                 text=label,
                 column=1,
             )

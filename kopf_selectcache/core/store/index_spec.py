@@ -21,7 +21,14 @@ from .record import INDEXED, Record, compact_json
 
 Value: TypeAlias = str | bool | int | float
 
-Function: TypeAlias = Callable[[dict[str, Any]], str | Collection[str] | None]
+Function: TypeAlias = Callable[
+    ..., str | Collection[str] | Mapping[Any, Any] | Collection[Mapping[Any, Any]] | None
+]
+"""Returns the values of an object: a text, a list of texts, or dicts by values, as a function of
+`@kopf.index` does. It is called with the object, or with its parts by name."""
+
+PARTS = ("body", "meta", "spec", "status", "uid", "name", "namespace", "labels", "annotations")
+"""The parts of an object that a function may take by name, as Kopf's handlers do."""
 
 ODD: Final = None
 """Marks, among the values at a path, that the object has anything there but exactly one value."""
@@ -40,10 +47,16 @@ class Indexed:
     name: str
     path: Keys | None = None
     function: Function | None = None
+    by_parts: bool = False
+    """True if the function takes the parts of an object by name, as one of `@kopf.index` does."""
     late: bool = False
     """True if it was added later. It is built from the stored part of all objects, new ones included."""
     failing: Failing | None = field(default=None, repr=False, compare=False)
-    """Called for each object without a value because the function of an added index fails."""
+    """Called for each object without a value because the function of an index that was added fails."""
+    slot: str = field(default="", repr=False, compare=False)
+    """The key of its values in records, if it is not the name: records may still have values of a former
+    index of that name.
+    """
 
     def __str__(self) -> str:
         """Write it as it is declared."""
@@ -58,9 +71,14 @@ class Indexed:
         """Return True if both have the same path or function, declared or added."""
         return (self.path, self.function) == (other.path, other.function)
 
+    @property
+    def stored_as(self) -> str:
+        """The key of its values in records."""
+        return self.slot or self.name
+
     def known(self, record: Record) -> Values | None:
         """Return the values that are stored in a record; None if there are none."""
-        known = record.indexed().get(self.name)
+        known = record.indexed().get(self.stored_as)
         return None if known is None else tuple(known)
 
     def of(self, record: Record) -> Values:
@@ -79,7 +97,7 @@ class Indexed:
         return keys_of(self.of(record))
 
     def come(self, key: tuple[str, str], obj: dict[str, Any]) -> Values:
-        """Return the values of an object that has arrived; raise what `values` raises if the index was
+        """Return the values of an object that has arrived; raise the errors of `values` if the index was
         declared.
 
         The failure of an index that was added is only reported: it must not make objects unreadable that the
@@ -88,15 +106,15 @@ class Indexed:
         try:
             return self.values(obj)
         except (BadIndex, Undecodable) as bad:
-            if not self.late:
+            if not self.late and self.failing is None:
                 raise
             if self.failing is not None:
                 self.failing(key, str(bad))
             return ()
 
     def values(self, obj: dict[str, Any]) -> Values:
-        """Return the values of an object; raise BadIndex if its function fails or returns anything but texts,
-        and Undecodable if it recurses too deeply.
+        """Return the values of an object; raise BadIndex if its function fails or returns anything else than
+        `Function` allows, and Undecodable if it recurses too deeply.
 
         The errors do not quote the function's error, which may contain a Secret.
         """
@@ -104,28 +122,65 @@ class Indexed:
 
     def _made(self, obj: dict[str, Any]) -> Values:
         assert self.function is not None, "an index is by a path or a function"
-        call = partial(self.function, obj)
+        call = partial(self.function, **_parts_of(obj)) if self.by_parts else partial(self.function, obj)
         try:
             # The second call gets the same object, because the function must not change it.
             made = repeated(call, call, f"index function {self.name!r}")
-            if made is None or isinstance(made, str):
-                return () if made is None else (str.__str__(made),)
-            if isinstance(made, Collection) and not isinstance(made, (Mapping, bytes, bytearray)):
-                each = tuple(dict.fromkeys(made))
-                if all(isinstance(value, str) for value in each):
-                    return tuple(map(str.__str__, each))
+            if (values := _returned(made, as_dicts=self.by_parts)) is not None:
+                return values
         except Undecodable:
             raise
         except Exception as error:  # It is anybody's code.  # noqa: BLE001
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:
+            is_list = isinstance(made, (list, tuple, set, frozenset))
             why = (
-                "returned a list with something else than texts in it"
-                if isinstance(made, (list, tuple, set, frozenset))
+                "returned a dict with a key that is no text, number or tuple"
+                if self.by_parts and isinstance(made, Mapping)
+                else "returned a list with something else than texts in it"
+                if is_list
                 else f"returned something of the type {type(made).__name__}"
             )
         # Raised outside of the handler, so that its context is not the error, which may hold the object.
         raise BadIndex(self.name, why)
+
+
+def _parts_of(obj: dict[str, Any]) -> dict[str, Any]:
+    meta = obj.get("metadata") or {}
+    parts = {"body": obj, "meta": meta, "spec": obj.get("spec") or {}, "status": obj.get("status") or {}}
+    parts |= {name: meta.get(name) for name in ("uid", "name", "namespace")}
+    return parts | {name: meta.get(name) or {} for name in ("labels", "annotations")}
+
+
+def _returned(made: object, *, as_dicts: bool) -> Values | None:
+    """Return the values that a function has returned, perhaps as keys of dicts; None if it has returned
+    anything else.
+    """
+    if made is None or isinstance(made, str):
+        return () if made is None else (str.__str__(made),)
+    if not isinstance(made, Collection) or isinstance(made, (bytes, bytearray)):
+        return None
+    values: dict[Value, None] = {}
+    for each in (made,) if isinstance(made, Mapping) else made:
+        if isinstance(each, str):
+            values[str.__str__(each)] = None
+        elif as_dicts and isinstance(each, Mapping):
+            found = [joined(key) for key in each if key is not None]  # None is the key of no value.
+            if not all(map(_is_plain, found)):
+                return None
+            values.update(dict.fromkeys(found))
+        else:
+            return None
+    return tuple(values)
+
+
+def joined(value: object) -> Any:
+    r"""Return a tuple as one text, which no other value is equal to; and anything else as it is.
+
+    >>> joined(('shop', 'web')), joined('web')
+    ('\x00["shop","web"]', 'web')
+    """
+    return f"\0{compact_json(value).decode()}" if isinstance(value, tuple) else value
 
 
 def note(record: Record, indexes: Collection[Indexed]) -> None:
@@ -135,7 +190,7 @@ def note(record: Record, indexes: Collection[Indexed]) -> None:
     The values stay, even if a function would later return others.
     """
     known = record.indexed()
-    if missing := {each.name: each.of(record) for each in indexes if each.name not in known}:
+    if missing := {each.stored_as: each.of(record) for each in indexes if each.stored_as not in known}:
         record.fields = with_values(record.fields, {**known, **missing})
 
 

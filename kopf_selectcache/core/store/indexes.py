@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 
-from .generation import Held
+from ._generation import Held
 from .index_spec import ODD, Indexed
 from .json_values import keys_of
 from .postings import OWNER, Dimension, Index

@@ -4,12 +4,16 @@ older stored objects.
 The store is not changed: its version, its audit and its changes describe what the server has sent. A write
 is retired when every stream that could hold its object has passed the version of the write, or when a stream
 reports a newer version of the object. So an own write never brings back an object that was deleted later.
+
+A deletion has no version, so no stream can be said to have passed it. It hides the uids of the name that are
+gone while a stream shows one of them. When none is shown, the deletion *rests*: it costs readers nothing, and
+hides the uids again if a stream reports one, such as after a label that was removed and added before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from threading import RLock
 
@@ -41,8 +45,11 @@ class OwnWrite:
     """The number of the write among those that were laid."""
     floor: str = ""
     """Of a deletion: the newest version that is known from before it. Empty if none is known."""
+    outside: Record | None = None
+    """The object if it is outside of the filter. The next filter may select it."""
     deleted: frozenset[str] = frozenset()
-    """The uids of the objects of this name that the operator has deleted."""
+    """The uids of the objects of this name that are gone: deleted by the operator, or followed by one that it
+    has deleted."""
 
     def __post_init__(self) -> None:
         if self.is_deletion:
@@ -61,7 +68,8 @@ class OwnWrite:
 
     @property
     def size(self) -> int:
-        return len(self.record.stored) if self.record is not None else 0
+        written = self.record or self.outside
+        return len(written.stored) if written is not None else 0
 
     def is_newer_than(self, held: Record | None, version: str) -> bool:
         """Return True if the write is newer than the stored object; if there is none, than the store."""
@@ -91,8 +99,11 @@ class OwnWrites:
         self._most_bytes = most_bytes
         self.writes: dict[ObjectKey, OwnWrite] = {}
         """The writes, the oldest first. Whoever only looks if there are any needs no lock."""
-        self._passed: set[ObjectKey] = set()
-        """The keys of writes that all streams have passed."""
+        self.resting: dict[ObjectKey, OwnWrite] = {}
+        """The deletions of whose objects the streams show none, the oldest departure first."""
+        self._due: set[ObjectKey] = set()
+        """The keys of writes that all streams have passed, and of deletions of whose name a stream has
+        reported something."""
         self._substores: Collection[Substore] = ()
         self._waits: dict[Substore, list[tuple[tuple[int, str], ObjectKey]]] = {}
         """For each stream, a heap of the versions that it has to pass, with the keys of the writes."""
@@ -104,7 +115,8 @@ class OwnWrites:
         return iter(self.writes.values())
 
     def get(self, key: ObjectKey) -> OwnWrite | None:
-        return self.writes.get(key)
+        """Return the write of an object, also a deletion that rests."""
+        return self.writes.get(key) or self.resting.get(key)
 
     def lay(self, write: OwnWrite) -> Sequence[OwnWrite]:
         """Add a write, unless the streams have passed it or a newer one of the object is known. Return the
@@ -115,18 +127,22 @@ class OwnWrites:
         write.behind = {each for each in self._substores if self._is_behind(each, write)}
         if self._substores and not write.behind:
             return ()
-        before = self.writes.get(write.key)
+        before = self.get(write.key)
         if before is not None:
             if _is_late(write, before):
                 return ()
             # It is replaced in place: readers without the lock must not find that there is no write.
             write.follow(before)
-            self._passed.discard(before.key)
             self.size -= before.size
         self.laid += 1
         write.number = self.laid
         self.writes[write.key] = write
+        self.resting.pop(write.key, None)
         self.size += write.size
+        if write.is_deletion:
+            self._due.add(write.key)
+        else:
+            self._due.discard(write.key)
         self._wait(write)
         dropped = []
         while len(self.writes) > self._most or self.size > self._most_bytes:
@@ -145,31 +161,55 @@ class OwnWrites:
             write.is_deletion or not substore.version or is_older(substore.version, write.version)
         )
 
-    def forget(self, key: ObjectKey) -> None:
-        """Drop the write of an object."""
-        if (write := self.writes.get(key)) is not None:
-            self._drop(write)
-
     def clear(self) -> None:
         """Drop all writes: the server was restored to an older state."""
         self.writes.clear()
-        self._passed.clear()
+        self.resting.clear()
+        self._due.clear()
         self._waits = {substore: [] for substore in self._substores}
         self.size = 0
 
     def expire(self, before: float) -> Sequence[OwnWrite]:
-        """Drop the writes from before a time, and return them."""
+        """Drop the writes from before a time, and return those that did not rest."""
+        self.resting = {key: write for key, write in self.resting.items() if write.at >= before}
         expired = [write for write in self if write.at < before]
         for write in expired:
             self._drop(write)
         return expired
+
+    def inherit(self, present: OwnWrites, selects: Callable[[Record], bool | None] | None) -> None:
+        """Take over the writes of another filter, which `follow` has been called without. `selects` returns
+        if this filter selects an object, None if that is not known; it is None if objects are stored in
+        another form, so that only deletions are taken over: the lists of this filter are newer than all
+        writes.
+        """
+        for write in [*present.resting.values(), *present]:
+            if write.is_deletion:
+                self.lay(replace(write, behind=set()))
+                continue
+            written = write.record or write.outside
+            if selects is None or written is None:
+                continue
+            is_selected = selects(written)
+            if is_selected is None and write.record is None:
+                continue  # It is shown when its event arrives.
+            is_shown = is_selected is not False
+            self.lay(
+                replace(
+                    write,
+                    record=written if is_shown else None,
+                    outside=None if is_shown else written,
+                    expected=write.expected or is_shown,
+                    behind=set(),
+                )
+            )
 
     # ---- Reports of streams.
 
     def follow(self, substores: Collection[Substore]) -> None:
         """Wait for other streams from now on."""
         self._substores, self._waits = substores, {substore: [] for substore in substores}
-        self._passed.clear()
+        self._due.clear()
         for write in list(self):
             write.behind = {each for each in substores if self._is_behind(each, write)}
             if substores and not write.behind:
@@ -178,28 +218,29 @@ class OwnWrites:
                 self._wait(write)
 
     def put(self, record: Record, substore: Substore) -> None:
-        """Note that a stream has reported an object."""
+        """Note that a stream reports an object. Call it before readers can see the object."""
         write = self.writes.get(record.key)
         if write is None:
-            return
-        if write.is_deletion:
-            if not write.is_newer_than(record, ""):
-                self._drop(write)  # It is another object of the name.
-        elif not is_newer(write.version, record.version):
-            self._pass(write, substore)
+            write = self.resting.get(record.key)
+            if write is not None and write.is_newer_than(record, ""):
+                self.writes[record.key] = self.resting.pop(record.key)
+        elif substore.view.stages_nothing:  # Readers see nothing of a list before it is complete.
+            if write.is_deletion:
+                self._due.add(write.key)
+            elif not is_newer(write.version, record.version):
+                self._pass(write, substore)
 
-    def leave(self, record: Record) -> None:
+    def leave(self, record: Record, substore: Substore) -> None:
         """Note that a stream has reported the departure of an object.
 
         A departure at the version of the write may be its own effect in this stream, while the object enters
-        another one. That of a deleted object may be older than the deletion.
+        another one.
         """
         write = self.writes.get(record.key)
-        if write is None:
+        if write is None or not substore.view.stages_nothing:
             return
         if write.is_deletion:
-            if record.uid == write.uid and not is_older(record.version, write.floor):
-                self._passed.add(write.key)
+            self._due.add(write.key)
         elif is_older(write.version, record.version):
             self._drop(write)
 
@@ -209,7 +250,7 @@ class OwnWrites:
         if write is None:
             return
         if write.is_deletion:
-            self._passed.add(key)
+            self._due.add(key)
         elif is_older(write.version, version):
             self._drop(write)
 
@@ -226,31 +267,53 @@ class OwnWrites:
                 continue  # It was dropped, or a newer one has replaced it.
             self._pass(write, substore)
 
-    def list(self, substore: Substore, laid: int) -> None:
-        """Note that a stream has the newest state as of a time when `laid` writes had been laid. It has
-        passed these, whatever its version is: a server may have been restored.
+    def wake(self) -> None:
+        """Let resting deletions hide objects again. Call it before readers can see a list: it may have been
+        read before a deletion, and while it was staged, the deletion hid nothing.
         """
-        for write in [write for write in self if write.number <= laid and substore in write.behind]:
-            self._pass(write, substore)
+        self.writes |= self.resting
+        self._due |= self.resting.keys()
+        self.resting = {}
+
+    def list(self, substore: Substore, version: str, laid: int) -> None:
+        """Note that a list of a stream is complete. It has the newest state as of a time when `laid` writes
+        had been laid; the stream has passed these, whatever its version is: a server may have been restored.
+        """
+        self.progress(substore, version)
+        for write in self:
+            if write.is_deletion:
+                self._due.add(write.key)
+            elif write.number <= laid and substore in write.behind:
+                self._pass(write, substore)
 
     def _pass(self, write: OwnWrite, substore: Substore) -> None:
         write.behind.discard(substore)
         if not write.behind:
-            self._passed.add(write.key)
+            self._due.add(write.key)
 
     def settle(self, held: Callable[[ObjectKey], Record | None]) -> None:
-        """Drop the writes that all streams have passed. `held` returns the stored object of a key.
+        """Drop the writes that all streams have passed, and let deletions rest that hide nothing. `held`
+        returns the stored object of a key.
 
         While an object moves between streams, the store may show it as it was before the write.
         """
-        for key in tuple(self._passed):
+        for key in tuple(self._due):
             write = self.writes[key]
             if not write.is_newer_than(held(key), write.version):
                 self._drop(write)
+                if write.is_deletion:
+                    self._rest(write)
+            elif write.is_deletion:
+                self._due.discard(key)
+
+    def _rest(self, write: OwnWrite) -> None:
+        self.resting[write.key] = write
+        if len(self.resting) > self._most:
+            del self.resting[next(iter(self.resting))]
 
     def _drop(self, write: OwnWrite) -> None:
         del self.writes[write.key]
-        self._passed.discard(write.key)
+        self._due.discard(write.key)
         self.size -= write.size
 
 
@@ -259,5 +322,5 @@ def _is_late(write: OwnWrite, known: OwnWrite) -> bool:
     than the server gave them.
     """
     if write.is_deletion:
-        return not known.is_deletion and known.uid != write.uid
-    return known.uid == write.uid if known.is_deletion else is_older(write.version, known.version)
+        return not known.is_deletion and known.uid not in write.deleted
+    return write.uid in known.deleted if known.is_deletion else is_older(write.version, known.version)

@@ -9,13 +9,14 @@ duplicate and reorder events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
 from typing import Protocol
 
+from msgspec import Struct
+
+from ._generation import all_of, differing
 from .accounting import Tally, weight
-from .generation import all_of, differing
 from .index_spec import Indexed, note
 from .indexes import AT_ONCE, Chosen, Indexes, Lookup
 from .postings import room
@@ -26,22 +27,31 @@ Records = dict[str, dict[str, Record]]
 
 
 class ChangeCause(StrEnum):
-    """Why subscribers receive a change. The last four are departures."""
+    """Why subscribers receive a change. `left` to `evicted` are departures."""
 
     ENTERED = "entered"
     UPDATED = "updated"
     LEFT = "left"
     """No stream selects the object any more. It may still exist."""
     GONE = "gone"
-    """The object does not exist any more."""
-    REPLACED = "replaced"
-    """Another object of the same name exists now, or the informer has replaced its store by an empty one."""
+    """The object does not exist any more: its stream selects by name and namespace alone, the server has
+    confirmed it, or another object has its name."""
+    DROPPED = "dropped"
+    """The informer has replaced its store by an empty one. The next complete lists show if the object is
+    still there."""
     EVICTED = "evicted"
-    """The informer has dropped its store, because it is larger than it may be."""
+    """The same, because the store is larger than it may be: nobody may keep its objects."""
+
+    RESUMED = "resumed"
+    """A reader was too slow, and receives the present state instead of the changes that it has missed."""
+
+    @property
+    def is_of_restart(self) -> bool:
+        """True if the store was dropped: nothing is known about the object itself."""
+        return self is ChangeCause.DROPPED or self is ChangeCause.EVICTED
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True, gc=False):
     """One object enters the store, is updated, or departs. `before` of a departure is its last known
     record.
     """
@@ -49,6 +59,8 @@ class Change:
     before: Record | None
     after: Record | None
     cause: ChangeCause
+    by_filter: bool = False
+    """True if the object has entered or left because the filter has changed, and not the object."""
 
 
 class Readable(Protocol):
@@ -151,11 +163,6 @@ class Store:
             self._indexes.declare(indexed)
         self._request_index()
 
-    @property
-    def indexed(self) -> tuple[Indexed, ...]:
-        """The declared indexes."""
-        return self._indexes.declared
-
     def build(self, most: int) -> bool:
         """Add `most` entries to a requested index; return True if more may be left."""
         with self._lock:
@@ -224,7 +231,7 @@ class Store:
                 changes = [Change(before, record, ChangeCause.UPDATED)]
             else:
                 changes = [
-                    Change(before, None, ChangeCause.REPLACED),
+                    Change(before, None, ChangeCause.GONE),
                     Change(None, record, ChangeCause.ENTERED),
                 ]
             if self.unreadable or not record.stored:
@@ -282,7 +289,7 @@ class Store:
             elif after is not None:
                 cause = ChangeCause.UPDATED
             elif before.name in staged.get(before.namespace, {}):
-                cause = ChangeCause.REPLACED
+                cause = ChangeCause.GONE
             else:
                 cause = self._departure
             changes.append(Change(before, after, cause))

@@ -4,13 +4,13 @@ that readers use. `core.store.union` decides what the union of several streams s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeAlias
 
+from ._generation import all_of
 from .accounting import Tally
-from .generation import all_of
 from .indexes import Chosen, Lookup
 from .record import Record, are_numbers, is_newer, is_older
 from .store import Change, ChangeCause, Store
@@ -31,14 +31,37 @@ class Keys:
     names: frozenset[str] | None = None
     complete: bool = False
     """True if the stream has no other selector. An object that departs from such a substore is gone."""
+    namespaces: frozenset[str] | None = None
+    """The namespaces of a stream of all objects, of which those in other namespaces are not stored."""
+    excluded: frozenset[str] = frozenset()
+    """The namespaces that a stream of all objects excludes."""
+
+    @property
+    def are_of_path(self) -> bool:
+        """True if there is no restriction besides the namespace of the path."""
+        return self.names is None and self.namespaces is None and not self.excluded
 
     def have(self, key: ObjectKey) -> bool:
-        return self.namespace in (None, key[0]) and (self.names is None or key[1] in self.names)
+        return self.have_namespace(key[0]) and (self.names is None or key[1] in self.names)
 
     def meet(self, other: Keys) -> bool:
         """Return True if both could hold the same key."""
-        near = self.namespace is None or other.namespace in (None, self.namespace)
-        return near and (self.names is None or other.names is None or not self.names.isdisjoint(other.names))
+        if self.names is not None and other.names is not None and self.names.isdisjoint(other.names):
+            return False
+        for each, of in ((self, other), (other, self)):
+            if each.namespace is not None:
+                return of.have_namespace(each.namespace)
+            if each.namespaces is not None:
+                return any(map(of.have_namespace, each.namespaces))
+        return True
+
+    def have_namespace(self, namespace: str) -> bool:
+        """Return True if there could be objects of this namespace."""
+        return (
+            self.namespace in (None, namespace)
+            and (self.namespaces is None or namespace in self.namespaces)
+            and namespace not in self.excluded
+        )
 
 
 class Left(NamedTuple):
@@ -60,6 +83,8 @@ class Read(NamedTuple):
     version: str
     there: str
     """The uid of the object that the read found inside of the filter; empty if there is none."""
+    outside: bool = False
+    """True if it found the object outside of the filter: another filter may select it."""
 
 
 class _Wait:
@@ -100,15 +125,6 @@ class UnionView(View):
     ) -> None:
         super().__init__(request_index=request_index, tally=tally)
         self.versions = ("",) * groups
-
-    def copy(self, store: Store, versions: Sequence[str]) -> None:
-        """Copy the records and the declared indexes of a store, with a version for each group."""
-        records, _ = store.records()
-        for indexed in store.indexed:
-            self.declare(indexed)
-        self.show(
-            [Change(None, record, ChangeCause.ENTERED) for record in records], dict(enumerate(versions))
-        )
 
     def version_of(self, groups: Iterable[int]) -> str:
         """Return the oldest version of these groups; empty until all of them are listed."""
@@ -198,8 +214,8 @@ class Substore:
         tally: Tally | None = None,
     ) -> None:
         self.keys = keys
-        self.holds_all = keys.namespace is None and keys.names is None
-        """True if the stream could hold an object of any name."""
+        self.holds_all = keys.namespace is None and keys.are_of_path
+        """True if the stream could hold an object of any namespace and name."""
         self.view = View(
             request_index=request_index,
             tally=tally,
@@ -310,6 +326,15 @@ def first_behind(left: Left, substores: Iterable[Substore]) -> Substore | None:
 def supersedes(record: Record, other: Record, *, said: bool) -> bool:
     """Return True if a record is known to be newer, or may be newer and was reported last (`said`)."""
     return is_newer(record.version, other.version) if said else is_older(other.version, record.version)
+
+
+def is_below_floor(record: Record, floors: dict[ObjectKey, str]) -> bool:
+    """Return True if a record is not newer than the floor of its key. A newer one ends the floor."""
+    floor = floors.get(record.key)
+    if floor is not None and is_newer(record.version, floor):
+        del floors[record.key]
+        return False
+    return floor is not None
 
 
 def is_denied(record: Record, substore: Substore, read: Read) -> bool:

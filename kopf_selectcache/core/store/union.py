@@ -14,11 +14,9 @@ each object. Substores are not equally fast, so three rules keep the union corre
    shown although no substore holds it is an *unconfirmed leave*, and one read from the server settles it:
    `confirmed`. Records of substores that are behind this read are older than its answer and are not shown.
 3. The visible record of a key never gets older, whichever substore reports it, unless the server was
-restored,
-   which starts a new *epoch*. A substore is in the epoch of its last complete list, and records of the
-   current epoch supersede those of older ones. A substore that is past a change and holds the state before it
-   has
-   *missed* the change, and must be relisted.
+   restored, which starts a new *epoch*. A substore is in the epoch of its last complete list, and records of
+   the current epoch supersede those of older ones. A substore that is past a change and holds the state
+   before it has *missed* the change, and must be relisted.
 
 Every event ends in a call of `_settled` for the keys that it concerns. The visible record of a key follows
 from the views, its pending leave and its confirming read alone, so it does not depend on the order in which
@@ -32,7 +30,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from kopf_selectcache.core.reasons import MetricReason
 
 from .accounting import Tally
-from .record import Record, is_newer, is_older
+from .record import Record, is_newer, is_older, rank_of
 from .store import Change, ChangeCause, Readable, Store
 from .substore import (
     SPARE,
@@ -46,6 +44,7 @@ from .substore import (
     View,
     first_behind,
     groups_of,
+    is_below_floor,
     is_denied,
     key_of,
     least,
@@ -81,54 +80,70 @@ class Union:
         self._doubts = Doubts()
         self._unclear: set[ObjectKey] = set()
         """Keys of visible objects that left at an unknown version."""
+        self._floors: dict[ObjectKey, str] = {}
+        """The versions of objects up to which streams only repeat what readers have seen depart."""
+        self.seen = ""
+        """The newest version of the unions that this one has succeeded; empty if there were none."""
 
-    # ---- Addition and removal of streams.
+    # ---- The succession of another union (`core.store.succession`).
 
-    def admit(self, keys: Keys) -> Substore:
-        """Add a stream; return its substore. The keys that it could hold cannot be read before its first
-        list is complete.
-
-        `store` is a new one afterwards. The former one is not changed, for the reads that still use it.
+    def adopt(self, before: Union, kept: Mapping[Substore, Substore]) -> None:
+        """Fill streams with the records of those of another union, as if they had been listed with them.
+        Records that a confirming read excludes there are not shown here.
         """
-        substore = Substore(keys, request_index=self._request_index, tally=self.tally)
-        substore.epoch = self._epoch
-        self._rearrange((*self.substores, substore))
-        return substore
-
-    def retire(self, substore: Substore) -> list[Change]:
-        """Remove a stream and return the changes. Its objects leave at its version: those that other streams
-        could hold are shown until these have reached it.
-
-        `store` is a new one afterwards, as with `admit`. The last stream cannot be removed.
-        """
-        others = tuple(each for each in self.substores if each is not substore)
-        assert others, "the last stream of a union cannot be removed"
-        left = dict.fromkeys(substore.vague, substore.version)
-        for record in substore.view.records()[0]:
-            left[record.key] = (
-                record.version if is_newer(record.version, substore.version) else substore.version
-            )
-        waiting = {key for key in {*self._left, *self._reads, *self._doubts} if substore.keys.have(key)}
-        self._rearrange(others)
-        self._listed.discard(substore)
-        self._outdated.pop(substore, None)
-        substore.view.release()
-        for key, version in left.items():
-            self._leaves(key, version)
-        return self._settled([*left, *waiting, *self._unclear], groups=range(len(self._groups)))
-
-    def _rearrange(self, substores: tuple[Substore, ...]) -> None:
-        """Replace the substores, and copy the visible records into a new store."""
-        before, versions = self._shown, dict[Substore, str]()
-        for substore in self.substores:
-            group = self._group_of[substore]
-            versions[substore] = before.version if self._alone else self._union.versions[group]
-        self._arrange(substores)
-        self._union = UnionView(len(self._groups), request_index=self._request_index, tally=self.tally)
-        self._union.copy(before, [least(versions.get(each, "") for each in group) for group in self._groups])
+        reads = {key: read for key, read in before._reads.items() if read.epoch == before._epoch}
+        for of, substore in kept.items():
+            self.begin(substore)
+            for record in of.view.records()[0]:
+                read = reads.get(record.key)
+                is_excluded = read is not None and before.shown(record.key) is not record
+                # The read itself excludes it here, if it is one about this filter as well.
+                if not (is_excluded and (self._alone or (read is not None and read.outside))):
+                    self.put(substore, record)
+            self.commit(substore, of.version)
+            substore.listed = of.listed
         if not self._alone:
-            before.release()
-        self._alone, self._shown = False, self._union
+            self._reads = {key: read._replace(epoch=0) for key, read in reads.items() if not read.outside}
+            self._settled(list(self._reads))
+
+    def ignore(self, key: ObjectKey, version: str) -> None:
+        """Ignore reports of an object up to a version: readers have seen it in this version, and depart."""
+        if not self.has_passed(key, version):
+            self._floors[key] = version
+
+    @property
+    def newest_version(self) -> str:
+        """The version of the stream that is ahead of all others."""
+        return max((each.version for each in self.substores), key=rank_of)
+
+    @property
+    def has_one_epoch(self) -> bool:
+        """True unless some streams have not been listed since the server was restored."""
+        return all(substore.epoch == self._epoch for substore in self.substores)
+
+    def has_passed(self, key: ObjectKey, version: str) -> bool:
+        """Return True if every stream that could hold the key has applied all events up to this version."""
+        return all(not is_newer(version, substore.version) for substore in self._could_hold(key))
+
+    def is_past(self, record: Record) -> bool:
+        """Return True if an object that is not visible is known to be in another state than this one, if some
+        stream selects this state.
+        """
+        read = self._reads.get(record.key)
+        if read is not None and record.uid != read.there and not is_newer(record.version, read.version):
+            return True
+        substores = self._could_hold(record.key)
+        return bool(substores) and self.has_passed(record.key, record.version)
+
+    def left_at(self, key: ObjectKey) -> tuple[str, ...]:
+        """Return the versions of the unconfirmed leaves of an object; an empty one if it is unknown."""
+        left, doubt = self._left.get(key), self._doubts.get(key)
+        versions = ["" if left.lost else left.version] if left is not None else []
+        if doubt is not None:
+            versions.append(doubt.version)
+        if key in self._unclear:
+            versions.append("")
+        return tuple(versions)
 
     def _arrange(self, substores: tuple[Substore, ...]) -> None:
         """Compute the groups of substores that could hold the same keys."""
@@ -138,7 +153,7 @@ class Union:
             space: tuple(substore for substore in substores if substore.keys.namespace in (None, space))
             for space in spaces
         }
-        self._by_name = any(substore.keys.names is not None for substore in substores)
+        self._by_key = not all(substore.keys.are_of_path for substore in substores)
         self._groups = groups_of(substores)
         """Substores of different groups never hold the same keys, so each group has its own version."""
         self._group_of = {substore: index for index, group in enumerate(self._groups) for substore in group}
@@ -196,6 +211,11 @@ class Union:
     def writing(self) -> list[Record]:
         """Return the records that all substores write. A record of several substores is repeated."""
         return [record for substore in self.substores for record in substore.view.writing()]
+
+    @property
+    def is_alone(self) -> bool:
+        """True if there has been one substore only: nothing is in doubt, and no substore is outdated."""
+        return self._alone
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
@@ -278,7 +298,7 @@ class Union:
         self._forget(key)
         for substore in self.substores:
             substore.wait_no_more([key])
-        self._reads[key] = Read(self._epoch, version, "" if outside else uid)
+        self._reads[key] = Read(self._epoch, version, "" if outside else uid, outside)
         if len(self._reads) > self._most_reads and all(
             substore.view.stages_nothing for substore in self.substores
         ):
@@ -303,6 +323,8 @@ class Union:
     def put(self, substore: Substore, record: Record) -> list[Change]:
         # The selector of a watch may be wider than the substore.
         if not substore.holds_all and not substore.keys.have(record.key):
+            return []
+        if self._floors and is_below_floor(record, self._floors):
             return []
         if self._alone:
             return substore.view.put(record)
@@ -338,6 +360,9 @@ class Union:
         )
         changes = substore.view.commit(version)
         substore.listed = version
+        if restored:
+            self._floors.clear()
+            self.seen = ""
         if self._alone:
             return changes
         self._listed.add(substore)
@@ -469,11 +494,16 @@ class Union:
         for substore in self._could_hold(key):
             substore.vague.discard(key)
 
+    def departure_of(self, key: ObjectKey) -> ChangeCause:
+        """Return the cause of the departure of a key that no stream holds any more."""
+        is_gone = any(substore.keys.complete for substore in self._could_hold(key))
+        return ChangeCause.GONE if is_gone else ChangeCause.LEFT
+
     # ---- The visible record of a key.
 
     def _could_hold(self, key: ObjectKey) -> tuple[Substore, ...]:
         near = self._near.get(key[0]) or self._near.get(None, ())
-        return tuple(substore for substore in near if substore.keys.have(key)) if self._by_name else near
+        return tuple(substore for substore in near if substore.keys.have(key)) if self._by_key else near
 
     def _settled(
         self,
@@ -495,11 +525,10 @@ class Union:
             if after is before:
                 continue
             if after is None:
-                gone_now = gone or any(substore.keys.complete for substore in self._could_hold(key))
-                changes.append(Change(before, None, ChangeCause.GONE if gone_now else ChangeCause.LEFT))
+                changes.append(Change(before, None, ChangeCause.GONE if gone else self.departure_of(key)))
                 continue
             if before is not None and before.uid != after.uid:
-                changes.append(Change(before, None, ChangeCause.REPLACED))
+                changes.append(Change(before, None, ChangeCause.GONE))
                 before = None
             changes.append(
                 Change(before, after, ChangeCause.UPDATED if before is not None else ChangeCause.ENTERED)

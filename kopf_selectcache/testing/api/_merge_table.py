@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 # The type of each kind.
 KINDS: Mapping[str, str] = {
+    "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration": "MutatingWebhookConfiguration",
+    "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": "ValidatingWebhookConfiguration",
     "apps/v1/ControllerRevision": "ControllerRevision",
     "apps/v1/DaemonSet": "DaemonSet",
     "apps/v1/Deployment": "Deployment",
@@ -114,6 +116,8 @@ TYPES: Mapping[str, Mapping[str, str]] = {
     "JobTemplateSpec": {"metadata": "ObjectMeta", "spec": "JobSpec"},
     "Lease": {"metadata": "ObjectMeta"},
     "LimitRange": {"metadata": "ObjectMeta"},
+    "MutatingWebhook": {"matchConditions": '[name=""]', "namespaceSelector": "!", "objectSelector": "!"},
+    "MutatingWebhookConfiguration": {"metadata": "ObjectMeta", "webhooks": '[name=""] MutatingWebhook'},
     "Namespace": {"metadata": "ObjectMeta", "status": "NamespaceStatus"},
     "NamespaceStatus": {"conditions": '[type=""]'},
     "NetworkPolicy": {"metadata": "ObjectMeta", "spec": "NetworkPolicySpec"},
@@ -224,6 +228,8 @@ TYPES: Mapping[str, Mapping[str, str]] = {
     "StorageOSVolumeSource": {"secretRef": "!"},
     "TopologySpreadConstraint": {"labelSelector": "!"},
     "UncountedTerminatedPods": {"failed": "[]", "succeeded": "[]"},
+    "ValidatingWebhook": {"matchConditions": '[name=""]', "namespaceSelector": "!", "objectSelector": "!"},
+    "ValidatingWebhookConfiguration": {"metadata": "ObjectMeta", "webhooks": '[name=""] ValidatingWebhook'},
     "Volume": {
         "cephfs": "CephFSVolumeSource",
         "cinder": "CinderVolumeSource",

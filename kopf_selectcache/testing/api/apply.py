@@ -62,8 +62,9 @@ def applied(
         if left:
             raise _conflict(left) from None
         new, after = _apply(served, type_, live, sent, managed, writer, force=True, time=time)
-    if writer.name == _KUBECTL and (new["metadata"].get("annotations") or {}).get(LAST_APPLIED):
-        _set_last_applied(new["metadata"], sent)
+    said = new.get("metadata") or {}
+    if writer.name == _KUBECTL and (said.get("annotations") or {}).get(LAST_APPLIED):
+        _set_last_applied(said, sent)
     return Applied(new, managed_fields.written(after))
 
 
@@ -150,10 +151,11 @@ def _require_type(served: Served, sent: Mapping[str, Any], type_: Type) -> None:
     if not served.custom:
         known = types.fields_of(served)
         unknown += [key for key in sent if key not in known and key not in ("metadata", *types.TYPE)]
-        try:
-            types.require(served, sent)
-        except Problem as problem:
-            found.append(("", problem.message))
+        if not found:
+            try:
+                types.require(served, sent)
+            except Problem as problem:
+                found.append(("", problem.message))
     found += ((f".{path}", "field not declared in schema") for path in unknown)
     if not isinstance(sent.get("metadata", {}), Mapping | None):
         found.append((".metadata", "expected map"))

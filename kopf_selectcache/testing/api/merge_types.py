@@ -106,6 +106,12 @@ class _Ruled(Type):
     def items(self) -> Type:
         return _Ruled(self._inner) if self._inner else PLAIN
 
+    def misfit(self, value: Any, /) -> str:
+        is_list = self._rule.startswith("[")
+        if value is None or isinstance(value, list if is_list else Mapping):
+            return ""
+        return f"expected {'list' if is_list else 'map'}, got &{{{_plain(value)}}}"
+
 
 def _key(text: str) -> tuple[str, Any]:
     name, has_default, default = text.partition("=")

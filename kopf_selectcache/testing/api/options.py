@@ -1,4 +1,4 @@
-"""The options of a list or a watch, read and checked as the server does. It knows no objects."""
+"""Parses and checks the options of a list or a watch as the server does. Does not depend on objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .status import Problem, bad_request, invalid
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 _LARGEST = 2**64 - 1
-_DIGITS = 21  # One more than the largest allowed number has.
+_DIGITS = 21  # The largest allowed number has one digit fewer.
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class ListOptions:
 
     @property
     def is_consistent(self) -> bool:
-        """True if the response must be of now, or of an exact version, which the store itself gives: a
-        lagging replica may not answer.
+        """True if the response must have the newest state or an exact version. Then it comes from the store,
+        not from a replica that may lag.
         """
         return bool(
             not self.version
@@ -44,7 +44,7 @@ class ListOptions:
             return unsigned(text)
         except ValueError as error:
             message = f'resourceVersion: Invalid value: "{text}": {error}'
-        # The server answers an unforeseen case as its own error.
+        # The server has no code of its own for this error of a watch, and answers 500.
         raise (
             bad_request(f"invalid resource version: {message}")
             if not self.watch
@@ -66,8 +66,8 @@ def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
         initial=is_true(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
     )
     if watch and options.initial is None and not options.match and options.version in ("", "0"):
-        # The server completes an old watch like this: so it has a bookmark at the end of its initial events,
-        # too.
+        # The server adds these options to a watch in the old style, which therefore also has a bookmark at
+        # the end of its initial events.
         options = ListOptions(
             watch=True,
             version="0",
@@ -87,7 +87,7 @@ def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
 
 
 def integer(text: str) -> int:
-    """Read an integer of a query; raise 400 if it is none."""
+    """Parse an integer of a query; raise 400 if it is invalid."""
     digits = text[1:] if text.startswith(("+", "-")) else text
     if not _is_number(digits):
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
@@ -98,7 +98,7 @@ def integer(text: str) -> int:
 
 
 def unsigned(text: str) -> int:
-    """Read the number of a version; raise ValueError with the server's text if it is none."""
+    """Parse the number of a version; raise ValueError with the server's text if it is invalid."""
     if not _is_number(text):
         raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
     if _magnitude(text) > _LARGEST:
@@ -111,15 +111,15 @@ def _is_number(text: str) -> bool:
 
 
 def _magnitude(digits: str) -> int:
-    """Return the number; for one with more digits than any allowed one, its first digits, which Python can
-    read.
+    """Return the number, or the number of its first 21 digits: Python refuses to parse thousands of
+    digits.
     """
     return int(digits.lstrip("0")[:_DIGITS] or "0")
 
 
 def is_true(text: str | None) -> bool:
-    """Read a boolean of a query as the server does: a present value, even an empty one, is true, except
-    `false` and `0`.
+    """Parse a boolean of a query as the server does: only `false`, `0` and an absent value are false. An
+    empty value is true.
     """
     return text is not None and text.lower() not in {"false", "0"}
 

@@ -65,9 +65,10 @@ def read_data(served: Served, body: Body) -> None:
     """Read the data of ConfigMaps and Secrets: null is dropped, and Secrets must be base64, else 400. So must
     the certificates of webhooks.
     """
-    if served.table in webhooks.TABLES:
-        for hook in body.get("webhooks") or ():
-            bundle = part(hook or {}, "clientConfig").get("caBundle")
+    if served.table in webhooks.TABLES and body.get("webhooks"):
+        body["webhooks"] = types.without_nulls(types.fields_of(served)["webhooks"], body["webhooks"])
+        for hook in body["webhooks"]:
+            bundle = part(hook, "clientConfig").get("caBundle")
             if bundle and (at := not_base64(bundle)) is not None:
                 raise types.unhandled(served, f"illegal base64 data at input byte {at}")
     if served.table not in {("", "configmaps"), ("", "secrets")}:

@@ -23,6 +23,7 @@ _TEXTS = frozenset(
     {
         "string",
         "types.UID",
+        "v1.CauseType",
         "v1.DeletionPropagation",
         "v1.FailurePolicyType",
         "v1.FinalizerName",
@@ -31,6 +32,7 @@ _TEXTS = frozenset(
         "v1.OperationType",
         "v1.PatchType",
         "v1.PersistentVolumeReclaimPolicy",
+        "v1.PodConditionType",
         "v1.PreemptionPolicy",
         "v1.ReinvocationPolicyType",
         "v1.ResourceScope",
@@ -79,6 +81,18 @@ _WEBHOOK: Fields = {
 }
 _STRUCTS: Mapping[str, Fields] = {
     "v1.NamespaceSpec": {"finalizers": "[]v1.FinalizerName"},
+    "v1.PodSpec": {
+        "activeDeadlineSeconds": "int64",
+        "containers": "[]v1.Container",
+        "initContainers": "[]v1.Container",
+        "nodeName": "string",
+        "readinessGates": "[]v1.PodReadinessGate",
+        "terminationGracePeriodSeconds": "int64",
+        "tolerations": "[]v1.Toleration",
+    },
+    "v1.Container": {"name": "string", "image": "string"},
+    "v1.PodReadinessGate": {"conditionType": "v1.PodConditionType"},
+    "v1.ServiceSpec": {"externalIPs": "[]string"},
     "v1.ScaleSpec": {"replicas": "int32"},
     "v1.CustomResourceDefinitionSpec": {
         "group": "string",
@@ -150,7 +164,21 @@ _STRUCTS: Mapping[str, Fields] = {
         "auditAnnotations": "map[string]string",
         "warnings": "[]string",
     },
-    "v1.Status": {"message": "string", "reason": "v1.StatusReason", "code": "int32"},
+    "v1.Status": {
+        "message": "string",
+        "reason": "v1.StatusReason",
+        "code": "int32",
+        "details": "v1.StatusDetails",
+    },
+    "v1.StatusDetails": {
+        "name": "string",
+        "group": "string",
+        "kind": "string",
+        "uid": "types.UID",
+        "causes": "[]v1.StatusCause",
+        "retryAfterSeconds": "int32",
+    },
+    "v1.StatusCause": {"reason": "v1.CauseType", "message": "string", "field": "string"},
     "v1.ValidatingWebhook": _WEBHOOK,
     "v1.MutatingWebhook": {**_WEBHOOK, "reinvocationPolicy": "v1.ReinvocationPolicyType"},
     "v1.WebhookClientConfig": {"url": "string", "service": "v1.ServiceReference", "caBundle": "[]uint8"},
@@ -336,6 +364,27 @@ def _of_type(wanted: str, value: Any, where: str, path: tuple[str, ...]) -> Iter
     if not fits:
         what = f"number {value}" if wanted in _INTEGERS and json_type(value) == "number" else json_type(value)
         yield f"json: cannot unmarshal {what} into Go struct field {where} of type {wanted}"
+
+
+def without_nulls(wanted: str, value: Any) -> Any:
+    """Return a value of a Go type as Go reads it: a null field is absent, and a null item is empty."""
+    if wanted.startswith("[]") and isinstance(value, list):
+        inner = wanted.removeprefix("[]")
+        return [_item(inner, item) for item in value]
+    if wanted.startswith("map[string]") and isinstance(value, Mapping):
+        inner = wanted.removeprefix("map[string]")
+        return {key: _item(inner, item) for key, item in value.items()}
+    if wanted in _STRUCTS and isinstance(value, Mapping):
+        fields = _STRUCTS[wanted]
+        known = ((key, item) for key, item in value.items() if item is not None)
+        return {key: without_nulls(fields.get(key, ""), item) for key, item in known}
+    return value
+
+
+def _item(wanted: str, value: Any) -> Any:
+    if value is None:
+        return "" if wanted in _TEXTS else {}
+    return without_nulls(wanted, value)
 
 
 # ---- Unknown fields.

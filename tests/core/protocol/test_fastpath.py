@@ -314,7 +314,9 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(5, 20))]
+)
 def test_whatever_is_damaged_is_read_or_refused_as_if_everything_was_looked_at_in_the_slow_way(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

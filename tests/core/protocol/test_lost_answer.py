@@ -237,3 +237,10 @@ def test_a_json_patch_that_changes_the_version_before_it_tests_it_is_not_repeate
     add = {"op": "add", "path": "/metadata/resourceVersion", "value": "5"}
     assert isinstance(after_lost_answer(write(Verb.JSON, [test, add])), Repeat)
     assert isinstance(after_lost_answer(write(Verb.JSON, [add, test])), Unknown)
+
+
+def test_of_a_replaced_status_nothing_else_is_compared() -> None:
+    given = write(Verb.REPLACE, {"spec": {"a": 1}, "status": {"b": 2}}, subresource="status")
+    assert is_result(given, {"spec": {"a": 5}, "status": {"b": 2}})
+    assert not is_result(given, {"spec": {"a": 1}, "status": {"b": 2, "c": 3}})
+    assert not is_result(given, {"spec": {"a": 1}})

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache.core.errors import Garbled, TooLarge
@@ -72,6 +72,7 @@ def test_35_a_list_has_the_items_that_json_has_wherever_its_chunks_end(
     assert found == envelope
 
 
+@settings(max_examples=50)
 @given(ITEMS.filter(any), STYLES, st.sampled_from([1, 20]))
 def test_35_a_list_that_comes_byte_by_byte_is_split_the_same(
     items: list[Any], style: dict[str, Any], piece: int

@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from threading import current_thread
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -67,7 +66,7 @@ class Counts:
 
         patch.setattr(scanner, "_whole", scanned)
         patch.setattr(recursion, "_decode", decoded)
-        patch.setattr(decoder, "_EVERYTHING", SimpleNamespace(decode=decoded))
+        patch.setattr(decoder, "_decode_everything", decoded)
 
 
 @pytest.fixture
@@ -128,7 +127,7 @@ def test_an_object_that_fails_on_the_stack_of_the_caller_is_decoded_again_in_a_t
     def fail(_: bytes) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(decoder, "_EVERYTHING", SimpleNamespace(decode=fail))
+    monkeypatch.setattr(decoder, "_decode_everything", fail)
     assert not isinstance(READER.record(written(b"[[1]]")), UnreadableRecord)
     assert (counts.scans, counts.decodes) == ([], ["selectcache"])
 

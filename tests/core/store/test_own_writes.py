@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kopf_selectcache.core.store import own_writes
@@ -22,7 +24,8 @@ def written(version: int, uid: str = "u1", name: str = "a") -> OwnWrite:
 
 
 def outside(version: int, uid: str = "u1") -> OwnWrite:
-    return OwnWrite(KEY, uid, str(version), None, at=float(version))
+    found = record(version, uid)
+    return OwnWrite(KEY, uid, str(version), None, at=float(version), expected=False, outside=found)
 
 
 def deleted(uid: str = "u1") -> OwnWrite:
@@ -54,9 +57,16 @@ def reported(writes: OwnWrites, version: int, uid: str = "u1") -> None:
     writes.settle(lambda _: record(version, uid))
 
 
-def listed(writes: OwnWrites, stream: Substore, laid: int) -> None:
-    writes.list(stream, laid)
-    writes.settle(lambda _: None)
+def departs(writes: OwnWrites, record: Record, stream: Substore, held: Record | None = None) -> None:
+    writes.leave(record, stream)
+    writes.settle(lambda _: held)
+
+
+def listed(
+    writes: OwnWrites, stream: Substore, laid: int, version: str = "", held: Record | None = None
+) -> None:
+    writes.list(stream, version, laid)
+    writes.settle(lambda _: held)
 
 
 def keys(writes: OwnWrites) -> list[str]:
@@ -130,13 +140,68 @@ def test_a_deletion_hides_its_object_until_another_one_of_the_name_comes(uid: st
     assert keys(writes) == left
 
 
-@pytest.mark.parametrize(("uid", "left"), [("u1", []), ("u2", ["deleted"])])
-def test_a_deletion_is_over_when_its_object_departs(uid: str, left: list[str]) -> None:
-    writes, _ = following(10)
-    writes.lay(deleted("u1"))
-    writes.leave(record(13, uid))
-    writes.settle(lambda _: None)
+@pytest.mark.parametrize(("held", "left"), [(None, []), (record(13, "u2"), []), (record(12), ["deleted"])])
+def test_a_deletion_rests_once_the_store_shows_none_of_its_objects(
+    held: Record | None, left: list[str]
+) -> None:
+    writes, (stream,) = following(10)
+    writes.lay(deleted())
+    departs(writes, record(13), stream, held)
     assert keys(writes) == left
+    assert (KEY in writes.resting) == (not left)
+    assert writes.get(KEY)
+
+
+@pytest.mark.parametrize(("uid", "left"), [("u1", ["deleted"]), ("u2", [])])
+def test_a_deletion_that_rests_hides_its_object_if_that_comes_back(uid: str, left: list[str]) -> None:
+    writes, (stream,) = following(10)
+    writes.lay(deleted())
+    departs(writes, record(11), stream)
+    writes.put(record(12, uid), stream)
+    assert keys(writes) == left
+    departs(writes, record(13, uid), stream)
+    assert keys(writes) == []
+
+
+def test_a_late_answer_does_not_bring_back_an_object_whose_deletion_rests() -> None:
+    writes, (stream,) = following(10)
+    writes.lay(deleted())
+    departs(writes, record(11), stream)
+    writes.lay(written(12))
+    assert keys(writes) == []
+    writes.lay(written(14, "u2"))
+    assert keys(writes) == ["14"]
+    assert not writes.resting
+
+
+def test_what_was_shown_before_another_object_of_the_name_was_deleted_is_gone() -> None:
+    writes, _ = following(10)
+    writes.lay(written(12, "u1"))
+    writes.lay(OwnWrite(KEY, "u2", "", None, at=0.0, deleted=frozenset({"u1"})))
+    assert keys(writes) == ["deleted"]
+    assert writes.writes[KEY].instead_of(record(11, "u1"), "11") is None
+
+
+def test_the_oldest_deletions_that_rest_are_dropped_beyond_a_number() -> None:
+    writes = OwnWrites(most=1)
+    for name in "ab":
+        writes.lay(OwnWrite(("shop", name), "u1", "", None, at=0.0))
+        writes.settle(lambda _: None)
+    assert list(writes.resting) == [("shop", "b")]
+
+
+def test_a_list_says_nothing_before_it_is_complete() -> None:
+    writes, (stream,) = following(10)
+    writes.lay(written(12))
+    writes.lay(OwnWrite(("shop", "b"), "u1", "", None, at=0.0))
+    writes.settle(lambda _: record(9, name="b"))
+    stream.view.begin()
+    writes.put(record(12), stream)
+    departs(writes, record(13), stream)
+    departs(writes, record(13, name="b"), stream)
+    assert keys(writes) == ["12", "deleted"]
+    listed(writes, stream, 0, "13")
+    assert keys(writes) == []
 
 
 @pytest.mark.parametrize(("version", "left"), [(11, ["12"]), (12, []), (13, [])])
@@ -151,9 +216,9 @@ def test_an_event_of_the_object_at_the_version_of_the_write_or_later_retires_it(
 
 @pytest.mark.parametrize(("version", "left"), [(11, ["12"]), (12, ["12"]), (13, [])])
 def test_a_departure_at_the_version_of_the_write_may_be_its_own_effect(version: int, left: list[str]) -> None:
-    writes, _ = following(10, 10)
+    writes, (stream, _) = following(10, 10)
     writes.lay(written(12))
-    writes.leave(record(version))
+    writes.leave(record(version), stream)
     assert keys(writes) == left
 
 
@@ -243,25 +308,21 @@ def test_writes_from_before_a_time_expire() -> None:
     writes, _ = following(10)
     writes.lay(written(12, name="a"))
     writes.lay(written(13, name="b"))
+    writes.lay(OwnWrite(("shop", "c"), "u1", "", None, at=12.0))
+    writes.lay(OwnWrite(("shop", "d"), "u1", "", None, at=13.0))
+    writes.settle(lambda _: None)
     assert [each.key[1] for each in writes.expire(13.0)] == ["a"]
+    assert list(writes.resting) == [("shop", "d")]
     assert [each.key[1] for each in writes] == ["b"]
-
-
-def test_a_write_is_forgotten_on_request() -> None:
-    writes, _ = following(10)
-    writes.lay(written(12))
-    writes.forget(("shop", "b"))
-    writes.forget(KEY)
-    assert not writes
 
 
 def test_a_newest_list_that_began_after_the_write_retires_it_whatever_its_version() -> None:
     writes, (one, other) = following(10, 10)
-    writes.lay(deleted())
+    writes.lay(written(12))
     listed(writes, one, writes.laid)
-    assert keys(writes) == ["deleted"]
+    assert keys(writes) == ["12"]
     listed(writes, other, writes.laid - 1)
-    assert keys(writes) == ["deleted"]
+    assert keys(writes) == ["12"]
     listed(writes, other, writes.laid)
     assert keys(writes) == []
 
@@ -290,19 +351,6 @@ def test_a_reader_without_the_lock_always_finds_that_there_is_a_write(what: str)
     stepping([own_writes.__file__], call, lambda _: found.append(bool(writes.writes)))
     assert found
     assert all(found)
-
-
-def test_an_older_departure_of_a_deleted_object_does_not_retire_the_deletion() -> None:
-    writes, _ = following(10, 10)
-    writes.lay(OwnWrite(KEY, "u1", "", None, at=0.0, floor="13"))
-    writes.leave(record(12))
-    writes.settle(lambda _: None)
-    assert keys(writes) == ["deleted"]
-    writes.leave(record(14))
-    writes.settle(lambda _: record(13))
-    assert keys(writes) == ["deleted"], "another stream shows the object as it was before"
-    writes.settle(lambda _: None)
-    assert keys(writes) == []
 
 
 def test_a_name_that_was_deleted_created_and_deleted_shows_none_of_its_objects() -> None:
@@ -345,3 +393,36 @@ def test_a_confirmed_absence_retires_a_deletion() -> None:
     writes.confirm(KEY, "13")
     writes.settle(lambda _: None)
     assert keys(writes) == []
+
+
+@pytest.mark.parametrize(
+    ("write", "is_selected", "shown"),
+    [
+        (written(12), True, ["12"]),
+        (written(12), None, ["12"]),
+        (written(12), False, [None]),
+        (outside(12), True, ["12"]),
+        (outside(12), None, []),
+        (outside(12), False, [None]),
+    ],
+)
+def test_16_the_next_filter_shows_the_writes_that_it_selects(
+    write: OwnWrite, is_selected: bool | None, shown: list[str | None]
+) -> None:
+    present, _ = following(10)
+    present.lay(write)
+    following_writes = OwnWrites()
+    following_writes.inherit(present, lambda _: is_selected)
+    assert [each.record and each.record.version for each in following_writes] == shown
+    again = OwnWrites()
+    again.inherit(following_writes, lambda _: True)
+    assert [each.record and each.record.version for each in again] == ["12"] * len(shown)
+
+
+def test_16_a_filter_with_another_form_of_objects_takes_deletions_over_alone() -> None:
+    present, _ = following(10)
+    present.lay(outside(12))
+    present.lay(replace(deleted(), key=("shop", "b")))
+    following_writes = OwnWrites()
+    following_writes.inherit(present, None)
+    assert [each.key for each in following_writes] == [("shop", "b")]

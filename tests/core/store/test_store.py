@@ -169,7 +169,7 @@ def test_a_commit_tells_the_difference_and_each_departure_once() -> None:
     )
     assert [(change.before, change.cause) for change in difference if change.after is None] == [
         (left, ChangeCause.LEFT),
-        (replaced, ChangeCause.REPLACED),
+        (replaced, ChangeCause.GONE),
     ]
     assert [change.cause for change in difference if change.after is not None].count(ChangeCause.UPDATED) == 1
     store.begin()
@@ -333,7 +333,7 @@ def test_an_older_object_of_another_uid_does_not_come_back() -> None:
 def test_a_deletion_and_creation_seen_as_one_change_is_told_as_both() -> None:
     old, new = pod("a", "9", uid="one"), pod("a", "10", uid="two")
     store = committed(old)
-    assert store.put(new) == [Change(old, None, ChangeCause.REPLACED), Change(None, new, ChangeCause.ENTERED)]
+    assert store.put(new) == [Change(old, None, ChangeCause.GONE), Change(None, new, ChangeCause.ENTERED)]
 
 
 def test_a_replayed_deletion_is_told_once() -> None:

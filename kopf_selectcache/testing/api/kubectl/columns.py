@@ -100,17 +100,21 @@ def _or_none(name: str, path: str, *, wide: bool = False) -> Column:
     return Column(name, path, wide=wide, cell=lambda obj: _at(obj, *keys) or NONE)
 
 
+def _true_conditions(obj: _Object) -> list[Any]:
+    return [item.get("type") for item in _items(obj, "status", "conditions") if item.get("status") == "True"]
+
+
 def _readiness_gates(obj: _Object) -> str:
     """Return how many of the readiness conditions of a pod are true."""
     desired = [gate.get("conditionType") for gate in _items(obj, "spec", "readinessGates")]
-    true = {item.get("type") for item in _items(obj, "status", "conditions") if item.get("status") == "True"}
+    true = _true_conditions(obj)
     return f"{sum(kind in true for kind in desired)}/{len(desired)}" if desired else NONE
 
 
 def _job_status(obj: _Object) -> str:
     if _at(obj, "metadata", "deletionTimestamp"):
         return "Terminating"
-    true = {item.get("type") for item in _items(obj, "status", "conditions") if item.get("status") == "True"}
+    true = _true_conditions(obj)
     status = [
         name
         for name in ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet")

@@ -49,6 +49,8 @@ def patched(served: Served, stored: Stored, patch: bytes, content_type: str) -> 
 
 def changed(served: Served, stored: Stored, scale: Mapping[str, Any]) -> dict[str, Any]:
     """Return the object with the replicas of a scale in a body; raise 400 or 422 if that is none."""
+    if why := types.misfit({key: scale.get(key) for key in types.TYPE}, types.TYPE, ""):
+        raise bad_request(f"couldn't get version/kind; json parse error: {why}")
     kind, api_version = scale.get("kind") or KIND, scale.get("apiVersion") or API_VERSION
     if (kind, api_version) != (KIND, API_VERSION):
         version = api_version.rpartition("/")[2]

@@ -1,0 +1,54 @@
+"""Reads that ask the server where the cache cannot answer: `fetch`, `fetch_list` and `gone`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from kopf_selectcache._errors import NotDeclared, NotSynced, Stale, StateError
+
+from . import _server_reads, _snapshot
+from ._snapshot import Access, informer_of
+from .errors import NotFound, NotKept, OutsideFilter, Unmatchable, Unreadable
+from .request import RAISE, Request
+
+_NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
+"""Errors of reads that the server may be able to answer."""
+
+
+async def fetch(access: Access, request: Request) -> Any:
+    """Return one object in its form, or the default if it is absent."""
+    try:
+        with suppress(*_NOT_HERE, NotKept, Unreadable):
+            return access.read(request, _snapshot.get_object)
+        return await _server_reads.fetch_object(access.runtime, request)
+    except NotFound:
+        if request.default is RAISE:
+            raise
+        return request.default
+
+
+async def fetch_list(access: Access, request: Request) -> Any:
+    """Return all requested objects in their form."""
+    with suppress(*_NOT_HERE, *([NotKept] if request.whole else [])):
+        return access.read(request, _snapshot.list_objects)
+    return await _server_reads.fetch_objects(access.runtime, request)
+
+
+async def gone(access: Access, departed: str | None, request: Request) -> bool:
+    """Return True if an object does not exist. `departed` is the uid of an object that may be gone although
+    it is held.
+    """
+    uid = request.uid
+    with suppress(NotFound, *_NOT_HERE):
+        held = access.read(request, _snapshot.get_record).uid
+        informer = informer_of(access.runtime, request)
+        if (
+            uid in (None, held)
+            and held != departed
+            and not informer.is_unconfirmed(request.namespace or "", request.name or "")
+        ):
+            return False
+    # The server alone knows of an object that is absent here, and that the reader knows from elsewhere.
+    found = await _server_reads.fetch_uid(access.runtime, request)
+    return found is None or uid not in (None, found)

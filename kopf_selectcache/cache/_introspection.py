@@ -1,0 +1,165 @@
+"""Reads about a cache: its coverage, its indexes, and the work of a request. They return no object."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kopf_selectcache._errors import DeclarationError, NoSuchRead, ReadError
+from kopf_selectcache.core.errors import NO_VALUE, BadField
+from kopf_selectcache.core.protocol.query import written
+from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.index_spec import Failing, Indexed
+from kopf_selectcache.core.store.projection import as_written
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.informer.index_builder import Failed, Taken
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.suggestions import near
+from kopf_selectcache.settings.planner import questions
+from kopf_selectcache.settings.retention import indexes as declared_indexes
+
+from ._blocking_live import LIVE
+from ._checks import require_stored
+from ._snapshot import Snapshot, match_of
+from .errors import NotKept, Unmatchable, misdeclared
+from .explanation import Explanation
+from .request import Request
+
+_logger = logging.getLogger("kopf_selectcache")
+
+NO_CONTAINER = (
+    "a cache is not a container: write cache.exists(kind, name, namespace) for an object, or"
+    " `key in settings.selectcache.selectors` for a kind that was declared at the start"
+)
+
+_CACHES_IN_REPR = 10
+_LONGEST_FILTER = 80
+"""The number of caches that `repr(cache)` lists, and the characters of each filter."""
+
+
+def no_such_read(cache: object, name: str) -> NoSuchRead:
+    """Return the error of a read that a cache does not have."""
+    reads = [each for each in dir(cache) if not each.startswith("_")]
+    what, meant = f"cache.{name} is no read", near(name, reads)
+    if name in LIVE:
+        removal = "; to cache a kind no more, cache.remove(...)" if name == "delete" else ""
+        return NoSuchRead(what, remedy=f"To write objects, use cache.live.{name}(...){removal}")
+    return NoSuchRead(
+        what, remedy=f"Did you mean cache.{meant}?" if meant else f"There are {', '.join(sorted(reads))}"
+    )
+
+
+def describe(name: str, runtime: Runtime) -> str:
+    """Return `repr(cache)`: its caches, with their filters and states."""
+    try:
+        informers = list(runtime.informers.values())
+    except ReadError as error:  # The operator has not started yet, or has ended.
+        return f"<{name}: {clipped(error.what, _LONGEST_FILTER)}>"
+    caches = [
+        f"{informer}: {clipped(informer.filter, _LONGEST_FILTER)} ({informer.health})"
+        for informer in informers[:_CACHES_IN_REPR]
+    ]
+    more = [f"{len(informers) - _CACHES_IN_REPR:,} more"] if len(informers) > _CACHES_IN_REPR else []
+    return f"<{name} {'; '.join([*caches, *more]) or 'of no kinds'}>"
+
+
+def explain(request: Request, snapshot: Snapshot) -> Explanation:
+    """Return if the filter covers a request, and the work of answering it."""
+    compared = snapshot.comparisons.of(request.region())
+    lacks = ""
+    try:
+        require_stored(request, snapshot.resource, snapshot.projection)
+    except NotKept as error:
+        lacks = str(error)
+    try:
+        match = match_of(request, snapshot, compared)
+    except BadField as problem:
+        raise Unmatchable(request, problem.label) from None
+    chosen, pairs = snapshot.laid_over(match.lookup, asking=False)
+    differing = {
+        record.key for pair in pairs for record in pair if record is not None and match.lookup.admits(record)
+    }
+    records, _ = snapshot.store.records()
+    return Explanation(
+        verdict=compared.verdict,
+        looks_at=chosen.size,
+        decodes=match.left(chosen.rest).decodes,
+        by=chosen.by,
+        indexes=str(chosen.missing or ""),
+        nowhere=tuple(
+            str(index)
+            for index, _ in (*match.values, *match.lookup.where)
+            if _is_without_values(index, records)
+        ),
+        asks=tuple(written(path, query) for path, query in questions(snapshot.resource, compared.selector)),
+        partial=str(snapshot.projection),
+        lacks=lacks,
+        laid_over=len(differing),
+    )
+
+
+def _is_without_values(index: Indexed, records: Sequence[Record]) -> bool:
+    """Return True if it is known that no record has a value."""
+    known = map(index.known, records)  # One that has a value ends it.
+    return bool(records) and all(
+        values is not None and not any(value is not None for value in values) for values in known
+    )
+
+
+async def add_indexes(
+    informer: Informer, request: Request, snapshot: Snapshot, indexes: Mapping[str, object]
+) -> None:
+    """Build indexes of the held objects, and keep them."""
+    if not indexes:
+        raise ReadError(f"{request!r}: no index is given", remedy="Write it as name='spec.nodeName'")
+    try:
+        made = declared_indexes(indexes, late=True)
+    except DeclarationError as error:
+        raise misdeclared(request.verb, error) from error
+    for each in made:
+        known = snapshot.comparisons.indexes.get(each.name)
+        if known is not None and not known.is_like(each):
+            raise _taken(request, known)
+        if known is None and each.path is not None and not snapshot.projection.exact(each.path):
+            what = f"{request!r}: {as_written(each.path)!r} is not stored, or may be transformed"
+            raise NotKept(what, remedy="Declare the index, which then sees whole objects")
+    ready = [replace(each, failing=_log_failure(snapshot.resource, each.name)) for each in made]
+    try:
+        await informer.indexing.add(ready)
+    except Taken as taken:
+        raise _taken(request, taken.by) from None
+    except Failed as failed:
+        what = f"{request!r}: for {'/'.join(filter(None, failed.record.key))}, {failed.why}"
+        remedy = f"Correct the function of the index {shown(failed.name)}; {NO_VALUE}"
+        raise ReadError(what, remedy=remedy) from None
+
+
+def _taken(request: Request, known: Indexed) -> ReadError:
+    remedy = "Use another name; or define its function once: each lambda is another function"
+    return ReadError(f"{request!r}: there is another index of this name: {known}", remedy=remedy)
+
+
+def _log_failure(resource: Resource, name: str) -> Failing:
+    """Return a function that logs the first object for which the function of an added index fails."""
+    logged: list[str] = []
+
+    def failing(key: tuple[str, str], why: str) -> None:
+        if not logged:
+            logged.append(why)
+            _logger.warning(
+                "The cache of %(resource)s: for %(object)s, %(why)s. The index %(index)s has no value of that"
+                " object, nor of others for which it fails; %(advice)s.",
+                {
+                    "resource": str(resource),
+                    "object": "/".join(filter(None, key)),
+                    "why": why,
+                    "index": shown(name),
+                    "advice": NO_VALUE,
+                },
+                extra={"resource": str(resource)},
+            )
+
+    return failing

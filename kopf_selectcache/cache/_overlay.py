@@ -1,0 +1,85 @@
+"""The handler's own object, shown instead of the stored one if it is newer.
+
+Two streams race: Kopf's, which called the handler with an object, and the cache's. A handler that does not
+find its own object, or finds it older than its body, would act on an outdated state. So if the body is newer
+than the stream, it replaces the stored object of its name.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kopf_selectcache.core.errors import Garbled, Untransformed
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.recursion import with_room
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.core.store.record import Record, is_older
+from kopf_selectcache.selectors.selecting import selects
+from kopf_selectcache.selectors.selector import Branches
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A handler's own object, where it is newer than the stream."""
+
+    key: tuple[str, str]
+    """Its namespace and name."""
+    version: str
+    record: Record | None
+    """None if it is deleted, or has left the filter."""
+
+    def instead_of(self, held: Record | None) -> Record | None:
+        """Return whichever is newer. Of two objects of one name, with two uids, the newer is the one that is
+        there.
+        """
+        return held if held is not None and not is_older(held.version, self.version) else self.record
+
+
+def is_of(body: Mapping[str, Any], resource: Resource) -> bool:
+    return (body.get("apiVersion"), body.get("kind")) == (resource.api_version, resource.kind.kind)
+
+
+def own_of(
+    body: Mapping[str, Any],
+    resource: Resource,
+    declared: Branches,
+    *,
+    deleted: bool,
+    version: str,
+    projection: Projection,
+    indexes: tuple[Indexed, ...] = (),
+) -> Own | None:
+    """Read a handler's own object; None if it is of another kind, or not newer than this version of the
+    stream.
+
+    Raise Untransformed if the operator's own function fails for it: the stored object is older, and must not
+    be shown instead.
+    """
+    # Kopf replaces the contents of a daemon's body as a whole, even while a thread reads it. The shallow copy
+    # keeps the present contents.
+    body = copy.copy(body)
+    if not is_of(body, resource):
+        return None
+    own = (body.get("metadata") or {}).get("resourceVersion")
+    if not isinstance(own, str) or not is_older(version, own):
+        return None
+    try:
+        record = replace(Reader.of(resource, projection), indexes=indexes).record(
+            with_room(partial(msgspec.json.encode, dict(body)))
+        )
+    except Untransformed:
+        raise
+    except (Garbled, RecursionError, UnicodeEncodeError):
+        # Made by hand, in a test perhaps: without a name or uid it is no object. A lone surrogate has no
+        # UTF-8.
+        return None
+    selected = not deleted and selects(declared, record, resource)
+    return None if selected is None else Own(record.key, own, record if selected else None)

@@ -1,0 +1,183 @@
+"""Answers of the server to requests that the cache cannot answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from kopf_selectcache._errors import NotDeclared, NotSynced
+from kopf_selectcache.client import partial_metadata
+from kopf_selectcache.client.transport import JSON, Refused
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.recursion import decoded
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.sent import Sent
+from kopf_selectcache.core.store.projection import ALL, Projection
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.informer.audit import Audit
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.kind_keys import key_of
+from kopf_selectcache.settings.planner import questions
+
+from ._checks import require_names_of, require_namespaces, require_place, require_stored
+from ._snapshot import Snapshot, form_objects
+from .errors import NotFound, answering, require_readable
+from .matcher import Match, paths_of
+from .request import Request
+
+_T = TypeVar("_T")
+
+
+async def fetch_object(runtime: Runtime, request: Request) -> Any:
+    """Return one object from the server, in its form."""
+    resource = await resource_of(runtime, request)
+    projection = _projection_of(runtime, request)
+    require_place(request, resource)
+    require_names_of(request)
+    require_stored(request, resource, projection)
+    read = partial(Reader.of(resource, projection).record, kindless=False)
+    record = await _ask(runtime, request, resource, JSON, read)
+    require_readable(request, [record])
+    return record.decode() if request.form is None else request.form.make(record, None)
+
+
+async def fetch_record(runtime: Runtime, request: Request, resource: Resource) -> Record:
+    """Return one whole object from the server as a record."""
+    read = partial(Reader.of(resource, ALL).record, kindless=False)
+    record = await _ask(runtime, request, resource, JSON, read)
+    require_readable(request, [record])
+    return record
+
+
+async def fetch_subresource(
+    runtime: Runtime, request: Request, resource: Resource, subresource: str
+) -> dict[str, Any]:
+    """Return a subresource that is no whole object, such as a Scale."""
+    return await _get(runtime, request, resource, JSON, _decode, f"/{subresource}")
+
+
+def _decode(data: bytes) -> dict[str, Any]:
+    found: object = None
+    with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
+        found = decoded(data)
+    if not isinstance(found, dict):
+        raise Garbled("the answer is no object")
+    return found
+
+
+async def fetch_uid(runtime: Runtime, request: Request) -> str | None:
+    """Return the uid of the object of this name, from its metadata alone; None if there is none."""
+    resource = await resource_of(runtime, request)
+    require_place(request, resource)
+    require_names_of(request)
+    read = partial(partial_metadata.metadata_of, resource)
+    with suppress(NotFound):
+        return (await _ask(runtime, request, resource, partial_metadata.ONE, read)).uid
+    return None
+
+
+async def fetch_objects(runtime: Runtime, request: Request) -> Sequence[Any]:
+    """Return several objects from the server, in their form."""
+    resource = await resource_of(runtime, request)
+    projection = _projection_of(runtime, request)
+    require_namespaces(request, resource)
+    require_stored(request, resource, projection)
+    records: list[Record] = []
+    wanted = request.region()
+    enough = request.limit if request.where is None and request.sort_by is None else None
+    with answering(request, "list", resource):
+        # Only labels are compared: a field that is read wrongly must not make an answer an error.
+        reader = Reader.of(resource, projection, sent=Sent(tuple(wanted.requirements)))
+        for path, query in questions(resource, wanted):
+            more = None if enough is None else enough - len(records)
+            if more is not None and more <= 0:
+                break
+            found = await runtime.fetches.pages(
+                path,
+                query,
+                reader,
+                page_limit=runtime.settings.page_limit,
+                patience=runtime.settings.sync_timeout,
+                enough=more,
+            )
+            records += [_require_requested(record, wanted.namespaces, wanted.names) for record in found]
+    require_readable(request, records)
+    return form_objects(request, Match(where=paths_of(request.where)), records)
+
+
+async def resource_of(runtime: Runtime, request: Request) -> Resource:
+    """Return the requested resource, declared or not; ask the server if that is not known."""
+    with answering(request, "get", None):
+        key = key_of(request.kind)
+        with suppress(NotDeclared, NotSynced):
+            if (declared := runtime.informer(key).resource) is not None:
+                return declared
+        return await runtime.resolve(key)
+
+
+def _projection_of(runtime: Runtime, request: Request) -> Projection:
+    """Return the projection of the answer: that of the kind, so that it has the shape of held objects, unless
+    whole objects are requested.
+    """
+    if request.whole or request.verb.startswith("live."):
+        return ALL
+    with suppress(NotDeclared, NotSynced):
+        return runtime.informer(key_of(request.kind)).projection
+    return ALL
+
+
+async def _ask(
+    runtime: Runtime, request: Request, resource: Resource, accept: str, read: Callable[[bytes], Record]
+) -> Record:
+    namespaces = ("",) if request.namespace is None else (request.namespace,)
+    return await _get(
+        runtime,
+        request,
+        resource,
+        accept,
+        lambda answer: _require_requested(read(answer), namespaces, (request.name or "",)),
+    )
+
+
+async def _get(
+    runtime: Runtime,
+    request: Request,
+    resource: Resource,
+    accept: str,
+    read: Callable[[bytes], _T],
+    suffix: str = "",
+) -> _T:
+    """Return the answer to a GET of the requested object, or of its subresource."""
+    path = resource.path(request.namespace, request.name) + suffix
+    with answering(request, "get", resource):
+        try:
+            answer = await runtime.fetches.get(path, {}, accept=accept)
+        except Refused as error:
+            # If the kind itself is not served, a server answers 404 without that reason.
+            if (error.refusal.code, error.refusal.reason) == (404, "NotFound"):
+                raise NotFound(request, "") from None
+            raise
+        return read(answer)
+
+
+def _require_requested(
+    record: Record, namespaces: Collection[str] | None, names: Collection[str] | None
+) -> Record:
+    """Return the object if its name and namespace were requested; else raise Garbled."""
+    if (namespaces is None or record.namespace in namespaces) and (names is None or record.name in names):
+        return record
+    raise Garbled(
+        f"an object came that was not asked for, {'/'.join(part[:253] for part in record.key if part)!r}"
+    )
+
+
+async def audit(informer: Informer, request: Request, snapshot: Snapshot) -> Audit:
+    """Compare the names and versions of all held objects with those of the server."""
+    with answering(request, "list", snapshot.resource):
+        return await informer.audit()

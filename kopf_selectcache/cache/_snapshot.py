@@ -1,0 +1,585 @@
+"""Snapshots: the state of one kind that one read looks at, with the handler's own object over it. Opens a
+snapshot for a request, and answers the request from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
+from typing import Any, TypeAlias, TypeVar
+
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled
+from kopf_selectcache.core.errors import BadField, Untransformed
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.witness import Answer
+from kopf_selectcache.core.store.index_spec import ODD
+from kopf_selectcache.core.store.indexes import Chosen, Lookup
+from kopf_selectcache.core.store.own_writes import OwnWrites
+from kopf_selectcache.core.store.projection import Projection, at
+from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_older
+from kopf_selectcache.core.store.store import Readable
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.retries import Unanswered
+from kopf_selectcache.informer.state import InformerState
+from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of
+from kopf_selectcache.selectors.selector import Selector
+
+from ._checks import index_values, require_place, require_stored
+from ._overlay import Own, is_of, own_of
+from .errors import (
+    NotFound,
+    OutsideFilter,
+    Unmatchable,
+    Unreadable,
+    for_request,
+    misdeclared,
+    not_whole,
+    stale,
+    unanswered,
+    undeclared,
+    unsynced,
+    untransformed,
+)
+from .formats.lazy_list import Objects
+from .formats.views import BodyView
+from .matcher import Compared, Comparisons, Field, Label, Match, Namespaces, key_for
+from .request import RAISE, Request, require_names, selector_of, selectors, with_options
+
+_T = TypeVar("_T")
+
+Pair: TypeAlias = tuple[Record | None, Record | None]
+"""A stored object, and the one that a read shows instead."""
+
+_NAME = ("metadata", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of one kind for one read: the store, with the handler's own object over it if that is newer.
+    Each call of a method reads one generation.
+    """
+
+    comparisons: Comparisons
+    store: Readable
+    own_writes: OwnWrites
+    """The own writes that the streams have not reported yet."""
+    body: Mapping[str, Any] | None = None
+    """The body that the handler was called with, of any kind."""
+    deleted: bool = False
+    """True if the handler was called with a deletion. The body then has the last labels of the object, which
+    no selector may match."""
+
+    @property
+    def resource(self) -> Resource:
+        return self.comparisons.resource
+
+    @property
+    def projection(self) -> Projection:
+        """The stored part of each object, the handler's own as well."""
+        return self.comparisons.projection
+
+    def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        """Return the object, or None if it is absent, and the version as of which that is true."""
+        key = namespace, name
+        own = self._own(self.store.version) if self.body is not None and self._own_key() == key else None
+        if own is None and not self.own_writes.writes:
+            return self.store.get(namespace, name)
+        with self.own_writes.lock:
+            held, version = self.store.get(namespace, name)
+            return self._newest(key, held, version, own)
+
+    def chosen(self, lookup: Lookup, *, asking: bool = True) -> Chosen:
+        """Return the candidates for a lookup, as of one generation."""
+        if self.body is None and not self.own_writes.writes:
+            return self.store.chosen(lookup, asking=asking)
+        return self.laid_over(lookup, asking=asking)[0]
+
+    def laid_over(self, lookup: Lookup, *, asking: bool = True) -> tuple[Chosen, list[Pair]]:
+        """Return the candidates for a lookup, and each stored object for which they have another one."""
+        key, pairs = self._own_key(), list[Pair]()
+        own = self._own(self.store.version) if key is not None else None
+        if not self.own_writes.writes:
+            chosen = self.store.chosen(lookup, key, asking=asking)
+            if key is not None:
+                pairs = [(chosen.beside, self._newest(key, chosen.beside, chosen.version, own)[0])]
+        else:
+            with self.own_writes.lock:
+                chosen = self.store.chosen(lookup, key, asking=asking)
+                keys = {write.key for write in self.own_writes} | ({key} if key is not None else set())
+                for each in keys:
+                    held, _ = self.store.get(*each)
+                    newest, _ = self._newest(each, held, chosen.version, own if each == key else None)
+                    pairs.append((held, newest))
+        pairs = [(held, shown) for held, shown in pairs if held is not shown]
+        return (_laid_over(chosen, lookup, pairs) if pairs else chosen), pairs
+
+    def newest(self, held: Record) -> Record | None:
+        """Return an object of the stream, or a newer one of the handler or of the own writes."""
+        own = self._own(held.version) if self._own_key() == held.key else None
+        with self.own_writes.lock:
+            return self._newest(held.key, held, held.version, own)[0]
+
+    def _newest(
+        self, key: tuple[str, str], held: Record | None, version: str, own: Own | None
+    ) -> tuple[Record | None, str]:
+        """Return the object of a key, stored or newer, of the handler or of the own writes; and its version,
+        or the one as of which there is none.
+        """
+        write = self.own_writes.get(key)
+        if own is not None and not is_older(version, own.version):
+            own = None  # The store has moved on since it was read.
+        found, since = held, version
+        if write is not None and own is not None and is_older(write.version, own.version):
+            found = own.instead_of(write.instead_of(held, version))
+            since = own.version
+        else:
+            if own is not None:
+                found, since = own.instead_of(held), own.version
+            if write is not None:
+                found, since = write.instead_of(found, version), write.version
+        if found is held:
+            return held, version
+        return found, found.version if found is not None else since or version
+
+    def _own_key(self) -> tuple[str, str] | None:
+        """Return the namespace and name of the handler's own object, or None if it has none of this kind."""
+        if self.body is None or not is_of(self.body, self.resource):
+            return None
+        metadata = self.body.get("metadata") or {}
+        return metadata.get("namespace") or "", metadata.get("name") or ""
+
+    def _own(self, version: str) -> Own | None:
+        """Return the handler's own object if it is of this kind and newer than this version; else None.
+
+        Call it without the lock of the own writes: it calls the operator's transform and index functions.
+        """
+        assert self.body is not None, "its key is that of the body"
+        within = self.comparisons
+        return own_of(
+            self.body,
+            within.resource,
+            within.filter,
+            deleted=self.deleted,
+            version=version,
+            projection=within.projection,
+            indexes=tuple(within.indexes.values()),
+        )
+
+
+def _laid_over(chosen: Chosen, lookup: Lookup, pairs: Collection[Pair]) -> Chosen:
+    """Return the candidates with some objects replaced by those that are shown instead."""
+    hidden = {id(held) for held, _ in pairs}
+    shown = [record for _, record in pairs if record is not None]
+    records = [record for record in chosen.records if id(record) not in hidden]
+    unreadable = [record for record in chosen.unreadable if id(record) not in hidden]
+    unreadable += [record for record in shown if isinstance(record, UnreadableRecord)]
+    rest = chosen.rest
+    if any(ODD in index.of(record) for record in shown if record.stored for index, _ in lookup.where):
+        # A path may lead into a list there: the reader compares it, as where there is no index.
+        rest = rest._replace(where=lookup.where)
+    done = [(index, value) for index, value in lookup.where if (index, value) not in rest.where]
+    records += [
+        record
+        for record in shown
+        if record.stored
+        and lookup.admits(record)
+        and all(index.keys(record) == (value,) for index, value in done)
+    ]
+    return chosen._replace(records=records, rest=rest, unreadable=tuple(unreadable))
+
+
+# ---- Opening.
+
+
+def informer_of(runtime: Runtime, request: Request) -> Informer:
+    """Return the informer of the requested kind; raise NotDeclared if there is none, and NotSynced while the
+    cluster has not answered which kind the key names.
+    """
+    try:
+        key = key_of(request.kind)
+        try:
+            return runtime.informer(key)
+        except (NotDeclared, NotSynced):
+            checked_key(key)
+            raise
+    except NotDeclared as error:
+        raise undeclared(error, request) from None
+    except NotSynced as error:
+        raise for_request(error, request) from None
+    except DeclarationError as error:
+        raise misdeclared(request.verb, error) from error
+
+
+def open_snapshot(
+    informer: Informer, request: Request, own: Mapping[str, Any] | None, *, deleted: bool
+) -> Snapshot:
+    """Return a snapshot for this handler; raise NotSynced, StateError or Stale if the request needs streams
+    that cannot be read.
+    """
+    state = informer.state
+    store: Readable | None = None if informer.parted else informer.ready
+    if store is None:
+        store = require_readable(informer, request)
+    if request.max_age is not None:
+        age = informer.age(region_of(request))
+        if informer.state is state and (age is None or age > request.max_age):
+            raise stale(request, age)
+    if informer.state is not state:  # The loop's thread has replaced it meanwhile.
+        return open_snapshot(informer, request, own, deleted=deleted)
+    comparisons: Comparisons | None = state.derived.value
+    if comparisons is None:
+        comparisons = comparisons_of(state)
+    return Snapshot(comparisons, store, state.own_writes, own, deleted)
+
+
+def comparisons_of(state: InformerState) -> Comparisons:
+    """Return the comparisons of requests with the filter of an informer whose resource is known."""
+    if state.derived.value is not None:
+        known: Comparisons = state.derived.value
+        return known
+    assert state.resource is not None, "the kind is synced, and its resource is not known"
+    derived = Comparisons(state.resource, state.filter, state.projection, state.indexes)
+    state.derived.value = derived
+    return derived
+
+
+def require_declared(informer: Informer, request: Request) -> None:
+    """Raise NotDeclared if the kind was removed since the read has found its informer."""
+    if informer.ending.reached:
+        raise undeclared(informer.ending.error(), request)
+
+
+def require_readable(informer: Informer, request: Request, *, after: float | None = None) -> Readable:
+    """Return the store that the request needs; raise NotSynced or StateError if it cannot be.
+
+    `after` is the number of seconds that were waited.
+    """
+    require_declared(informer, request)
+    part = informer.part(region_of(request) if informer.parted else None)
+    if part.error is not None:
+        raise for_request(part.error, request, informer.filter)
+    if informer.resource is None or not part.store.version:
+        error = unsynced(informer.key, part.message, part.remedy, after=after)
+        raise for_request(error, request, informer.filter)
+    return part.store
+
+
+def region_of(request: Request) -> Selector | None:
+    """Return the selector of the requested objects; None for all objects of the kind, and for a name that no
+    object can have.
+    """
+    if request.name is None:
+        return request.selector
+    try:
+        return request.region()
+    except DeclarationError:
+        return None
+
+
+class Counted:
+    """Counts a read with its outcome, and turns errors of other layers into errors of the read."""
+
+    __slots__ = ("_informer", "_request")
+
+    def __init__(self, informer: Informer, request: Request) -> None:
+        self._informer = informer
+        self._request = request
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        request = self._request
+        if error is None:
+            outcome = "served"
+        elif isinstance(error, (ReadError, TimeoutError, asyncio.CancelledError)):
+            outcome = type(error).__name__
+        else:
+            outcomes = {DeclarationError: ReadError, Untransformed: Stalled}
+            outcome = next((to.__name__ for of, to in outcomes.items() if isinstance(error, of)), "failed")
+        self._informer.counts.read(request.verb, outcome)
+        if isinstance(error, DeclarationError):
+            raise misdeclared(request.verb, error) from error
+        if isinstance(error, Untransformed):
+            raise untransformed(request, error) from None
+
+
+class Access:
+    """Builds requests, opens snapshots for them, and answers them: for one handler.
+
+    `own` is the body that the handler was called with, `deleted` is True if it was called with a deletion.
+    """
+
+    def __init__(self, runtime: Runtime, own: Mapping[str, Any] | None, *, deleted: bool) -> None:
+        self.runtime = runtime
+        self._own = own
+        self._deleted = deleted
+        self._selectors = runtime.memo.of(selectors)
+        self._own_name: tuple[object] | None = None  # Found at the first read.
+
+    def one(
+        self,
+        verb: str,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None,
+        *,
+        default: object = RAISE,
+        uid: str | None = None,
+        **options: object,
+    ) -> Request:
+        """Return the request for one object; raise ReadError for arguments that make no sense."""
+        request = Request(verb=verb, kind=kind, name=name, namespace=namespace, uid=uid, default=default)
+        if not isinstance(name, str) or not isinstance(namespace, str | None) or uid is not None:
+            require_names(request)
+        return self._with_options(request, options)
+
+    def several(self, verb: str, kind: AnyKey, selector: Selector, **options: object) -> Request:
+        """Return the request for several objects; raise ReadError for arguments that make no sense."""
+        return self._with_options(Request(verb=verb, kind=kind, selector=selector), options)
+
+    def _with_options(self, request: Request, options: Mapping[str, object]) -> Request:
+        given = {name: value for name, value in options.items() if value is not None and value is not False}
+        return with_options(request, given) if given or isinstance(request.kind, type) else request
+
+    def select(
+        self,
+        verb: str,
+        label: Label,
+        field: Field,
+        names: Collection[str] | None,
+        namespace: Namespaces,
+    ) -> Selector:
+        try:
+            if field is None and names is None and type(label) is str and type(namespace) is str:
+                return self._selectors(label, namespace)
+            return selector_of(self._selectors, label, field, names, namespace)
+        except DeclarationError as error:
+            raise misdeclared(verb, error) from error
+
+    def read(self, request: Request, answer: Callable[[Request, Snapshot], _T]) -> _T:
+        """Return the answer from a snapshot of the kind, and count the read with its outcome."""
+        informer = self.runtime.names.quick.get(request.kind) if type(request.kind) is str else None
+        if informer is None:
+            informer = informer_of(self.runtime, request)
+        with Counted(informer, request):
+            return answer(request, self.open(informer, request))
+
+    def open(self, informer: Informer, request: Request) -> Snapshot:
+        return open_snapshot(informer, request, self._own, deleted=self._deleted)
+
+    async def work(
+        self, request: Request, work: Callable[[Informer, Request, Snapshot], Coroutine[Any, Any, _T]]
+    ) -> _T:
+        """Await some work on the cache of a kind, and count it; raise NotDeclared if the kind is removed."""
+        informer = informer_of(self.runtime, request)
+        with Counted(informer, request):
+            return await informer.ending.limit(work(informer, request, self.open(informer, request)))
+
+    async def retry(self, request: Request, attempt: Callable[[Request], Awaitable[_T]]) -> _T:
+        """Return the answer; with a timeout, retry transient failures until it ends."""
+        if request.timeout is None:
+            return await attempt(request)
+        try:
+            return await self.runtime.retries.run(lambda: attempt(request), request.timeout)
+        except Unanswered:
+            raise unanswered(request, f"none came within {request.timeout:g} s") from None
+
+    def get_fast(
+        self,
+        verb: str,
+        kind: object,
+        name: object,
+        namespace: object,
+        make: Callable[[Record], _T],
+        *,
+        lossless: bool = False,
+    ) -> _T | None:
+        """Return the object in its form if it is held and needs no checks; else None, for the complete read.
+
+        Most reads are of this kind. A held object needs no comparison with the filter. The handler's own
+        object is excluded, because the body may be newer. With `lossless`, objects must be stored as a whole.
+        """
+        own = self._own_name
+        if own is None:
+            own = self._own_name = (at(self._own, _NAME) if self._own is not None else None,)
+        if type(kind) is not str or type(name) is not str or name == own[0]:
+            return None
+        if namespace is None:
+            namespace = ""
+        elif type(namespace) is not str or not namespace:
+            return None
+        informer = self.runtime.names.quick.get(kind)
+        if informer is None:
+            return None
+        state = informer.state
+        if (
+            state.own_writes.writes
+            or (store := informer.ready) is not state.store  # Perhaps it was replaced meanwhile.
+            or (lossless and state.projection.partial)
+        ):
+            return None
+        record = store.peek(namespace, name)
+        if record is None or not record.stored:
+            return None
+        try:
+            answer = make(record)
+        except Exception:  # It may be anything of a struct; the other way raises and counts it.  # noqa: BLE001
+            return None
+        informer.counts.read(verb, "served")
+        return answer
+
+
+# ---- Answers.
+
+
+def get_record(request: Request, snapshot: Snapshot) -> Record:
+    """Return the record of one object; raise NotFound if it is proved absent, and OutsideFilter if it may
+    exist.
+    """
+    comparisons, namespace, name = snapshot.comparisons, request.namespace or "", request.name or ""
+    if comparisons.resource.kind.namespaced is not bool(namespace):
+        require_place(request, comparisons.resource)
+    record, version = snapshot.get(namespace, name)
+    if record is not None:
+        return record
+    coverage = comparisons.of_object(namespace, name)
+    if coverage.answer is Answer.YES:
+        raise NotFound(request, version)
+    raise OutsideFilter(request, coverage)
+
+
+def get_object(request: Request, snapshot: Snapshot) -> Any:
+    """Return one object in its form; raise the errors of `get_record`, and Unreadable."""
+    if request.form is not None:
+        require_stored(request, snapshot.resource, snapshot.projection)
+    record = get_record(request, snapshot)
+    if request.whole and snapshot.projection.partial:
+        raise not_whole(request, snapshot.projection)
+    if isinstance(record, UnreadableRecord):
+        raise Unreadable(request, [record])
+    return record.decode() if request.form is None else request.form.make(record, None)
+
+
+def list_objects(request: Request, snapshot: Snapshot) -> Sequence[Any]:
+    """Return all requested objects; raise OutsideFilter if some of them may not be held."""
+    return form_objects(request, *_find_all(request, snapshot))
+
+
+def list_held(request: Request, snapshot: Snapshot) -> Sequence[Any]:
+    """Return the held objects that are requested; raise OutsideFilter if none can ever be held."""
+    compared = compare(request, snapshot)
+    require_overlap(request, compared)
+    return form_objects(request, *find(request, snapshot, compared))
+
+
+def list_owned(request: Request, snapshot: Snapshot) -> Sequence[Any]:
+    """Return the held objects with an owner of this uid. They are in the namespace of their owner."""
+    within = request.namespace if snapshot.resource.kind.namespaced else None
+    selector = Selector(namespaces=[within] if within else None)
+    if request.form is not None:
+        require_stored(request, snapshot.resource, snapshot.projection)
+    require_overlap(request, snapshot.comparisons.of(selector))
+    match = Match(owner=request.uid, namespaces=frozenset([within]) if within else None)
+    return form_objects(request, *_look_up(match, match.lookup, snapshot))
+
+
+def count_objects(request: Request, snapshot: Snapshot) -> int:
+    """Return the number of requested objects; raise OutsideFilter if some of them may not be held."""
+    match, records = _find_all(request, snapshot)
+    return match.count(records)
+
+
+def _find_all(request: Request, snapshot: Snapshot) -> tuple[Match, list[Record]]:
+    compared = compare(request, snapshot)
+    if not compared.is_covered:
+        raise OutsideFilter(request, compared.coverage)
+    match, records, unreadable = find(request, snapshot, compared)
+    if unreadable:
+        raise Unreadable(request, unreadable)
+    return match, records
+
+
+def compare(request: Request, snapshot: Snapshot) -> Compared:
+    """Return the comparison of the request with the filter; raise ReadError if its options make no sense for
+    the kind.
+    """
+    if not request.is_plain:
+        require_stored(request, snapshot.resource, snapshot.projection)
+        if request.whole and snapshot.projection.partial:
+            raise not_whole(request, snapshot.projection)
+    assert request.selector is not None, "a read of several objects has a selector"
+    return snapshot.comparisons.of(request.selector)
+
+
+def require_overlap(request: Request, compared: Compared) -> None:
+    """Raise OutsideFilter if none of the requested objects can ever be held."""
+    if compared.is_excluded:
+        raise OutsideFilter(request, compared.coverage)
+
+
+def find(
+    request: Request, snapshot: Snapshot, compared: Compared
+) -> tuple[Match, list[Record], Sequence[UnreadableRecord]]:
+    """Return the candidates, the predicate that they have still to meet, and the unreadable objects that may
+    meet it.
+    """
+    try:
+        if request.where is None and request.index is None:
+            return _look_up(compared.match, compared.lookup, snapshot)
+        match = match_of(request, snapshot, compared)
+    except BadField as problem:
+        raise Unmatchable(request, problem.label) from None
+    return _look_up(match, match.lookup, snapshot)
+
+
+def match_of(request: Request, snapshot: Snapshot, compared: Compared) -> Match:
+    """Return the predicate of a request; raise BadField for a field that only the server knows."""
+    values = () if request.index is None else index_values(request, snapshot.comparisons.indexes)
+    return snapshot.comparisons.match(compared.selector, request.where, values)
+
+
+def lasting_match(request: Request, snapshot: Snapshot, compared: Compared) -> Match:
+    """Return the predicate of a request that goes on when the filter changes; raise BadField for a field that
+    only the server knows, unless the present filter ensures it.
+    """
+    try:
+        return snapshot.comparisons.match(compared.selector, request.where, under=Selector())
+    except BadField:
+        return match_of(request, snapshot, compared)
+
+
+def _look_up(
+    match: Match, lookup: Lookup, snapshot: Snapshot
+) -> tuple[Match, list[Record], Sequence[UnreadableRecord]]:
+    chosen = snapshot.chosen(lookup)
+    unreadable = match.unreadable(chosen.unreadable) if chosen.unreadable else ()
+    return (match if chosen.rest == lookup else match.left(chosen.rest)), chosen.records, unreadable
+
+
+def form_objects(
+    request: Request, match: Match, records: Iterable[Record], unreadable: Sequence[Record] = ()
+) -> Sequence[Any]:
+    """Return the records that match in the requested form: sorted as dicts, then cut, then made. Dicts and
+    views are made when they are reached.
+
+    `unreadable` are those that may match as well, and are left out.
+    """
+    form, limit = request.form, request.limit
+    if form is None or form.given == "view":
+        make = Record.decode if form is None else BodyView
+        if request.sort_by is None:
+            return Objects(list(islice(match.chosen(records), limit)), make, unreadable)
+        key = key_for(request.sort_by)
+        # The objects are dropped once they are sorted: many at once are what lazy lists avoid.
+        keyed = sorted(((key(obj), record) for record, obj in match.pairs(records)), key=itemgetter(0))
+        return Objects([record for _, record in keyed[:limit]], make, unreadable)
+    if request.sort_by is None:
+        return [form.make(record, obj) for record, obj in islice(match.records(records), limit)]
+    by = key_for(request.sort_by)
+    pairs = sorted(match.pairs(records), key=lambda pair: by(pair[1]))
+    return [form.make(record, obj) for record, obj in pairs[:limit]]

@@ -1,0 +1,127 @@
+"""Errors of writes: the server's refusals, and answers that were lost.
+
+A server quotes values in its messages, so those about Secrets are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kopf_selectcache._errors import (
+    NO_CAUSE,
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotWritable,
+    OutcomeUnknown,
+    ReadError,
+    ServerError,
+    Unauthorized,
+)
+from kopf_selectcache.client.writer import Unsettled
+from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
+from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.informer.causes import cause_of
+
+from .errors import NotFound, again, forbidden, not_served, target_of
+from .request import Request, call_of
+
+_MOST_CAUSES = 5
+"""The causes that a message names."""
+
+_OF_SECRETS = ("", "secrets")
+
+
+def refused_write(
+    request: Request, verb: str, resource: Resource, refusal: Refusal
+) -> ServerError | ReadError:
+    """Return the error of a write that the server refuses."""
+    cause, about = cause_of(refusal), _about(request, verb, resource, refusal)
+    answer = f"the server answers {refusal.code} {refusal.reason}".rstrip()
+    message, causes = about["message"], about["causes"]
+    says = f": {message}" if message not in ("", refusal.reason) else ""
+    error: type[ServerError] = ServerError
+    match refusal.code, refusal.reason:
+        case 401, _:
+            error, why = Unauthorized, "the server accepts no credentials of the operator"
+            remedy = "Correct the operator's login"
+        # Admission and quotas answer 403 as well; a missing right is said with these words.
+        case 403, _ if says and not ('User "' in refusal.message and '" cannot ' in refusal.message):
+            error, why, remedy = (
+                Forbidden,
+                f"the server forbids it{says}",
+                "Correct the cause that the server names",
+            )
+        case 403, _:
+            namespaces = (request.namespace,) if request.namespace else None
+            return forbidden(request, verb, resource, namespaces, **about)
+        case 404, "NotFound" if verb == "create":
+            why = f"the server lacks a thing that the object needs{says}"
+            return NotFound(request, "", why=why, remedy="Create that first")
+        case 404, "NotFound":
+            create = "Create it first; or catch NotFound if it may be absent"
+            remedy = "Catch NotFound: it is deleted already" if verb == "delete" else create
+            return NotFound(request, "", remedy=remedy)
+        case 404, _:
+            return not_served(request, cause)
+        case 409, "AlreadyExists":
+            error, why = AlreadyExists, "there is an object of this name"
+            remedy = f"To create it or return the existing object: {call_of('live.ensure')}"
+        case 409, _ if owned := tuple(each for each in causes if each.reason == "FieldManagerConflict"):
+            error, why = Conflict, f"other field managers own {_describe(owned)}"
+            remedy = "Leave these fields out; or take them over: apply(..., force=True)"
+        case 409, _:
+            error, why = Conflict, f"the object is another one, or in another version, than expected{says}"
+            remedy = f"To read it again and repeat: {call_of('live.update')}"
+            if verb == "delete":
+                remedy = "Read it again, and delete it as it is now"
+        case 410, _:
+            error, why = Gone, f"the version of the request is too old{says}"
+            remedy = "Read the object again, and repeat the write with its present version"
+        case 422, _:
+            fields = f": {_describe(causes)}" if causes else says
+            error, why = Invalid, f"the server refuses the object{fields}"
+            remedy = "Correct these fields" if causes else "Correct the object"
+        case _:
+            why = f"{answer}{says}"
+            remedy = (
+                again(cause) if cause.transient else "Correct the request, or the component that refuses it"
+            )
+    return error(f"{request!r}: {why}", remedy=remedy, **about)
+
+
+def _about(request: Request, verb: str, resource: Resource, refusal: Refusal) -> dict[str, Any]:
+    """Return the data of an error: the messages of the server are left out for a Secret."""
+    message, causes = refusal.message, refusal.causes
+    if (resource.kind.group, resource.kind.plural) == _OF_SECRETS:
+        message, causes = "", tuple(each._replace(message="") for each in causes)
+    target = target_of(request, verb, resource)
+    return {"cause": cause_of(refusal), "target": target, "message": message, "causes": causes}
+
+
+def _describe(causes: tuple[FieldCause, ...]) -> str:
+    texts = [
+        " ".join(filter(None, (each.field, f"({each.message or each.reason})")))
+        for each in causes[:_MOST_CAUSES]
+    ]
+    more = [f"{len(causes) - _MOST_CAUSES} more"] if len(causes) > _MOST_CAUSES else []
+    return clipped("; ".join([*texts, *more]), 1_000)
+
+
+def unknown_outcome(request: Request, verb: str, resource: Resource, lost: Unsettled) -> OutcomeUnknown:
+    """Return the error of a write that may have been executed."""
+    about = _about(request, verb, resource, lost.refusal or Refusal(0))
+    about["cause"] = NO_CAUSE if lost.refusal is None else about["cause"]._replace(transient=False)
+    answer = "" if lost.refusal is None else f"{lost.refusal.code} {about['message'] or lost.refusal.reason}"
+    says = f"the server answers {answer.rstrip()}; " if answer else ""
+    why = f"the write may have been executed: {says}{lost.why}"
+    remedy = f"Read the object before writing it again: {call_of('live.get')}"
+    return OutcomeUnknown(f"{request!r}: {why}", remedy=remedy, **about)
+
+
+def not_writable(request: Request, why: str, remedy: str) -> NotWritable:
+    """Return the error of a write that is not sent."""
+    return NotWritable(f"{request!r}: {why}", remedy=remedy)

@@ -1,0 +1,267 @@
+"""Kinds that come and go: declares, changes and removes caches at run time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from functools import wraps
+from inspect import currentframe
+from pathlib import Path as FilePath
+from typing import Any, Protocol, TypedDict, TypeVar, cast
+
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError, require
+from kopf_selectcache.core.errors import NO_VALUE
+from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.selection.kinds import KindKey, find
+from kopf_selectcache.core.store.compression import Storage
+from kopf_selectcache.core.store.index_spec import Function
+from kopf_selectcache.core.store.projection import Path, Transform
+from kopf_selectcache.informer.index_builder import Failed
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, declared_like, likely
+from kopf_selectcache.selectors.special_values import Everything
+from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked
+from kopf_selectcache.settings.differences import differing_options, select_alike
+from kopf_selectcache.settings.kind_options import OPTIONS
+from kopf_selectcache.settings.namespaces import NamespacesGiven
+from kopf_selectcache.settings.quantity import Size
+
+from ._snapshot import informer_of
+from .errors import for_request
+from .request import Request, call_of
+
+_M = TypeVar("_M", bound=Callable[..., Any])
+
+_PACKAGE = str(FilePath(__file__).parents[1])
+
+
+class Options(TypedDict, total=False):
+    """The options of `declare` and `change`: those of `Cached`, and the timeout in seconds."""
+
+    timeout: float | None
+
+    keep: Collection[Path] | Everything | None
+    drop: Collection[Path]
+    transform: Transform | None
+    share_watches: bool
+    storage: Storage | None
+    index: Mapping[str, Path | Function] | None
+    max_bytes: Size | None
+    namespaces: NamespacesGiven
+    page_limit: int
+    audit_interval: float
+    bookmarks: bool
+
+
+def caller() -> str:
+    """Return the file and line of the innermost call from outside of this package."""
+    frame = currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{FilePath(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else "?"
+
+
+class _Placed(Protocol):
+    _place: str
+
+
+_P = TypeVar("_P", bound=_Placed)
+
+
+def at(place: str, cache: _P) -> _P:
+    """Return a copy of a cache that names this place as the one of its calls."""
+    placed_ = copy(cache)
+    placed_._place = place  # Of the same package.  # noqa: SLF001
+    return placed_
+
+
+def placed(method: _M) -> _M:
+    """Call a method with the place of its call, unless that is known: a coroutine may run without its
+    caller.
+    """
+
+    @wraps(method)
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return method(self if self._place else at(caller(), self), *args, **kwargs)
+
+    return cast("_M", call)
+
+
+async def declare(runtime: Runtime, kind: AnyKey, declared: Declared, options: Options) -> None:
+    """Declare a new kind, and wait until it is synced; raise why it is not, and withdraw it then."""
+    key, request, cached = checked_request("declare", kind, declared, options)
+    runtime = await started(runtime, request)
+    cached = runtime.settings.completed(key, cached)
+    informer, pending = _equal_informer(runtime, request, key, cached), runtime.names.pending
+    if informer is None:
+        informer = runtime.declare(key, cached)
+        pending[informer] = 0
+    if informer in pending:
+        pending[informer] += 1
+    try:
+        await _wait_until_readable(informer, request, _timeout_of(runtime, request))
+    except BaseException:
+        if informer in pending:
+            pending[informer] -= 1
+            if not pending[informer]:  # No other call waits for it.
+                await runtime.withdraw(informer)
+        raise
+    pending.pop(informer, None)
+
+
+def checked_request(
+    verb: str, kind: AnyKey, declared: Declared, options: Options
+) -> tuple[KindKey, Request, Cached]:
+    """Return the key, the request and the declaration; raise DeclarationError if they make no sense."""
+    given = dict(options)
+    timeout = cast("float | None", given.pop("timeout", None))
+    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool) and timeout >= 0
+    wanted = "a number of seconds, 0 or more"
+    require(timeout is None or is_number, DeclarationError, f"cache.{verb}()", "timeout", timeout, wanted)
+    key = checked_key(kind)
+    cached = checked(key, find(key), declared, **given)
+    return key, Request(verb=verb, kind=kind, timeout=timeout, is_plain=timeout is None), cached
+
+
+class _Late(Protocol):
+    """The runtime of `cache_of`, which alone may be waited for."""
+
+    def unended_handlers(self) -> str:
+        """Return the name of the handlers that have not ended, `startup` or `login`; empty if all have."""
+
+
+async def started(runtime: Runtime, request: Request) -> Runtime:
+    """Return the runtime once it exists; that of `cache_of` only stands for it."""
+    timeout = _timeout_of(runtime, request)
+    try:
+        async with asyncio.timeout(timeout):
+            return await runtime.wait_started(request.verb)
+    except TimeoutError:
+        what = f"{request!r}: the operator has not logged in after {timeout:g} s"
+        if handlers := cast("_Late", runtime).unended_handlers():
+            raise NotSynced(
+                f"{what}, since its {handlers} handlers have not ended",
+                remedy=(
+                    "If one of them waits for this call, declare the kind in a startup handler:"
+                    f" {assigned(checked_key(request.kind))} = ...; or else wait longer, timeout=..."
+                ),
+            ) from None
+        raise NotSynced(what, remedy=f"Wait for it first: {call_of('wait_synced')}") from None
+
+
+def _timeout_of(runtime: Runtime, request: Request) -> float:
+    return runtime.settings.sync_timeout if request.timeout is None else request.timeout
+
+
+def _equal_informer(runtime: Runtime, request: Request, key: KindKey, cached: Cached) -> Informer | None:
+    """Return the informer of the kind if it is declared alike, None if the kind is not declared; raise
+    DeclarationError otherwise.
+    """
+    same = (each for other, each in runtime.informers.items() if are_one_kind(key, other))
+    informer = next(same, None)
+    if informer is None:
+        try:
+            informer = runtime.informer(key)
+        except (NotDeclared, NotSynced):  # If two keys mean one resource, `Claims` rejects the second.
+            return None
+    selects_alike = select_alike(informer.declared, cached, kind=find(key))
+    options = differing_options(informer.declared, cached)
+    if selects_alike and not options:
+        return informer
+    differing = ["the same filter" if selects_alike else clipped(informer.filter, 500)]
+    differing += [f"another {', '.join(options)}"] if options else []
+    raise DeclarationError(
+        f"{request!r}: {informer} is declared already, with {' and '.join(differing)}",
+        remedy=f"Change it: {call_of('change')}; or remove it first: {call_of('remove')}",
+    )
+
+
+async def _wait_until_readable(informer: Informer, request: Request, timeout: float) -> None:  # noqa: ASYNC109  # Its end names a reason.
+    try:
+        async with asyncio.timeout(timeout):
+            while informer.ready is None and informer.part().error is None:
+                await informer.wait_until_settled()
+    except TimeoutError:
+        pass  # The reason is raised below.
+    part = informer.part()
+    if part.error is not None:
+        raise for_request(part.error, request, informer.filter)
+    if informer.ready is None:
+        raise NotSynced(
+            f"{request!r}: the cache of {informer} is not synced after {timeout:g} s:"
+            f" {part.message or 'no complete list has come yet'}",
+            remedy=part.remedy or f"Wait longer: {call_of('declare', 'timeout=...')}",
+        )
+
+
+async def change(runtime: Runtime, kind: AnyKey, declared: Declared, options: Options) -> None:
+    """Change what is declared of a kind; return once reads see it."""
+    key, request, cached = checked_request("change", kind, declared, options)
+    runtime = await started(runtime, request)
+    try:
+        informer = informer_of(runtime, request)
+    except NotDeclared as error:
+        meant = _suggestion(runtime, key)
+        raise NotDeclared(error.what, remedy=f"{meant}Declare it: {call_of('declare')}") from None
+    cached = runtime.settings.completed(key, cached)
+    if not isinstance(declared, Cached):
+        cached = completed(cached, informer, options)
+    _require_unchanged(informer, request, cached)
+    if cached == informer.declared and informer.changing.is_idle and informer.ready is not None:
+        return  # Nothing changes.
+    with _for_change(informer, request):
+        await informer.ending.limit(
+            runtime.change(key, informer, cached, timeout=_timeout_of(runtime, request))
+        )
+    runtime.names.pending.pop(informer, None)  # A call of `declare` that ends now withdraws nothing.
+
+
+def completed(cached: Cached, informer: Informer, options: Options) -> Cached:
+    """Return a declaration with the present options of the informer, except those that are given."""
+    return cached.completed(informer.declared, indexes=(*informer.indexes.values(),), given=options)
+
+
+def _suggestion(runtime: Runtime, key: KindKey) -> str:
+    """Return a question for the kind that may be meant by a misspelt key; empty if there is none."""
+    if find(key) is not None:
+        return ""
+    meant = declared_like(key, runtime.informers) or likely(key)
+    return f"Did you mean {meant!r}? " if meant is not None else ""
+
+
+def _require_unchanged(informer: Informer, request: Request, cached: Cached) -> None:
+    """Raise DeclarationError if a change has options that only a new declaration may have."""
+    for name, option in OPTIONS.items():
+        if not option.changes and getattr(informer.declared, name) != getattr(cached, name):
+            raise DeclarationError(
+                f"{request!r}: {name}= cannot be changed",
+                remedy=f"Remove the kind, and declare it anew: {call_of('remove')}; {call_of('declare')}",
+            )
+
+
+@contextmanager
+def _for_change(informer: Informer, request: Request) -> Iterator[None]:
+    """Raise the errors of a change as errors of the request."""
+    try:
+        yield
+    except (NotSynced, StateError) as error:
+        raise for_request(error, request, informer.filter) from None
+    except Failed as failed:
+        what = f"{request!r}: for {'/'.join(filter(None, failed.record.key))}, {failed.why}"
+        remedy = f"Correct the function of the index {shown(failed.name)}; {NO_VALUE}"
+        raise ReadError(what, remedy=remedy) from None
+
+
+async def remove(runtime: Runtime, kind: AnyKey, place: str) -> None:
+    """Remove a kind; return once its tasks have ended."""
+    key, request = checked_key(kind), Request(verb="remove", kind=kind)
+    runtime = await started(runtime, request)
+    try:
+        informer = informer_of(runtime, request)
+    except NotDeclared as error:
+        remedy = f"{_suggestion(runtime, key)}Remove kinds that are declared"
+        raise NotDeclared(error.what, remedy=remedy) from None
+    await runtime.remove(informer, place)

@@ -1,0 +1,160 @@
+"""Caches that an operator declares at run time: those of `--kind` and `--filter`, and those of the calls of
+`cache.declare` and `cache.change` in its files. Parses the code, and does not run it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple, cast
+
+from kopf_selectcache.core.selection.kinds import KindKey, find
+from kopf_selectcache.errors import DeclarationError
+from kopf_selectcache.selectors.kind_keys import checked_key
+from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked
+
+from ._code import argument
+from ._code import declarations_in as calls_in
+from ._operator_loader import PROBLEM, Unloadable
+
+MADE = {"Selector": Selector, "AnyOf": AnyOf, "Cached": Cached}
+"""The classes that a written filter may call."""
+
+
+class Late(NamedTuple):
+    """A cache that is declared at run time."""
+
+    key: KindKey
+    cached: Cached
+    where: str
+    given: Collection[str] | None = None
+    """The options that are given, if those of a former declaration of the kind stay as they are; None if all
+    are replaced.
+    """
+
+    def completed(self, formers: Iterable[tuple[KindKey, Cached]]) -> list[Cached]:
+        """Return the declarations that it may make, each with the options of a former one of the kind."""
+        if self.given is None:
+            return [self.cached]
+        present = [former for key, former in formers if are_one_kind(key, self.key)]
+        return [
+            self.cached.completed(former, indexes=former.indexes, given=self.given) for former in present
+        ] or [self.cached]
+
+    @property
+    def has_options(self) -> bool:
+        """True if the options that decide on rights do not depend on a former declaration."""
+        return self.given is None or "share_watches" in self.given
+
+
+class Unknown(NamedTuple):
+    """A call whose kind or filter is not written out."""
+
+    call: str
+    where: str
+    key: KindKey | None = None
+    """The kind, if that is written out."""
+
+    def is_named_by(self, named: Collection[KindKey]) -> bool:
+        """Return True if the command line may name it: its kind, or any if its own is not written out."""
+        return bool(named) if self.key is None else any(are_one_kind(self.key, each) for each in named)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kind",
+        action="append",
+        default=[],
+        metavar="KIND",
+        help="a kind that is declared at run time; can be given several times, each with a --filter",
+    )
+    parser.add_argument(
+        "--filter",
+        action="append",
+        default=[],
+        metavar="SELECTOR",
+        help=(
+            "its filter: a label selector; or as Python: \"Selector('app=web', namespaces=['shop'])\", or"
+            " Cached(...) with options"
+        ),
+    )
+
+
+def given(arguments: argparse.Namespace) -> list[Late]:
+    """Return the pairs of the command line; raise Unloadable."""
+    if len(arguments.kind) != len(arguments.filter):
+        raise Unloadable(
+            f"--kind is given {len(arguments.kind)} times, and --filter {len(arguments.filter)} times:"
+            " give each --kind a --filter, '' for all objects"
+        )
+    found = []
+    for kind, text in zip(arguments.kind, arguments.filter, strict=True):
+        where = f"--kind {kind} --filter {text}"
+        try:
+            key, declared = checked_key(kind), _filter_of(text)
+            given = None if isinstance(declared, Cached) else ()
+            found.append(Late(key, checked(key, find(key), declared), where, given))
+        except DeclarationError as error:
+            raise Unloadable(f"{where}: {error}") from error
+    return found
+
+
+def _filter_of(text: str) -> Declared:
+    """Return a filter of the command line: Python if it begins like that, else a label selector."""
+    if not text.startswith(("[", "{", *(f"{name}(" for name in MADE))):
+        return text
+    remedy = "Write it as in: Selector('app=web', namespaces=['shop'])"
+    try:
+        return cast("Declared", _value(ast.parse(text, mode="eval").body))
+    except SyntaxError as error:
+        raise DeclarationError("the filter cannot be parsed as Python", remedy=remedy) from error
+    except ValueError as error:
+        raise DeclarationError("the filter is no Python with literals alone", remedy=remedy) from error
+
+
+def declarations_in(tree: ast.AST, file: str) -> Iterator[Late | Unknown]:
+    """Yield the calls of `cache.declare` and `cache.change`; raise Unloadable if one makes no sense.
+
+    >>> text = "cache.blocking.declare('v1/pods', Selector('app=web', namespaces=['shop']), keep=fields)"
+    >>> [(late.key, late.cached.filter, late.where) for late in declarations_in(ast.parse(text), 'web.py')]
+    [('v1/pods', Selector(label='app=web', namespaces=['shop']), 'web.py, line 1')]
+    >>> list(declarations_in(ast.parse("cache.change('pods', f'app={name}')"), 'web.py'))
+    [Unknown(call='change', where='web.py, line 1', key='pods')]
+    """
+    for node in calls_in(tree):
+        where, written = f"{file}, line {node.lineno}", None
+        try:
+            key = written = checked_key(_value(argument(node, "kind")))
+            declared = _value(argument(node, "filter", 1))
+            # The other options need no rights.
+            options = {each.arg: _value(each.value) for each in node.keywords if each.arg == "share_watches"}
+            is_change = method_of(node) == "change"
+            given = [*options] if is_change and not isinstance(declared, Cached) else None
+            yield Late(key, checked(key, find(key), declared, **options), where, given)
+        except DeclarationError as error:
+            raise Unloadable(f"{where}: {error}", code=PROBLEM) from error
+        except ValueError:
+            yield Unknown(method_of(node), where, written)
+
+
+def method_of(call: ast.Call) -> str:
+    """Return the name of the method that is called."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _value(node: ast.expr | None) -> Any:
+    """Return the value of an expression of literals and calls of `MADE`; raise ValueError for any other."""
+    if node is None:
+        raise ValueError("it is not given")
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name not in MADE or any(each.arg is None for each in node.keywords):
+            raise ValueError(name)
+        options = {str(each.arg): _value(each.value) for each in node.keywords}
+        return MADE[name](*map(_value, node.args), **options)
+    if isinstance(node, (ast.List, ast.Tuple)):
+        values = [_value(each) for each in node.elts]
+        return values if isinstance(node, ast.List) else tuple(values)
+    return ast.literal_eval(node)

@@ -1,0 +1,135 @@
+"""The rights that an operator needs beside those of its caches: for requests of its handlers, and for what
+Kopf does for them. Pure functions without I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.settings.rights import READ, Right, merged
+
+LIVE, SETTLING = "cache.live", "lost answers of cache.live"
+CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+def of_fetch(resource: Resource, namespaces: Collection[str] | None, verb: str) -> Iterator[Right]:
+    """Yield the rights for `cache.fetch`, `fetch_list`, `gone` or `wait_gone`, if the cache cannot answer."""
+    for namespace in _where(resource, namespaces):
+        yield Right(
+            resource.kind.group,
+            resource.kind.plural,
+            frozenset({verb}),
+            namespace,
+            None,
+            frozenset({"fetches"}),
+        )
+
+
+def of_live(
+    resource: Resource,
+    namespaces: Collection[str] | None,
+    verb: str,
+    subresource: str = "",
+    *,
+    what_for: str = LIVE,
+) -> Iterator[Right]:
+    """Yield the rights for a request of `cache.live`."""
+    plural = f"{resource.kind.plural}/{subresource}" if subresource else resource.kind.plural
+    for namespace in _where(resource, namespaces):
+        yield Right(resource.kind.group, plural, frozenset({verb}), namespace, None, frozenset({what_for}))
+
+
+def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patched: bool) -> Iterator[Right]:
+    """Yield the rights that Kopf needs to call handlers of a resource. By default it stores their progress in
+    the objects.
+    """
+    for namespace in _where(resource, namespaces):
+        what_for = frozenset({"handlers"})
+        yield Right(
+            resource.kind.group,
+            resource.kind.plural,
+            READ | ({"patch"} if patched else set()),
+            namespace,
+            None,
+            what_for,
+        )
+        if patched:
+            yield Right(
+                resource.kind.group,
+                f"{resource.kind.plural}/status",
+                frozenset({"patch"}),
+                namespace,
+                None,
+                what_for,
+            )
+
+
+def of_events(namespaces: Collection[str] | None) -> Iterator[Right]:
+    """Yield the rights that Kopf needs to post events about the handled objects."""
+    for namespace in namespaces or (None,):
+        yield Right("", "events", frozenset({"create"}), namespace, None, frozenset({"events"}))
+
+
+def of_kopf(*, everywhere: bool) -> Iterator[Right]:
+    """Yield the rights that Kopf needs to notice new kinds, and new namespaces unless it watches all. Without
+    them it starts a minute late.
+    """
+    what_for = frozenset({"kopf, which waits a minute without"})
+    yield Right(*CRDS, READ, what_for=what_for)
+    if not everywhere:
+        yield Right("", "namespaces", READ, what_for=what_for)
+
+
+def lacking(needed: Iterable[Right], granted: Collection[Right]) -> list[Right]:
+    """Return the parts of the needed rights that are not granted."""
+    return merged(
+        each for right in needed for each in right.single() if not any(other.gives(each) for other in granted)
+    )
+
+
+def beyond(granted: Iterable[Right], needed: Collection[Right]) -> Iterator[tuple[Right, list[str]]]:
+    """Yield the granted rights that exceed the needed ones, each with its needed parts."""
+    for right in granted:
+        for each in right.single():
+            used = [
+                other
+                for other in needed
+                if ("*" in each.verbs or each.verbs <= other.verbs)
+                and each.is_of(other)
+                and (each.namespace is None or other.namespace in (None, each.namespace))
+            ]
+            if not used:
+                yield each, []
+            elif "*" in (each.group, each.resource, *each.verbs):
+                yield (
+                    each,
+                    [
+                        str(replace(other, verbs=other.verbs if "*" in each.verbs else each.verbs))
+                        for other in used
+                    ],
+                )
+            elif each.names is None and all(other.names is not None for other in used):
+                yield (
+                    each,
+                    [f"for {', '.join(sorted({name for other in used for name in other.names or ()}))}"],
+                )
+            elif (
+                each.namespace is None
+                and (spaces := {other.namespace for other in used})
+                and None not in spaces
+            ):
+                yield each, [f"in {', '.join(sorted(map(str, spaces)))}"]
+
+
+def _where(resource: Resource, namespaces: Collection[str] | None) -> Collection[str | None]:
+    return (None,) if namespaces is None or resource.kind.namespaced is False else tuple(namespaces)
+
+
+def by_namespace(rights: Iterable[Right]) -> Mapping[str | None, list[Right]]:
+    """Return the rights for each Role, and, under None, for the ClusterRole."""
+    found: dict[str | None, list[Right]] = {}
+    for right in rights:
+        found.setdefault(right.namespace, []).append(right)
+    return found

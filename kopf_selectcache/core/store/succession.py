@@ -1,0 +1,138 @@
+"""Succession: when the filter of a cache changes, the union of the next filter takes the place of the present
+one in one step.
+
+Streams of both filters are *kept*: the next union shares their records, and each of their reports is applied
+to both unions. All other streams of the next filter are listed beside the present ones. An object is *in
+flight* if the present union shows a state that the next one may still receive: no reader may see it go back,
+or see it disappear, so the step waits for it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from .record import Record, is_newer, is_older, rank_of
+from .store import Change, ChangeCause
+from .substore import ObjectKey, Substore
+from .union import Union
+
+
+class Succession:
+    """The present and the next union, until the step.
+
+    `kept` maps the streams of the present union that the next one has as well to those of the next one.
+    `selected` returns if the present filter selects an object, None if that cannot be known.
+    """
+
+    def __init__(
+        self,
+        before: Union,
+        after: Union,
+        kept: Mapping[Substore, Substore],
+        selects: Callable[[Record], bool | None],
+        selected: Callable[[Record], bool | None],
+    ) -> None:
+        self.before = before
+        self.after = after
+        self.selects = selects
+        """Returns if the next filter selects an object; None if that cannot be known."""
+        self._selected = selected
+        self._in_flight: Iterable[ObjectKey] | None = None
+        """The objects that were in flight at the last call of `has_arrived`; None before the first one."""
+        self._departed: dict[ObjectKey, Record] = {}
+        """The last record of each object that has departed from the present union meanwhile."""
+        after.adopt(before, kept)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all lists of the next union are complete."""
+        return self.after.store.version != ""
+
+    def share(self, record: Record) -> Record:
+        """Return the same object as the present union holds it, so that it is in memory only once."""
+        held = self.before.shown(record.key)
+        is_shared = held is not None and held.packing is record.packing and held.is_same(record)
+        return held if held is not None and is_shared else record
+
+    def note(self, changes: Iterable[Change]) -> None:
+        """Note changes of the present union."""
+        for change in changes:
+            if change.before is not None and change.after is None:
+                self._departed[change.before.key] = change.before
+
+    def restart(self) -> None:
+        """Look at all objects again: the streams that are not kept have gone on."""
+        self._in_flight = None
+
+    def has_arrived(self) -> bool:
+        """Return True if no object is in flight, of those that were at the last call. Call it after `restart`
+        immediately before the step: then it looks at all objects.
+        """
+        if not self.after.has_one_epoch:
+            return False
+        if not self.before.has_one_epoch:
+            return True  # The server was restored: versions of different epochs cannot be compared.
+        keys = self._in_flight
+        if keys is None:
+            keys = dict.fromkeys(
+                record.key for union in (self.before, self.after) for record in union.store.records()[0]
+            )
+        self._in_flight = [key for key in keys if self._is_in_flight(key)]
+        return not self._in_flight
+
+    def _is_in_flight(self, key: ObjectKey) -> bool:
+        shown, following = self.before.shown(key), self.after.shown(key)
+        if shown is following:
+            return False
+        if shown is None:
+            assert following is not None, "both are None"
+            departed = self._departed.get(key)
+            return (departed is not None and not is_newer(following.version, departed.version)) or (
+                self.before.is_past(following) and self._selected(following) is True
+            )
+        if following is not None:
+            return is_older(following.version, shown.version)
+        if self.selects(shown) is False:
+            return False
+        return any(
+            not version or not self.after.has_passed(key, version)
+            for version in (shown.version, *self.before.left_at(key))
+        )
+
+    def differences(self) -> list[Change]:
+        """Return the changes that lead from the present union to the next one, in this order: departures,
+        updates, entries; each ordered by namespace and name. The next union ignores reports of streams that
+        are behind about objects that have departed.
+        """
+        before = {record.key: record for record in self.before.store.records()[0]}
+        after = {record.key: record for record in self.after.store.records()[0]}
+        left, updated, entered = list[Change](), list[Change](), list[Change]()
+        for key in sorted(before.keys() | after.keys()):
+            old, new = before.get(key), after.get(key)
+            if old is new:
+                continue
+            if old is None or new is None or old.uid != new.uid:
+                if old is not None:
+                    left.append(self._departure(old, is_replaced=new is not None))
+                if new is not None:
+                    entered.append(self._entry(new, is_replacing=old is not None))
+            elif old.version != new.version:
+                updated.append(Change(old, new, ChangeCause.UPDATED))
+        newest = self.before.newest_version
+        self.after.seen = max(newest, self.before.seen, key=rank_of)
+        for key, record in {**self._departed, **before}.items():
+            # A version beyond that of all streams is from before the server was restored.
+            if key not in after and not is_newer(record.version, newest):
+                self.after.ignore(key, record.version)
+        return [*left, *updated, *entered]
+
+    def _entry(self, record: Record, *, is_replacing: bool) -> Change:
+        by_filter = not is_replacing and self._selected(record) is False
+        return Change(None, record, ChangeCause.ENTERED, by_filter)
+
+    def _departure(self, record: Record, *, is_replaced: bool) -> Change:
+        if is_replaced:
+            return Change(record, None, ChangeCause.GONE)
+        if self.selects(record) is False:
+            return Change(record, None, ChangeCause.LEFT, True)
+        return Change(record, None, self.after.departure_of(record.key))

@@ -1,0 +1,376 @@
+"""Exchange: prepares the next state of an informer beside the present one, and puts it into its place.
+
+`changing` says when. No method here waits for a stream, except `replace`, which has no present state to keep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+from kopf_selectcache._errors import StateError
+from kopf_selectcache.core.selection.kinds import KindKey
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.compression import Packing
+from kopf_selectcache.core.store.own_writes import OwnWrites
+from kopf_selectcache.core.store.record import is_older, rank_of
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.substore import Substore
+from kopf_selectcache.core.store.succession import Succession
+from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.selectors.kind_keys import called
+from kopf_selectcache.selectors.selecting import selects
+from kopf_selectcache.settings.declaration import Cached
+from kopf_selectcache.settings.planner import Plan
+
+from ._awaited_versions import AwaitedVersions
+from ._confirmer import Confirmer
+from ._list_version import shared_versions
+from ._messages import Subject
+from ._readiness import Part
+from ._stream_factory import StreamFactory
+from ._stream_tasks import StreamTasks
+from .environment import Environment
+from .health import Condition, Health
+from .index_builder import IndexBuilder
+from .log import Logged
+from .memory import LetGo, Share
+from .reflector import Reflector
+from .state import Derived, InformerState
+from .stream_split import Split, are_stored_alike, can_be_read, split_streams
+from .stream_writer import Mirror
+
+
+@dataclass(eq=False)
+class Next:
+    """The next state of an informer, while its streams are synced beside those of the present one."""
+
+    declared: Cached
+    succession: Succession
+    state: InformerState
+    packing: Packing | None
+    share: Share
+    split: Split
+    make_condition: Callable[[Subject], Condition]
+    line: str
+    """The call that declares the next state."""
+    former: InformerState
+    """The present state when the change began. An index may be added meanwhile."""
+    confirmer: Confirmer = field(init=False)
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever the next state may be complete, or may have failed."""
+    tasks: dict[Reflector, asyncio.Task[None]] = field(default_factory=dict)
+    """The tasks of the new streams."""
+    confirming: asyncio.Task[None] | None = None
+
+    @property
+    def new(self) -> tuple[Reflector, ...]:
+        """The streams of the next filter alone."""
+        return tuple(each for each in self.state.reflectors if each.stream in self.split.opened)
+
+    def new_condition(self, subject: Subject) -> Condition:
+        """Return the condition of a new stream, of which nobody else learns before the step."""
+        condition = self.make_condition(subject)
+        condition.report_to(lambda *_: self.moved.set(), lambda: None)
+        condition.line = lambda: self.line
+        return condition
+
+    def notify(self, _: Sequence[Change] = ()) -> None:
+        """Note a report of one of the streams."""
+        union = self.state.union
+        if not union.is_alone:
+            for substore, reason in union.pop_streams_to_relist().items():
+                self.state.reflectors[union.substores.index(substore)].relist(reason)
+            self.confirmer.look()
+        self.moved.set()
+
+    @cached_property
+    def _groups(self) -> list[tuple[list[Substore], list[Reflector]]]:
+        """The streams of both filters and the new ones, in groups that could hold the same objects."""
+        groups: dict[frozenset[Substore], tuple[list[Substore], list[Reflector]]] = {}
+        for each, substore in zip(self.state.reflectors, self.state.union.substores, strict=True):
+            kept, new = groups.setdefault(frozenset(self.state.union.near([substore])), ([], []))
+            if each.stream in self.split.kept:
+                kept.append(substore)
+            else:
+                new.append(each)
+        return [(kept, new) for kept, new in groups.values() if kept and new]
+
+    def catch_up(self) -> None:
+        """List the new streams again that are behind a list of a stream of both filters, as of its version: a
+        watch without events reaches that version only by a bookmark, within a minute.
+        """
+        for kept, new in self._groups:
+            listed = max((each.listed for each in kept), key=rank_of)
+            for each in new:
+                if each.is_watching and not each.writer.is_ordered and is_older(each.version, listed):
+                    each.relist_as_of(listed)
+
+    def error(self) -> StateError | None:
+        """Return the error for which the next state will not be complete by itself; None if there is none.
+        Reads raise errors of streams of both filters already.
+        """
+        errors = [each.condition.error() for each in self.new]
+        return next((error for error in errors if error is not None and not error.transient), None)
+
+    @property
+    def is_synced(self) -> bool:
+        """True if all lists of the next state are complete, and its streams follow the server."""
+        return self.succession.is_complete and all(
+            each.condition.health is Health.SYNCED for each in self.new
+        )
+
+
+class Changed(Logged, Protocol):
+    """The parts of an informer that an exchange reads and replaces."""
+
+    declared_key: KindKey
+    declared: Cached
+    line: str
+    state: InformerState
+    packing: Packing | None
+    share: Share
+    confirming: Confirmer
+    begun: tuple[Resource, Plan] | None
+    awaited: AwaitedVersions
+    indexing: IndexBuilder
+    factory: StreamFactory
+    tasks: StreamTasks
+
+    def held(self) -> int:
+        """Return the number of stored objects."""
+
+    def part(self) -> Part:
+        """Return the readable part of the informer."""
+
+    async def wait_until_settled(self) -> None:
+        """Wait until each stream is synced or has failed."""
+
+    def restart(self, state: InformerState) -> None:
+        """Run the streams of another declaration instead of the present ones. Its state is empty."""
+
+    def plan_for(self, declared: Cached, resource: Resource) -> Plan:
+        """Return the streams of a declaration."""
+
+    def packing_for(self, declared: Cached) -> Packing | None:
+        """Return the compression of a declaration."""
+
+    def excess_of(self, share: Share, declared: Cached, union: Union) -> LetGo:
+        """Return the size of a store that exceeds its limit."""
+
+    def new_condition(self, subject: Subject) -> Condition:
+        """Return the condition of a stream."""
+
+    def report_on(self, reflectors: Iterable[Reflector]) -> None:
+        """Log the conditions of these streams as well."""
+
+    def apply_changes(self, changes: Sequence[Change]) -> None:
+        """Notify subscribers."""
+
+
+class Exchange:
+    """The transaction in which one state of an informer takes the place of another."""
+
+    def __init__(self, informer: Changed, environment: Environment) -> None:
+        self._informer = informer
+        self._environment = environment
+
+    def prepare(self, declared: Cached) -> Next | None:
+        """Return the next state, with its streams; None if there is no present one that must be kept."""
+        informer = self._informer
+        state, resource = informer.state, informer.state.resource
+        if state.is_resolving or resource is None or state.plan is None:
+            return None
+        planned = informer.plan_for(declared, resource)
+        share, own_writes = informer.share.successor(declared.max_bytes), OwnWrites()
+        union = Union(
+            [stream.keys for stream in planned.streams],
+            request_index=informer.indexing.want,
+            tally=share.tally,
+        )
+        share.records = union.newest
+        is_alike = are_stored_alike(declared, informer.declared, state.indexes)
+        packing = informer.packing if is_alike else informer.packing_for(declared)
+        split = split_streams(state, informer.declared, declared, planned)
+        substores = dict(zip(planned.streams, union.substores, strict=True))
+        succession = Succession(
+            state.union,
+            union,
+            {each.substore: substores[stream] for stream, each in split.kept.items()},
+            selects=lambda record: selects(planned.filter, record, resource),
+            selected=lambda record: selects(state.filter, record, resource),
+        )
+        next_state = replace(
+            state,
+            filter=planned.filter,
+            projection=declared.projection,
+            indexes=informer.indexing.with_slots(declared.indexes),
+            plan=planned,
+            union=union,
+            reflectors=(),
+            own_writes=own_writes,
+            derived=Derived(),
+        )
+        following = Next(
+            declared,
+            succession,
+            next_state,
+            packing,
+            share,
+            split,
+            informer.new_condition,
+            called("change", informer.declared_key),
+            state,
+        )
+        following.confirmer = Confirmer(
+            union,
+            planned.streams,
+            resource,
+            environment=self._environment,
+            own_writes=own_writes,
+            notify=following.notify,
+        )
+        reflectors = []
+        for stream, shared_version in zip(
+            planned.streams, shared_versions(union, state.union.seen), strict=True
+        ):
+            reflector = split.kept.get(stream)
+            if reflector is not None:
+                reflector.writer.mirror = Mirror(union, substores[stream], own_writes, following.notify)
+            else:
+                reflector = informer.factory.make(
+                    stream,
+                    substores[stream],
+                    shared_version,
+                    next_state,
+                    packing=packing,
+                    share=share,
+                    new_condition=following.new_condition,
+                    notify=following.notify,
+                )
+                reflector.writer.share = succession.share
+            reflectors.append(reflector)
+        own_writes.follow(union.substores)
+        following.state = replace(next_state, reflectors=tuple(reflectors))
+        return following
+
+    def inherit_writes(self, following: Next) -> None:
+        """Take over the own writes. Those that come from now on must be laid over both states."""
+        informer = self._informer
+        is_alike = are_stored_alike(following.declared, informer.declared, informer.state.indexes)
+        present = informer.state.own_writes
+        with present.lock, following.state.own_writes.lock:
+            following.state.own_writes.inherit(present, following.succession.selects if is_alike else None)
+
+    async def index(self, following: Next) -> None:
+        """Compute the values of indexes that the present state lacks; raise Failed."""
+        present = self._informer.state.indexes
+        added = [
+            each
+            for name, each in following.state.indexes.items()
+            if not (name in present and present[name].stored_as == each.stored_as)
+        ]
+        # New streams have read the values off whole objects.
+        await self._informer.indexing.compute(added, following.state.union)
+
+    def oversized(self, following: Next) -> StateError:
+        """Return the error of a next state that is larger than it may be."""
+        state = following.state
+        condition = following.new_condition(state.reflectors[0].writer)
+        let_go = self._informer.excess_of(following.share, following.declared, state.union)
+        condition.fail(replace(let_go, is_next=True))
+        error = condition.error()
+        assert error is not None, "it cannot be read"
+        return error
+
+    def exchange(self, following: Next) -> None:
+        """Replace the present state by the next one, and notify the subscribers of the differences."""
+        informer, former, share = self._informer, self._informer.state, following.share
+        added = informer.state.indexes.items() - following.former.indexes.items()
+        if added:
+            projection = following.state.projection
+            is_alike = projection == former.projection
+            stored = {name: each for name, each in added if is_alike or can_be_read(each, projection)}
+            indexes = stored | dict(following.state.indexes)
+            following.state = replace(following.state, indexes=indexes)
+        state, split = following.state, following.split
+        resource, planned = state.resource, state.plan
+        assert resource is not None, "the present state has it"
+        assert planned is not None, "it was planned"
+        differences = following.succession.differences()
+        for reflector in split.kept.values():
+            reflector.follow(informer.apply_changes, share)
+        for reflector in following.new:
+            reflector.attach(informer.apply_changes, share)
+        following.confirmer.notify = informer.apply_changes
+        informer.declared, informer.line = following.declared, following.line
+        informer.confirming = following.confirmer
+        informer.packing, informer.begun = following.packing, (resource, planned)
+        with former.own_writes.lock, state.own_writes.lock:
+            informer.state = state = replace(state)  # Requests need the substores of kept streams.
+        # From here on no read uses the streams that end.
+        informer.indexing.replace(state.indexes, state.union, state.reflectors)
+        informer.tasks.exchange(split.ended, following.tasks, following.confirming)
+        for store in former.union.stores:
+            store.release()
+        for reflector in split.ended:
+            reflector.forget()
+            reflector.condition.dismiss()  # Its waiters then wait for the streams of this state.
+        share.take_over()
+        informer.share = share
+        informer.report_on(following.new)
+        informer.awaited.wake()
+        informer.apply_changes(differences)
+
+    async def discard(self, following: Next) -> None:
+        """End the new streams, and give back their memory."""
+        tasks = [*following.tasks.values()]
+        if following.confirming is not None:
+            tasks.append(following.confirming)
+        for reflector in following.split.kept.values():
+            reflector.writer.mirror = None
+        for task in tasks:
+            task.cancel()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            for store in following.state.union.stores:
+                store.release()
+            following.share.give_up()
+
+    async def replace(self, declared: Cached) -> None:
+        """Begin anew with another declaration, since no state must be kept; raise its error."""
+        informer, former = self._informer, (self._informer.declared, self._informer.line)
+        self._redeclare(declared, called("change", informer.declared_key))
+        try:
+            await informer.wait_until_settled()
+        except asyncio.CancelledError:
+            self._redeclare(*former)
+            raise
+        if (error := informer.part().error) is not None:
+            self._redeclare(*former)
+            raise error
+
+    def _redeclare(self, declared: Cached, line: str) -> None:
+        """Begin anew with another declaration: no reader needs the objects of the present one."""
+        informer = self._informer
+        share = informer.share.successor(declared.max_bytes)
+        share.take_over()
+        informer.declared, informer.line, informer.share = declared, line, share
+        informer.packing = informer.packing_for(declared)
+        informer.indexing.indexes = informer.indexing.with_slots(declared.indexes)
+        informer.restart(
+            replace(
+                informer.state,
+                filter=declared.filter,
+                projection=declared.projection,
+                indexes=informer.indexing.indexes,
+                is_resolving=True,
+                union=Union(),  # No object of one filter may be read as one of the other.
+                reflectors=(),
+                derived=Derived(),
+            )
+        )

@@ -1,0 +1,311 @@
+"""Changing: replaces the filter and the options of one informer in one step, while it is read.
+
+The streams of the next filter are synced beside the present ones. Streams of both filters are kept, and feed
+both stores. Then the streams that end are held for a moment, until no object is in flight
+(`core.store.succession`), and the state of the informer is replaced in one assignment. A change that fails,
+is cancelled, or is overtaken by a newer one leaves the present state as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kopf_selectcache._errors import NotSynced, Overtaken, SelectCacheError
+from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.settings.declaration import Cached
+
+from ._exchange import Changed, Exchange, Next
+from .environment import Environment
+from .index_builder import Failed
+from .log import context_of
+from .reflector import Reflector
+
+HELD = 1.0
+"""The most seconds that streams which end are held. Their store does not move meanwhile."""
+
+BETWEEN = 2.0
+"""Seconds until they are held again, if objects were still in flight."""
+
+
+class Restarted(Exception):
+    """The informer has dropped its store: the next state must be prepared anew."""
+
+
+@dataclass(eq=False)
+class _Attempt:
+    """One change, and the number of calls that wait for it."""
+
+    declared: Cached
+    task: asyncio.Task[None] = field(init=False)
+    waiting: int = 0
+    overtaken_by: Cached | None = None
+    end: str = "its call was cancelled"
+    """The reason for which it ends, if it is cancelled."""
+    has_begun: bool = False
+    """True if the log says that it has begun."""
+    following: Next | None = None
+    has_overtaken: bool = False
+    """True if it has overtaken another one. Once it has begun, it is not overtaken itself: under a steady
+    stream of changes none would ever be complete."""
+
+    @property
+    def may_be_overtaken(self) -> bool:
+        return not (self.has_overtaken and self.has_begun)
+
+    def overtake(self, by: Cached) -> None:
+        """End it, because there is a newer one."""
+        self.overtaken_by = by
+        self.end = f"a newer change came, to {clipped(by.filter)}"
+        self.task.cancel()
+
+    def result(self) -> None:
+        """Raise the error of the change."""
+        if self.overtaken_by is not None:
+            raise Overtaken(
+                f"the filter {clipped(self.declared.filter)} is not in use: a newer change came before it was"
+                f" complete, to {clipped(self.overtaken_by.filter)}",
+                remedy="Read with the newer filter, or change it again",
+            )
+        self.task.result()
+
+
+class Changing:
+    """The changes of one informer. One is under way at a time. A newer one overtakes it; if it has overtaken
+    one itself, the newer one waits for it.
+    """
+
+    def __init__(
+        self,
+        informer: Changed,
+        environment: Environment,
+        start: Callable[[Reflector], asyncio.Task[None] | None],
+    ) -> None:
+        self._informer = informer
+        self._exchange = Exchange(informer, environment)
+        self._environment = environment
+        self._start = start
+        self._turn = asyncio.Lock()
+        self._latest: _Attempt | None = None
+        self.following: Next | None = None
+        """The next state; None if the filter does not change."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no change is under way."""
+        return self._latest is None
+
+    async def change(self, declared: Cached, *, timeout: float) -> None:  # Its end names a reason.  # noqa: ASYNC109
+        """Replace the filter and the options. Raise the error of a stream that cannot be synced, NotSynced
+        after the timeout, and Overtaken if another change came before the step. Equal changes are one.
+        """
+        attempt = self._latest
+        if attempt is None or attempt.declared != declared:
+            attempt = self._begin(declared)
+        attempt.waiting += 1
+        try:
+            done, _ = await asyncio.wait({attempt.task}, timeout=timeout)
+            error = None if done else self._unfinished(attempt, timeout)
+        finally:
+            attempt.waiting -= 1
+            if not attempt.waiting and not attempt.task.done():
+                self._forget(attempt)
+                attempt.task.cancel()
+                await asyncio.wait({attempt.task})
+        if error is not None:
+            raise error
+        attempt.result()
+
+    def _begin(self, declared: Cached) -> _Attempt:
+        former, attempt = self._latest, _Attempt(declared)
+        if former is not None and former.may_be_overtaken:
+            former.overtake(declared)
+            attempt.has_overtaken = True
+        self._latest = attempt
+        attempt.task = asyncio.create_task(
+            self._run(attempt), name=f"selectcache: {self._informer}, change of the filter"
+        )
+        attempt.task.add_done_callback(_retrieve)
+        return attempt
+
+    def _forget(self, attempt: _Attempt) -> None:
+        self._latest = None if self._latest is attempt else self._latest
+
+    async def _run(self, attempt: _Attempt) -> None:
+        try:
+            async with self._turn:
+                await self._change(attempt)
+        except BaseException as error:
+            self._log_failure(attempt, error)
+            raise
+        finally:
+            self._forget(attempt)
+
+    def interrupt(self) -> None:
+        """Note that the informer has dropped its store."""
+        if self.following is not None:
+            following, self.following = self.following, None
+            following.moved.set()
+
+    async def _change(self, attempt: _Attempt) -> None:
+        while True:
+            following = self._exchange.prepare(attempt.declared)
+            if following is None:
+                self._log_beginning(attempt)
+                await self._exchange.replace(attempt.declared)
+                self._log_end()
+                return
+            self.following = attempt.following = following
+            has_changed = False
+            try:
+                self._log_beginning(attempt, following)
+                self._exchange.inherit_writes(following)
+                await self._sync(following)
+                await self._exchange.index(following)
+                while not await self._step(following):
+                    await self._environment.sleep(BETWEEN * (0.5 + self._environment.chance()))
+                has_changed = True
+            except Restarted:
+                continue
+            else:
+                self._log_end()
+                return
+            finally:
+                self.following = None
+                if not has_changed:
+                    await self._exchange.discard(following)
+
+    def _log_beginning(self, attempt: _Attempt, following: Next | None = None) -> None:
+        attempt.has_begun = True
+        filter_ = attempt.declared.filter if following is None else following.state.filter
+        self._environment.logger.info(
+            "The cache of %(resource)s changes to %(filter)s: %(streams)s.",
+            {
+                "resource": str(self._informer),
+                "filter": clipped(filter_),
+                "streams": "it lists all anew, since it holds nothing"
+                if following is None
+                else str(following.split),
+            },
+            extra=context_of(self._informer),
+        )
+
+    def _log_failure(self, attempt: _Attempt, error: BaseException) -> None:
+        """Log that a change was given up, if the log says that it has begun."""
+        if isinstance(error, asyncio.CancelledError):
+            reason = attempt.end
+        elif isinstance(error, SelectCacheError):
+            reason = error.what
+        else:
+            reason = error.why if isinstance(error, Failed) else type(error).__name__
+        if attempt.has_begun:
+            self._environment.logger.info(
+                "The change of the cache of %(resource)s to %(filter)s is given up: %(reason)s. It stays at"
+                " %(former)s.",
+                {
+                    "resource": str(self._informer),
+                    "filter": clipped(attempt.declared.filter),
+                    "reason": reason,
+                    "former": clipped(self._informer.filter),
+                },
+                extra=context_of(self._informer),
+            )
+
+    def _log_end(self) -> None:
+        number = self._informer.held()
+        self._environment.logger.info(
+            "The cache of %(resource)s has changed to %(filter)s, with %(objects)s.",
+            {
+                "resource": str(self._informer),
+                "filter": clipped(self._informer.filter),
+                "objects": f"{number:,} object{'' if number == 1 else 's'}",
+            },
+            extra=context_of(self._informer),
+        )
+
+    async def _sync(self, following: Next) -> None:
+        """Run the new streams until all lists are complete."""
+        moved = following.moved  # Tasks of streams outlive the change, and must not hold the former store.
+        for each in following.new:
+            each.index(tuple(following.state.indexes.values()))
+            task = self._start(each)
+            if task is not None:
+                following.tasks[each] = task
+                task.add_done_callback(lambda _: moved.set())
+        if not following.state.union.is_alone:
+            following.confirming = self._informer.tasks.start_confirming(following.confirmer.run)
+        await self._wait(following, lambda: following.is_synced)
+
+    async def _step(self, following: Next) -> bool:
+        """Hold the streams that end, and replace the state once no object is in flight; return False if that
+        takes too long.
+        """
+        succession = following.succession
+        succession.restart()
+        for each in following.split.ended:
+            each.hold()
+        try:
+            expiry = asyncio.ensure_future(self._environment.sleep(HELD))
+            expiry.add_done_callback(lambda _: following.moved.set())
+            try:
+                await self._wait(following, lambda: succession.has_arrived() or expiry.done())
+            finally:
+                expiry.cancel()
+                await asyncio.wait([expiry])  # Raises only if this task is cancelled.
+            succession.restart()  # All objects: the other streams have gone on.
+            if not succession.has_arrived():
+                return False
+            following.share.check()
+            self._check(following)
+            self._exchange.exchange(following)
+            return True
+        finally:
+            for each in following.split.ended:
+                each.release()
+
+    async def _wait(self, following: Next, until: Callable[[], bool]) -> None:
+        while True:
+            self._check(following)
+            if until():
+                return
+            following.catch_up()
+            following.moved.clear()
+            await following.moved.wait()
+
+    def _check(self, following: Next) -> None:
+        """Raise if the change must end."""
+        if self.following is not following:
+            raise Restarted
+        if (error := following.error()) is not None:
+            raise error
+        if following.share.excess is not None:
+            raise self._exchange.oversized(following)
+
+    def _unfinished(self, attempt: _Attempt, timeout: float) -> SelectCacheError:
+        conditions = [each.condition for each in (attempt.following.new if attempt.following else ())]
+        if (error := next(filter(None, (each.error() for each in conditions)), None)) is not None:
+            attempt.end = error.what
+            return error
+        failing = next((each for each in conditions if each.message), None)
+        if failing is not None:
+            why, remedy = failing.message, failing.remedy
+        else:
+            new = attempt.following.new if attempt.following else ()
+            lists = ", ".join(str(each.filter) for each in new if not each.version)
+            why = f"lists are missing, of {clipped(lists)}" if lists else "lists are missing"
+            if new and not lists:
+                why = "the streams have not reached one version"
+            remedy = "Give it a longer timeout="
+        attempt.end = f"it is not complete after {timeout:g} s: {why}"
+        return NotSynced(
+            f"the change of the filter to {clipped(attempt.declared.filter)} is not complete after"
+            f" {timeout:g} s: {why}",
+            remedy=f"{remedy}; the former filter is still in use",
+        )
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    """Retrieve the error: the last call that waited may have been cancelled."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,179 @@
+"""Estimates: the number and bytes of the objects that a cache would hold, and of all objects of the kind.
+
+Counts objects by metadata, and measures a sample of whole ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import msgspec
+
+from kopf_selectcache.client.partial_metadata import page_of_metadata
+from kopf_selectcache.client.transport import Refused, Transport, ask_in_size
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.protocol.pager import PageSize, Paging
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.compression import Storage
+from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.projection import ALL, Projection
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.settings.planner import Stream
+
+from ._dictionary_training import run_in_thread
+from .memory import expected
+from .samples import Samples
+
+PAGE_LIMIT = 500
+PATIENCE = 120.0
+"""Maximum of the sum of pauses between the pages of one list, in seconds."""
+
+WEIGHED = 100
+"""Number of objects that are measured at a time: of the first page, and of ever fewer later ones."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A number of objects, and an estimate of their bytes in a cache."""
+
+    objects: int = 0
+    weighed: int = 0
+    weight: int = 0
+    """The bytes of JSON of the measured objects."""
+    beside: int = 0
+    """The bytes of values stored beside the measured objects: of indexes, and of dropped fields."""
+
+    @property
+    def bytes(self) -> int:
+        """The estimated bytes of JSON of all objects, extrapolated from the measured ones."""
+        return round(self.weight / self.weighed * self.objects) if self.weighed else 0
+
+    @property
+    def values(self) -> int:
+        """The estimated bytes of values stored beside all objects, extrapolated as well."""
+        return round(self.beside / self.weighed * self.objects) if self.weighed else 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(
+            self.objects + other.objects,
+            self.weighed + other.weighed,
+            self.weight + other.weight,
+            self.beside + other.beside,
+        )
+
+
+class _Metadata(msgspec.Struct):
+    remaining: int = msgspec.field(default=0, name="remainingItemCount")
+
+
+class _List(msgspec.Struct):
+    metadata: _Metadata
+
+
+class Counter:
+    """Counts the objects of one resource. Raises Refused, Unreachable and Garbled."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        resource: Resource,
+        *,
+        step: Callable[[int], object] = lambda _: None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.samples = Samples()
+        """A sample of the objects that would be stored."""
+        self._transport = transport
+        self._resource = resource
+        self._step = step  # Called with the number of objects of each page.
+        self._sleep = sleep
+
+    async def held(
+        self,
+        stream: Stream,
+        projection: Projection,
+        seen: set[tuple[str, str]],
+        indexes: tuple[Indexed, ...] = (),
+    ) -> Amount:
+        """Return the amount of a stream, without objects that earlier streams had; note its objects."""
+        path, query, within = stream.path(self._resource), stream.query(), stream.keys
+        found, paging, listed, due = Amount(), Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE), 0, 0
+        while not paging.is_complete:
+            if pause := paging.take_pause(1.0):
+                await self._sleep(pause)
+            asked = paging.query
+            page = await page_of_metadata(self._transport, self._resource, path, paging)
+            paging.turn(page)
+            keys = {record.key for record in page.records if within.have(record.key)}
+            if keys and listed >= due:  # After 0, 1, 3, 7, ... full pages: pages of large objects have fewer.
+                found += await self._weighed(path, asked, projection, stream, indexes)
+                due = 2 * due + PAGE_LIMIT
+            found += Amount(len(keys - seen))
+            seen |= keys
+            self._step(len(keys))
+            listed += len(page.records)
+        return found
+
+    async def all(self, namespaces: Collection[str] | None) -> Amount:
+        """Return the amount of all objects in these namespaces, as a cache without selectors would
+        hold them.
+        """
+        found = Amount()
+        for namespace in (
+            (None,) if namespaces is None or self._resource.kind.namespaced is False else namespaces
+        ):
+            path = self._resource.path(namespace)
+            answer = await self._some(path, {}, WEIGHED)
+            records = self._records(answer, ALL)  # Raises Garbled for an invalid answer.
+            found += Amount(
+                len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, *_sizes(records)
+            )
+        return found
+
+    async def memory(self, amount: Amount, storage: Storage) -> int:
+        """Return the estimated bytes of an amount in a cache with this storage."""
+        leaves = await run_in_thread(partial(self.samples.leaves, storage, amount.objects))
+        return expected(amount.objects, amount.bytes, amount.values, leaves=leaves)
+
+    async def _weighed(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        projection: Projection,
+        stream: Stream,
+        indexes: tuple[Indexed, ...],
+    ) -> Amount:
+        # Objects of a shared watch may be anywhere in the page.
+        limit = PAGE_LIMIT if stream.is_wider else WEIGHED
+        records = self._records(await self._some(path, query, limit), projection, indexes)
+        named = [record for record in records if stream.keys.have(record.key)]
+        self.samples.take(named)
+        return Amount(0, *_sizes(named))
+
+    async def _some(self, path: str, query: Mapping[str, str], limit: int) -> bytes:
+        """Return the bytes of a page of at most `limit` objects, or of fewer if the page is too large."""
+        size = PageSize(limit)
+        return await ask_in_size(
+            size, lambda: self._transport.get(path, {**query, **size.query}, most=size.most_bytes)
+        )
+
+    def _records(
+        self, answer: bytes, projection: Projection, indexes: tuple[Indexed, ...] = ()
+    ) -> Sequence[Record]:
+        page = replace(Reader.of(self._resource, projection), indexes=indexes).page(answer)
+        if isinstance(page, Refusal):
+            raise Refused(page)
+        return page.records
+
+
+def _sizes(records: Sequence[Record]) -> tuple[int, int, int]:
+    """Return the number of objects, their bytes of JSON, and the bytes of the values beside them."""
+    return (
+        len(records),
+        sum(len(record.data) for record in records),
+        sum(len(record.fields) for record in records),
+    )

@@ -1,0 +1,165 @@
+"""Checks the arguments of `on.change`, and the function that it decorates."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
+
+import kopf
+
+from kopf_selectcache._errors import BadSelector, DeclarationError, require
+from kopf_selectcache.cache.matcher import Field, Label, Namespaces
+from kopf_selectcache.cache.request import require_where
+from kopf_selectcache.core.redact import shown
+from kopf_selectcache.selectors.selector import Selector
+
+from .handlers import is_decorated
+
+CALL = "on.change()"
+
+NAMES = frozenset(
+    {
+        "annotations",
+        "body",
+        "cache",
+        "cause",
+        "filter_changed",
+        "labels",
+        "logger",
+        "meta",
+        "name",
+        "namespace",
+        "new",
+        "old",
+        "param",
+        "retry",
+        "runtime",
+        "spec",
+        "started",
+        "status",
+        "uid",
+    }
+)
+"""The names of the arguments of a handler of changes."""
+
+_LACKING = {
+    "diff": "Compare old and new",
+    "memo": "Keep what it needs in a dict of its own",
+    "patch": "Write with cache.live.patch(...)",
+    "self": "Decorate a function instead of a method",
+}
+"""Remedies for arguments that handlers of changes do not have, and others may have."""
+
+_INSTEAD = {
+    "annotations": "Compare the annotations in the handler",
+    "deleted": "Name the causes: entered=False, updated=False for departures alone",
+    "labels": "Write label=, as in cache.held(...)",
+    "new": "Compare new in the handler; where= selects by values",
+    "old": "Compare old in the handler",
+    "value": "Write where={'spec.nodeName': 'node01'}",
+    "when": "Write label=, field= or where=, or return early from the handler",
+}
+"""Remedies for options that Kopf's decorators have, and this one has not."""
+
+
+def remedy_of(args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+    """Return the remedy for a call with positional arguments, or with a filter of Kopf; empty for others."""
+    if len(args) in (2, 3) and all(isinstance(each, str) for each in args):
+        return f"Name the kind in one text: {shown('/'.join(filter(None, map(str, args))))}"
+    return next((_INSTEAD[name] for name in kwargs if name in _INSTEAD), "")
+
+
+def require_kind(kind: object) -> None:
+    """Raise DeclarationError for a decorator that was not called."""
+    if callable(kind) and not isinstance(kind, type):
+        raise DeclarationError(
+            "on.change decorates a function without the kind to follow",
+            remedy="Call it with the kind: @selectcache.on.change('pods')",
+        )
+
+
+def require_flags(flags: Mapping[str, object]) -> None:
+    for name, flag in flags.items():
+        require(isinstance(flag, bool), DeclarationError, CALL, name, flag, "True or False")
+
+
+def require_options(
+    *,
+    where: object,
+    id_: object,
+    errors: object,
+    timeout: object,
+    retries: object,
+    backoff: object,
+    registry: object,
+) -> None:
+    """Raise DeclarationError for options of wrong types, and for those with which no call would be made."""
+    require_where(CALL, where, DeclarationError)
+    is_id = id_ is None or (isinstance(id_, str) and bool(id_))
+    require(is_id, DeclarationError, CALL, "id", id_, "a text")
+    is_mode = errors is None or isinstance(errors, kopf.ErrorsMode)
+    require(is_mode, DeclarationError, CALL, "errors", errors, "one such as kopf.ErrorsMode.PERMANENT")
+    is_time = timeout is None or (_is_number(timeout) and timeout > 0)  # type: ignore[operator]  # As checked.
+    require(is_time, DeclarationError, CALL, "timeout", timeout, "a positive number of seconds")
+    is_time = backoff is None or (_is_number(backoff) and backoff >= 0)  # type: ignore[operator]  # As well.
+    require(is_time, DeclarationError, CALL, "backoff", backoff, "a number of seconds")
+    is_count = isinstance(retries, int) and not isinstance(retries, bool) and retries > 0
+    fits = retries is None or is_count
+    require(fits, DeclarationError, CALL, "retries", retries, "a number of calls, from 1")
+    fits = registry is None or isinstance(registry, kopf.OperatorRegistry)
+    require(fits, DeclarationError, CALL, "registry", registry, "a kopf.OperatorRegistry")
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, (int, float)) and not isinstance(given, bool)
+
+
+def selector_of(label: Label, field: Field, namespace: Namespaces) -> Selector:
+    """Return the selector of the wanted objects. Errors name `namespace=`, as users write it."""
+    try:
+        return Selector(
+            label, field=field, namespaces=[namespace] if isinstance(namespace, str) else namespace
+        )
+    except BadSelector as error:
+        what, remedy = (text.replace("namespaces=", "namespace=") for text in (error.what, error.remedy))
+        raise BadSelector(what, remedy=remedy, text=error.text, column=error.column) from None
+
+
+def require_handler(fn: Any) -> None:
+    """Raise DeclarationError unless a function can be called with the arguments of a handler of changes."""
+    require(callable(fn), DeclarationError, CALL, "the handler", fn, "a function")
+    if is_decorated(fn):
+        raise DeclarationError(
+            "on.change() decorates a function with with_cache",
+            remedy="Take with_cache off: it gets cache",
+        )
+    name = getattr(fn, "__qualname__", type(fn).__qualname__)
+    plain = fn.func if isinstance(fn, partial) else fn
+    if inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain):
+        raise DeclarationError(
+            f"on.change(): {name} is a generator function, and would never run", remedy="Take yield out"
+        )
+    try:
+        # Of a decorated function, only the decorator's own signature counts.
+        parameters = inspect.signature(fn, follow_wrapped=False).parameters.values()
+    except (TypeError, ValueError):
+        return  # One in C may have none.
+    _require_parameters(name, parameters)
+
+
+def _require_parameters(name: str, parameters: Collection[inspect.Parameter]) -> None:
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for each in parameters:
+        is_given = each.name in NAMES and each.kind is not each.POSITIONAL_ONLY
+        if each.default is each.empty and each.kind not in variable and not is_given:
+            raise DeclarationError(
+                f"on.change(): {name} takes {each.name}, which handlers of changes are not given",
+                remedy=_LACKING.get(each.name, f"They are given {', '.join(sorted(NAMES))}"),
+            )
+    if not any(each.kind is each.VAR_KEYWORD for each in parameters):
+        raise DeclarationError(
+            f"on.change(): {name} takes no other arguments than it names, and is given more",
+            remedy="Add **_ to its parameters",
+        )

@@ -1,0 +1,237 @@
+"""`Caches`: caches beside those of the operator, with declarations and a login of their own; for instance of
+another cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache._errors import DeclarationError, ReadError, require
+from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.selectors.signatures import check_call
+from kopf_selectcache.settings.declaration import Selectors
+from kopf_selectcache.settings.options import SelectCacheSettings
+
+Credentials: TypeAlias = _kopf.ConnectionInfo | _kopf.AiohttpSession
+Login: TypeAlias = Callable[..., Credentials | Awaitable[Credentials | None] | None]
+"""A login handler of Kopf, such as `kopf.login_with_kubeconfig`, called with `logger` and `settings`."""
+
+_KEY = _kopf.VaultKey("selectcache")  # There is one login.
+
+LOGIN = 60.0
+"""Maximum duration of a login in seconds."""
+
+_logger = logging.getLogger("kopf_selectcache")
+
+
+class Caches:
+    """Caches with declarations of their own, beside those of the operator.
+
+        async with selectcache.Caches({'v1/pods': 'app=web'}, login=log_in) as cache:
+            await cache.wait_synced()
+            print(cache.count('pods', label='tier=gold'))
+
+    `login` returns the credentials, as a login handler of Kopf does, sync or async; or it is the credentials
+    themselves. It is called again when the server refuses them. Without it, the caches are of the operator's
+    own cluster, with its login. A filter without namespaces covers `namespaces`, or all. `settings` has the
+    options, and may have selectors as well.
+
+    Entering it logs in and starts the caches; `wait_synced` waits until they are synced. Leaving it ends
+    them: reads raise from then on. A startup handler calls `start`, and a cleanup handler `stop`.
+    """
+
+    @check_call(DeclarationError, "Caches")
+    def __init__(
+        self,
+        selectors: Mapping[Any, Any] | None = None,
+        *,
+        login: Login | Credentials | None = None,
+        namespaces: Collection[str] | None = None,
+        settings: SelectCacheSettings | None = None,
+    ) -> None:
+        for argument, given, fits, wanted in (
+            ("selectors", selectors, isinstance(selectors, Mapping | None), "{'v1/pods': 'app=web'}"),
+            ("settings", settings, isinstance(settings, SelectCacheSettings | None), "SelectCacheSettings()"),
+            ("login", login, login is None or callable(login) or _is_credentials(login), _LOGINS),
+        ):
+            require(fits, DeclarationError, "Caches()", argument, given, wanted)
+        given, own = settings if settings is not None else SelectCacheSettings(), Selectors()
+        own.update(given.selectors)
+        own.update(selectors or {})
+        # A copy: the settings may be those of other caches, too.
+        self._settings = replace(given, selectors=own, defaults=copy(given.defaults))
+        self._login = login
+        self._namespaces = None if namespaces is None else Selector(namespaces=namespaces).namespaces
+        self._stack: AsyncExitStack | None = None
+        self._runtime: Runtime | None = None
+
+    @property
+    def selectors(self) -> Selectors:
+        """The filter of each kind that is declared at the start."""
+        return self._settings.selectors
+
+    @property
+    def informers(self) -> Iterable[Informer]:
+        """The informers that run, for metrics."""
+        return tuple(self._runtime.informers.values()) if self._runtime is not None else ()
+
+    async def start(self) -> Cache:
+        """Log in, start the caches, and return their reads. Raise `kopf.LoginError` if the login fails."""
+        if self._stack is not None:
+            raise DeclarationError(
+                "these caches run already", remedy="Use the cache that start() has returned"
+            )
+        async with AsyncExitStack() as stack:
+            self._stack = stack
+            stack.callback(self._forget)
+            stack.enter_context(self._settings.selectors.in_use())
+            vault, waits = await self._vault(stack), Waits()
+            runtime = self._runtime = self._make_runtime(vault)
+            task = asyncio.create_task(_run(runtime, vault), name="selectcache: caches")
+            task.add_done_callback(partial(_end, runtime))
+            stack.push_async_callback(_cancel, task)
+            stack.callback(waits.end, "the caches end")
+            self._stack = stack.pop_all()
+        return Cache(runtime, waits=waits)
+
+    async def stop(self) -> None:
+        """End the caches, and their login. Does nothing if they do not run."""
+        if self._stack is not None:
+            await self._stack.aclose()
+
+    async def __aenter__(self) -> Cache:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _forget(self) -> None:
+        self._stack = self._runtime = None
+
+    async def _vault(self, stack: AsyncExitStack) -> _kopf.Vault:
+        """Return the credentials: those of the operator, or others, which a task renews."""
+        if self._login is None:
+            if (vault := _kopf.vault_var.get(None)) is None:
+                what = "Caches() without login= take the login of an operator, and none runs here"
+                raise DeclarationError(what, remedy=f"Give login={_LOGINS}")
+            return vault
+        vault = _kopf.Vault()
+        stack.push_async_callback(vault.close)
+        login = _LoginTask(self._login, vault)
+        await login.log_in()
+        stack.push_async_callback(_cancel, asyncio.create_task(login.run(), name="selectcache: login"))
+        return vault
+
+    def _make_runtime(self, vault: _kopf.Vault) -> Runtime:
+        settings, operator = self._settings, _kopf.settings_var.get(None)
+        transport = KopfTransport(
+            vault,
+            request_timeout=settings.request_timeout,
+            connect_timeout=operator.networking.connect_timeout if operator is not None else None,
+            max_bytes=settings.page_bytes(),
+        )
+        return Runtime(settings, transport, namespaces=self._namespaces, chance=random.random, logger=_logger)
+
+
+_LOGINS = "kopf.login_with_kubeconfig, another login handler of Kopf, or a kopf.ConnectionInfo"
+
+
+def _is_credentials(login: object) -> bool:
+    return isinstance(login, _kopf.ConnectionInfo | _kopf.AiohttpSession)
+
+
+async def _run(runtime: Runtime, vault: _kopf.Vault) -> None:
+    # In a startup handler, the operator logs in only after it.
+    await vault.wait_for_readiness()
+    await runtime.run()
+
+
+def _end(runtime: Runtime, task: asyncio.Task[None]) -> None:
+    """End the reads, for any end of the task."""
+    runtime.end(_ended)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _logger.error("The caches end with an error.", exc_info=error)
+
+
+def _ended() -> ReadError:
+    return ReadError("these caches have ended", remedy="Read within: async with Caches(...) as cache")
+
+
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
+
+
+class _LoginTask:
+    """Calls a login, and calls it again when its credentials are no longer accepted."""
+
+    def __init__(
+        self,
+        login: Login | Credentials,
+        vault: _kopf.Vault,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._login, self._vault, self._sleep, self._chance = login, vault, sleep, chance
+
+    async def log_in(self) -> None:
+        """Log in once. Raise `kopf.LoginError`, which does not show the text of another error: it may have
+        a token.
+        """
+        try:
+            async with asyncio.timeout(LOGIN):
+                info = await self._called()
+        except Exception as error:
+            raise kopf.LoginError(f"the login of Caches() fails with {type(error).__name__}") from error
+        if info is None:
+            raise kopf.LoginError("the login of Caches() has found no credentials")
+        if not _is_credentials(info):
+            raise kopf.LoginError(f"the login of Caches() returns a {type(info).__name__}: return {_LOGINS}")
+        # A copy, because credentials are compared by identity: a late refusal does not hit new ones.
+        await self._vault.populate({_KEY: copy(info)})
+
+    async def _called(self) -> object:
+        if not callable(self._login):
+            return self._login
+        settings = _kopf.settings_var.get(None) or kopf.OperatorSettings()
+        call = partial(self._login, logger=_logger, settings=settings)
+        if _kopf.is_async_fn(self._login):
+            return await cast("Awaitable[object]", call())
+        return await asyncio.to_thread(call)
+
+    async def run(self) -> None:
+        """Log in again when the credentials are used up, and repeat it until it succeeds."""
+        while True:
+            await self._vault.wait_for_emptiness()
+            failures = 0
+            while True:
+                try:
+                    await self.log_in()
+                except kopf.LoginError as error:
+                    pause = delay(failures, self._chance())
+                    _logger.warning(
+                        "%(error)s. It is tried again in %(seconds).1f s.",
+                        {"error": error, "seconds": pause},
+                    )
+                    failures += 1
+                    await self._sleep(pause)
+                else:
+                    break

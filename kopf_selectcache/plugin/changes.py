@@ -1,0 +1,343 @@
+"""Calls the handlers of changes (`selectcache.on.change`) of one operator.
+
+Each handler has a subscription of the informer of its kind. Changes of one object are handled one at a time;
+of different objects at the same time, up to `settings.queueing.worker_limit`. Kopf executes the handler, with
+its retries, timeout and errors. None is called while Kopf pauses the operator for another one (peering), or
+while a cache is not synced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError
+from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.changes import Change, Subscription
+from kopf_selectcache.cache.request import Request
+from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.store.change_queue import key_of
+from kopf_selectcache.core.store.store import Change as StoreChange
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
+
+from .handlers import RETRY, call_in_thread
+from .on import ChangeHandler, change_handlers
+from .operator import Operator
+
+CALLS_AT_ONCE = 100
+"""Calls of one handler that run at the same time, unless `settings.queueing.worker_limit` is set."""
+
+_logger = logging.getLogger("kopf_selectcache")
+
+
+@dataclass
+class ChangeArguments(_kopf.Cause):
+    """The arguments of a handler of changes. `logger` is in the base class."""
+
+    change: Change
+
+    @property
+    def _kwargs(self) -> dict[str, Any]:
+        change = self.change
+        body = change.body
+        return {
+            "logger": self.logger,
+            "cause": change.cause,
+            "filter_changed": change.filter_changed,
+            "old": change.old,
+            "new": change.new,
+            "body": body,
+            "name": change.name,
+            "namespace": change.namespace,
+            "uid": change.uid,
+            "meta": body.metadata,
+            "spec": body.spec,
+            "status": body.status,
+            "labels": body.metadata.labels,
+            "annotations": body.metadata.annotations,
+        }
+
+
+@dataclass
+class _Attempts:
+    """The calls for one change, as Kopf counts them."""
+
+    started: datetime
+    begun: float
+    clock: Callable[[], float]
+    retries: int = 0
+
+    @property
+    def awakened(self) -> bool:
+        return True
+
+    @property
+    def runtime(self) -> timedelta:
+        return timedelta(seconds=self.clock() - self.begun)
+
+
+async def deliver_changes(
+    operator: Operator,
+    runtime: Runtime,
+    registry: _kopf.OperatorRegistry | None,
+    *,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> None:
+    """Call the handlers of changes of a registry until cancelled."""
+    handlers = list(change_handlers(registry))
+    if not handlers:
+        return
+    parts = _kopf.parts_of(operator.settings)
+    if parts is not None:
+        parts.allow_events()
+    async with asyncio.TaskGroup() as group:
+        for handler in handlers:
+            delivery = _Delivery(handler, operator, runtime, parts, now)
+            group.create_task(delivery.run(), name=f"selectcache: {handler.id}")
+
+
+class _Delivery:
+    """The calls of one handler."""
+
+    def __init__(
+        self,
+        handler: ChangeHandler,
+        operator: Operator,
+        runtime: Runtime,
+        parts: _kopf.OperatorParts | None,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._handler = handler
+        self._operator = operator
+        self._runtime = runtime
+        self._limit = asyncio.Semaphore(operator.settings.queueing.worker_limit or CALLS_AT_ONCE)
+        self._entered: set[asyncio.Task[None]] = set()
+        """The calls that have one of the places of the limit."""
+        self._parts = parts
+        self._now = now
+        self._reported: type[Exception] | None = None
+        """The class of the last error that was logged."""
+        self._has_followed = False
+        self._is_ending = False
+        self._called = replace(handler, fn=partial(_call, handler.fn, operator, runtime))
+
+    async def run(self) -> None:
+        """Call the handler with each change until cancelled. A bug in this package starts it again."""
+        failures = 0
+        while True:
+            changed = self._runtime.names.changed
+            try:
+                await self._deliver()
+            except NotDeclared as error:
+                await self._wait_until_declared(error)
+                self._reported = None
+                continue
+            except NotSynced:
+                pass  # The cluster has not said yet what some key means.
+            except (ReadError, DeclarationError) as error:
+                self._report(error)
+                await changed.wait()  # Another filter may hold what the handler follows.
+                continue
+            except Exception:
+                _logger.exception("The calls of %(handler)s start again.", {"handler": str(self._handler)})
+            retries = self._runtime.retries
+            await retries.sleep(delay(failures, retries.chance()))
+            failures += 1
+
+    async def _wait_until_declared(self, error: NotDeclared) -> None:
+        """Wait until the kind is declared, for the first time or again; log the error if it is not yet."""
+        while True:
+            changed = self._runtime.names.changed
+            with suppress(NotSynced):  # It is not known yet what a new key means: that is waited for later.
+                try:
+                    self._runtime.informer(self._handler.kind)
+                except NotDeclared:
+                    self._report(error, logging.INFO if self._has_followed else logging.WARNING)
+                    await changed.wait()
+                    continue
+            return
+
+    def _report(self, error: Exception, level: int = logging.ERROR, failing: str = "") -> None:
+        """Log once why the handler is not called: for an object, or at all."""
+        if self._reported is not type(error):
+            self._reported = type(error)
+            _logger.log(
+                level,
+                "%(handler)s is not called%(objects)s: %(error)s",
+                {
+                    "handler": str(self._handler),
+                    "objects": f" for {failing} and objects like it" if failing else "",
+                    "error": error,
+                },
+            )
+
+    async def _informer(self) -> Informer:
+        """Return the informer of the kind, once its resource is known."""
+        informer = await self._operator.informer(self._handler.kind)
+        await informer.wait_until_settled()
+        if informer.resource is None:
+            completed = asyncio.Event()
+            end = informer.subscribe(lambda _: None, lambda _: completed.set())
+            try:
+                await informer.ending.limit(completed.wait())
+            finally:
+                end()
+        return informer
+
+    async def _deliver(self) -> None:
+        self._is_ending = False
+        handler = self._handler
+        informer = await self._informer()
+        request = Request(
+            verb="changes",
+            kind=handler.kind,
+            selector=handler.selector,
+            where=handler.where,
+            is_plain=handler.where is None,
+        )
+        subscription = Subscription(informer, request, initial=handler.initial, causes=handler.causes)
+        calls: set[asyncio.Task[None]] = set()
+        lost = 0
+        self._has_followed = True
+        try:
+            while True:
+                await informer.ending.limit(subscription.news.wait())
+                subscription.news.clear()
+                if subscription.error is not None:
+                    if not subscription.failing:  # What is cached has changed.
+                        raise subscription.error
+                    self._report(subscription.error, failing=subscription.failing)
+                    subscription.error = None
+                while True:
+                    if subscription.queue.lost >= 2 * lost + 1:
+                        lost = subscription.queue.lost
+                        _logger.warning(
+                            "%(handler)s is too slow: so far %(count)s departures were not delivered.",
+                            {"handler": str(handler), "count": lost},
+                        )
+                    if not subscription.queue:
+                        break
+                    await informer.ending.limit(self._enter())
+                    if not subscription.queue or informer.ending.reached:
+                        self._limit.release()
+                        break
+                    call = self._begin(subscription.queue.take(), subscription, informer)
+                    calls.add(call)
+                    call.add_done_callback(calls.discard)
+        except ReadError:  # There will be no further changes: calls that run now go on to their ends.
+            self._is_ending = True
+            subscription.close()
+            await asyncio.gather(*(calls & self._entered), return_exceptions=True)
+            raise
+        finally:
+            self._is_ending = True
+            for call in tuple(calls):
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+
+    async def _enter(self) -> None:
+        """Wait until all caches are synced and the operator is not paused, and take one of the places."""
+        while True:
+            if self._parts is not None:
+                await self._parts.wait_until_resumed()
+            await self._operator.gate(None, None, fresh=False)
+            await self._limit.acquire()
+            if self._parts is None or not self._parts.is_paused:
+                return
+            self._limit.release()
+
+    def _begin(
+        self, change: StoreChange, subscription: Subscription, informer: Informer
+    ) -> asyncio.Task[None]:
+        """Begin the calls for a change, in the place that was taken."""
+        call = asyncio.create_task(self._handle(change, subscription, informer))
+        self._entered.add(call)
+        call.add_done_callback(self._leave)
+        return call
+
+    def _leave(self, call: asyncio.Task[None]) -> None:
+        """Give back the place of a call, if it has one."""
+        if call in self._entered:
+            self._entered.discard(call)
+            self._limit.release()
+
+    async def _handle(self, change: StoreChange, subscription: Subscription, informer: Informer) -> None:
+        """Call the handler for a change, again after errors. The call has a place."""
+        queue, retries = subscription.queue, self._runtime.retries
+        call = asyncio.current_task()
+        assert call is not None, "it runs in a task"
+        attempts = self._attempts()
+        try:
+            while (pause := await self._execute(change, informer, attempts)) is not None:
+                if self._is_ending:
+                    return  # The handler has turned its cancellation into an error.
+                self._leave(call)
+                await retries.sleep(pause)
+                since = retries.clock()
+                await self._enter()
+                self._entered.add(call)
+                renewed = queue.renew(change)
+                if renewed is None:
+                    return
+                attempts.retries += 1
+                attempts.begun += retries.clock() - since  # The handler had no part in this wait.
+                if renewed is not change and (renewed.after is None or self._has_timed_out(attempts)):
+                    attempts = self._attempts()
+                change = renewed
+        finally:
+            queue.finish(key_of(change))
+            subscription.news.set()
+
+    def _has_timed_out(self, attempts: _Attempts) -> bool:
+        timeout = self._handler.timeout
+        return timeout is not None and attempts.runtime.total_seconds() >= timeout
+
+    async def _execute(self, change: StoreChange, informer: Informer, attempts: _Attempts) -> float | None:
+        """Call the handler once; return None if that was the last call for the change, else the seconds until
+        the next.
+        """
+        try:
+            outcome = await _kopf.execute_handler_once(
+                settings=self._operator.settings,
+                handler=self._called,
+                cause=self._arguments(change, informer),
+                state=attempts,
+            )
+        except Exception:
+            _logger.exception("A call of %(handler)s is made again.", {"handler": str(self._handler)})
+            return RETRY
+        return None if outcome.final else outcome.delay or 0.0
+
+    def _attempts(self) -> _Attempts:
+        clock = self._runtime.retries.clock
+        return _Attempts(self._now(), clock(), clock)
+
+    def _arguments(self, change: StoreChange, informer: Informer) -> ChangeArguments:
+        resource = informer.resource
+        assert resource is not None, "it has objects"
+        given = Change(change, resource, change.cause)
+        logger = _kopf.ObjectLogger(body=given.body, settings=self._operator.settings)
+        return ChangeArguments(logger, given)
+
+
+async def _call(fn: Callable[..., Any], operator: Operator, runtime: Runtime, /, **kwargs: Any) -> Any:
+    """Call the user's function as Kopf would. A read that must wait for a cache is tried again."""
+    waits = Waits(operator.waits)
+    kwargs["cache"] = Cache(runtime, waits=waits)
+    try:
+        if _kopf.is_async_fn(fn):
+            return await fn(**kwargs)
+        return await call_in_thread(fn, operator, kwargs, waits)
+    except NotSynced as error:
+        raise kopf.TemporaryError(str(error), delay=RETRY) from error

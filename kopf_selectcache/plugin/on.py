@@ -1,0 +1,200 @@
+"""`selectcache.on`: decorators of handlers that the caches call. Each is registered with Kopf's registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache._errors import ConflictingSelectors, DeclarationError, NotSelectable
+from kopf_selectcache.cache.matcher import Field, Label, Namespaces, Where
+from kopf_selectcache.core.selection.kinds import KindKey, find
+from kopf_selectcache.core.store.store import ChangeCause
+from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, checked_key, text_of
+from kopf_selectcache.selectors.selector import Branches, Selector
+from kopf_selectcache.selectors.signatures import check_call
+
+from ._change_arguments import (
+    remedy_of,
+    require_flags,
+    require_handler,
+    require_kind,
+    require_options,
+    selector_of,
+)
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_HANDLERS = "_selectcache_changes"  # The attribute of a registry with its handlers of changes.
+
+
+@dataclass(frozen=True)
+class ChangeHandler(_kopf.Handler):
+    """A handler of changes. Kopf executes it as it executes its own."""
+
+    kind: KindKey
+    causes: frozenset[ChangeCause]
+    selector: Selector
+    where: Where | None
+    initial: bool
+
+    def __str__(self) -> str:
+        return f"Change handler {self.id!r}"
+
+    @property
+    def condition(self) -> str:
+        """The objects that it wants, as text; empty for all."""
+        selector = str(self.selector).replace("namespaces=", "namespace=")
+        texts = [selector] if self.selector != Selector() else []
+        return ", ".join([*texts, *([f"where={dict(self.where)!r}"] if self.where else [])])
+
+
+@check_call(DeclarationError, "selectcache.on.change", advise=remedy_of)
+def change(
+    kind: AnyKey,
+    *,
+    entered: bool = True,
+    updated: bool = True,
+    left: bool = True,
+    gone: bool = True,
+    label: Label = None,
+    field: Field = None,
+    where: Where | None = None,
+    namespace: Namespaces = None,
+    initial: bool = True,
+    id: str | None = None,  # As in Kopf's decorators.  # noqa: A002
+    param: Any = None,
+    errors: kopf.ErrorsMode | None = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | None = None,
+    registry: kopf.OperatorRegistry | None = None,
+) -> Callable[[_F], _F]:
+    """Call a handler, sync or async, for each change of the cached objects of a declared kind.
+
+    @selectcache.on.change('jobs', label='app=web', updated=False)
+    async def follow(cause, name, old, cache, logger, **_):
+        if cause in ('left', 'gone'):
+            logger.info(f'{name} departed, with {old["status"]}')
+
+    The causes are `entered`, `updated`, `left` (the filter does not select the object any more; it may still
+    exist) and `gone` (it does not exist any more). `old` and `new` are read-only views, None where there is
+    no object; `body` is the one that is there. `cache` needs no `with_cache`. Existing objects are delivered
+    as `entered`, unless `initial=False`. The changes of one object are delivered one at a time and in order;
+    those that come meanwhile are joined. `errors`, `timeout`, `retries`, `backoff`, `param` and `id` are
+    those of Kopf's handlers.
+    """
+    require_kind(kind)
+    key = checked_key(kind)
+    flags = {
+        ChangeCause.ENTERED: entered,
+        ChangeCause.UPDATED: updated,
+        ChangeCause.LEFT: left,
+        ChangeCause.GONE: gone,
+    }
+    require_flags({**{str(cause): flag for cause, flag in flags.items()}, "initial": initial})
+    causes = frozenset(cause for cause, flag in flags.items() if flag)
+    if not causes:
+        raise DeclarationError("on.change() wants no change at all", remedy="Leave one of them True")
+    require_options(
+        where=where,
+        id_=id,
+        errors=errors,
+        timeout=timeout,
+        retries=retries,
+        backoff=backoff,
+        registry=registry,
+    )
+    selector = selector_of(label, field, namespace)
+
+    def decorate(fn: _F) -> _F:
+        require_handler(fn)
+        handler = ChangeHandler(
+            id=_kopf.HandlerId(id or _kopf.get_callable_id(fn)),
+            fn=fn,
+            param=param,
+            errors=errors,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            kind=key,
+            causes=causes,
+            selector=selector,
+            where=where,
+            initial=initial,
+        )
+        of = registry if registry is not None else kopf.get_default_registry()
+        vars(of).setdefault(_HANDLERS, []).append(handler)
+        return fn
+
+    return decorate
+
+
+def change_handlers(registry: _kopf.OperatorRegistry | None) -> Iterator[ChangeHandler]:
+    """Yield the handlers of changes of a registry."""
+    yield from () if registry is None else vars(registry).get(_HANDLERS, ())
+
+
+def change_handlers_of(
+    key: KindKey, registry: _kopf.OperatorRegistry | None, declared: Collection[KindKey]
+) -> Iterator[ChangeHandler]:
+    """Yield the handlers of changes of one declared kind."""
+    keys = tuple(declared)  # The mapping itself would find other names of the same kind.
+    return (each for each in change_handlers(registry) if _declared_key(each.kind, keys) == key)
+
+
+def check_change_handlers(
+    registry: _kopf.OperatorRegistry | None, declared: Mapping[KindKey, Branches]
+) -> None:
+    """Refuse handlers of changes that would never be called. `declared` are the filters of the caches. A kind
+    that is not declared may be declared later.
+    """
+    for handler in change_handlers(registry):
+        key = _declared_key(handler.kind, declared)
+        try:
+            _require_overlap(handler, key or handler.kind, Selector() if key is None else declared[key])
+        except (ConflictingSelectors, NotSelectable) as error:
+            error.what = f"{handler}: {error.what}"
+            raise
+
+
+def _require_overlap(handler: ChangeHandler, key: KindKey, filter_: Branches) -> None:
+    """Raise DeclarationError if a handler follows no object that the filter selects."""
+    kind, name = find(key), text_of(handler.kind)
+    if kind is not None and kind.namespaced is False and handler.selector.namespaces is not None:
+        raise DeclarationError(
+            f"{handler} follows {name} with {handler.condition}, and {name} have no namespace",
+            remedy="Leave namespace= out",
+        )
+    handler.selector.require_satisfiable(kind=kind)
+    if kind is not None and all(branch.disjoint(handler.selector, kind=kind) for branch in filter_.branches):
+        raise DeclarationError(
+            f"{handler} follows {name} with {handler.condition}, and the filter, {filter_}, never selects"
+            " one",
+            remedy="Correct one of them",
+        )
+
+
+def _declared_key(key: KindKey, declared: Collection[KindKey]) -> KindKey | None:
+    """Return the declared key that means the same kind. Of custom resources, only the cluster knows the short
+    names: a key that has one is not found.
+    """
+    if key in declared:
+        return key
+    kind = find(key)
+    return next(
+        (each for each in declared if find(each) is kind and (kind is not None or are_alike(key, each))), None
+    )
+
+
+if not TYPE_CHECKING:  # It would give all names a type.
+
+    def __getattr__(name: str) -> Any:
+        """Suggest the one decorator for any other name."""
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        remedy = "The one decorator is @selectcache.on.change(kind); Kopf's own are in kopf.on"
+        raise AttributeError(f"selectcache.on has no {name!r}. {remedy}")

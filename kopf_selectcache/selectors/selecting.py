@@ -1,0 +1,42 @@
+"""Compares stored objects with declared filters. Asks no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kopf_selectcache.core.selection.kinds import Field as Column
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.record import Record
+
+from .selector import Branches
+
+
+def value_of(field: Column, record: Record, obj: Mapping[str, Any]) -> str:
+    """Return the value of a field label, where `obj` is what is kept of the object."""
+    lost = record.lost()
+    return lost[field.label] if field.label in lost else field.value(obj)
+
+
+def selects(declared: Branches, record: Record, resource: Resource) -> bool | None:
+    """Return True if the filter selects an object; None if that depends on a field whose value only the
+    server knows, or on a field of an unreadable object.
+    """
+    failed = failures(declared, record, resource)
+    return None if failed is None else not failed
+
+
+def failures(declared: Branches, record: Record, resource: Resource) -> tuple[str, ...] | None:
+    """Return the first requirement that an object fails of each branch; none if the filter selects it. None
+    where `selects` returns None.
+    """
+    labels = {term.label for branch in declared.branches for term in branch.terms}
+    if not labels <= resource.kind.fields.keys():
+        return None
+    if labels and not record.stored:
+        return None
+    obj = record.decode() if labels else {}
+    fields = {label: value_of(resource.kind.field(label), record, obj) for label in labels}
+    known = {**fields, "metadata.name": record.name, "metadata.namespace": record.namespace}
+    failed = [branch.failed(record.labels, known) for branch in declared.branches]
+    return () if None in failed else tuple(filter(None, failed))

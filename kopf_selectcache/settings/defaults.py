@@ -1,0 +1,184 @@
+"""Defaults: selectors and options of all kinds that have none of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.selection.kinds import Kind
+from kopf_selectcache.core.store.compression import Storage
+from kopf_selectcache.core.store.projection import Path, Transform, as_written
+from kopf_selectcache.selectors.selector import Selector, make_selector
+from kopf_selectcache.selectors.special_values import UNSET, Everything, Unset
+from kopf_selectcache.selectors.suggestions import near
+from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
+
+from .declaration import STORED, Cached, Selectors, stored_part
+from .kind_options import OPTIONS
+from .namespaces import Namespaces, NamespacesGiven, assemble, namespaces_in
+from .precedence import Level, Origin, first_set
+from .quantity import Size
+
+
+@dataclass(eq=False)
+class Defaults:
+    """The defaults of all kinds: `settings.selectcache.defaults`. Each is UNSET unless it is assigned.
+
+    >>> defaults = Defaults()
+    >>> defaults.label = 'team=shop'
+    >>> defaults.namespaces = {'shop': UNSET, 'blog': 'team=blog'}
+    >>> defaults
+    Defaults(label='team=shop', namespaces={'blog': label='team=blog', 'shop': UNSET})
+    """
+
+    label: str | Mapping[str, str | Collection[str]] | LabelSelector | Everything | Unset = UNSET
+    """The label selector."""
+    field: str | Mapping[str, str | bool | int] | FieldSelector | Everything | Unset = UNSET
+    """The field selector."""
+    namespaces: NamespacesGiven | Namespaces = UNSET
+    """The namespaces, as a list, or as a dict with a selector for each. They do not concern cluster-scoped
+    kinds."""
+    keep: Collection[Path] | Everything | Unset = UNSET
+    drop: Collection[Path] | Unset = UNSET
+    """`keep` and `drop` do not concern a kind that has either of its own."""
+    transform: Transform | Unset | None = UNSET
+    storage: Storage | Unset = UNSET
+    max_bytes: Size | Unset | None = UNSET
+    """The memory limit of each kind."""
+    page_limit: int | Unset = UNSET
+    audit_interval: float | Unset = UNSET
+    bookmarks: bool | Unset = UNSET
+
+    if not TYPE_CHECKING:  # With these methods, type checkers would accept any attribute.
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if name not in _NAMES:
+                raise _no_option(name)
+            parsed = value if value is UNSET else _parsed(name, value)
+            if name in vars(self) and vars(self)[name] != parsed and self._is_used():
+                what = f"settings.selectcache.defaults.{name} is changed after the operator has started"
+                raise DeclarationError(what, remedy="Assign it in a startup handler (@kopf.on.startup)")
+            super().__setattr__(name, parsed)
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(name) if name.startswith("_") else _no_option(name)
+
+    def freeze_with(self, selectors: Selectors) -> None:
+        """Refuse changes once an operator runs with these filters."""
+        vars(self)["_selectors"] = selectors
+
+    def _is_used(self) -> bool:
+        selectors: Selectors | None = vars(self).get("_selectors")
+        return selectors is not None and selectors.used
+
+    def __repr__(self) -> str:
+        set_ = {name: vars(self)[name] for name in _NAMES if vars(self)[name] is not UNSET}
+        texts = (
+            f"{name}={str(value)!r}"
+            if isinstance(value, (LabelSelector, FieldSelector))
+            else f"{name}={value}"
+            for name, value in set_.items()
+        )
+        return f"Defaults({', '.join(texts)})"
+
+
+_NAMES = tuple(each.name for each in fields(Defaults))
+
+
+def _no_option(name: str) -> DeclarationError:
+    meant = near(name, _NAMES)
+    return DeclarationError(
+        f"settings.selectcache.defaults has no option {clipped(name, 100)!r}",
+        remedy=f"Did you mean {meant}?" if meant else f"Use one of: {', '.join(sorted(_NAMES))}",
+    )
+
+
+def _parsed(name: str, value: object) -> object:
+    """Return a value as it is stored; raise DeclarationError if it makes no sense."""
+    try:
+        return _PARSERS[name](value)
+    except DeclarationError as error:
+        error.what = f"settings.selectcache.defaults.{name}: {error.what}"
+        error.args = (error.what,)
+        raise
+
+
+def _part(name: str) -> Callable[[Any], object]:
+    def parse(value: Any) -> object:
+        if value is None:
+            remedy = "Assign '' or EVERYTHING to select everything, or UNSET"
+            raise DeclarationError("None selects nothing", remedy=remedy)
+        return getattr(Selector(**{name: value}), name)
+
+    return parse
+
+
+def _stored(name: str) -> Callable[[Any], object]:
+    def parse(value: Any) -> object:
+        projection = stored_part(**{name: value})
+        return value if isinstance(value, Everything) else getattr(projection, name)
+
+    return parse
+
+
+def _option(name: str) -> Callable[[Any], object]:
+    def parse(value: Any) -> object:
+        if wrong := OPTIONS[name].check(value):
+            raise DeclarationError(f"{shown(value)} is {wrong[0]}", remedy=wrong[1])
+        return value
+
+    return parse
+
+
+_PARSERS: Mapping[str, Callable[[Any], object]] = {
+    **{name: _part(name) for name in ("label", "field")},
+    "namespaces": namespaces_in,
+    **{name: _stored(name) for name in STORED},
+    **{name: _option(name) for name in OPTIONS},
+}
+
+
+def _written(value: object) -> object:
+    """Return a value as users write it: paths as text."""
+    return [as_written(path) for path in value] if isinstance(value, tuple) else value
+
+
+def with_defaults(cached: Cached, defaults: Defaults, *, kind: Kind | None, fallback: object) -> Cached:
+    """Return a declaration in which the defaults have completed what is unset. `fallback` has options of the
+    same names as some of the table.
+    """
+    values: dict[str, Any] = {name: vars(defaults)[name] for name in _NAMES}
+    label, field, namespaces = (values[name] for name in ("label", "field", "namespaces"))
+    assembled = assemble(
+        cached.filter,
+        cached.namespaces,
+        default=make_selector(None if label is UNSET else label, None if field is UNSET else field),
+        default_namespaces=namespaces,
+        kind=kind,
+    )
+    if not cached.given.isdisjoint(("keep", "drop")):  # They are one value: apart, they could contradict.
+        values["keep"] = values["drop"] = UNSET
+    decided: dict[str, tuple[Any, Level]] = {}
+    for name in (*STORED, *OPTIONS):
+        levels = {Level.KIND: cached.level(name), Level.DEFAULTS: values[name]}
+        if name in OPTIONS and OPTIONS[name].has_fallback:
+            levels[Level.SETTINGS] = getattr(fallback, name)
+        decided[name] = first_set(levels)
+    stored = {name: decided[name][0] for name in STORED if decided[name][0] is not UNSET}
+    inherits = any(decided[name][1] is Level.DEFAULTS for name in STORED)
+    own = {name: decided[name][0] for name in OPTIONS if decided[name][1] in (Level.KIND, Level.DEFAULTS)}
+    return cached.replaced(
+        filter=assembled.filter,
+        unconfined=assembled.unconfined,
+        projection=stored_part(**stored) if inherits else cached.projection,
+        origins=(
+            *assembled.origins,
+            *(Origin(name, _written(value), level) for name, (value, level) in decided.items()),
+        ),
+        given=frozenset(),
+        namespaces=UNSET,
+        **{name: own.get(name) for name in OPTIONS},
+    )

@@ -1,0 +1,216 @@
+"""Namespaces with a selector each, and the filter that they make with those of the kind and the defaults.
+
+`{'shop': 'tier=gold', ALL_OTHERS: 'app=web'}` becomes one branch for each entry. That of ALL_OTHERS is
+confined by `metadata.namespace!=shop`, so that the branches are disjoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from kopf_selectcache._errors import BadSelector, ConflictingSelectors
+from kopf_selectcache.core.redact import shown, shown_with_type
+from kopf_selectcache.core.selection.grammar import FieldTerm
+from kopf_selectcache.core.selection.kinds import Kind
+from kopf_selectcache.selectors.names import namespaces_of
+from kopf_selectcache.selectors.selector import AnyOf, Selector, make_selector
+from kopf_selectcache.selectors.special_values import (
+    ALL_OTHERS,
+    EVERYTHING,
+    UNSET,
+    AllOthers,
+    Everything,
+    Unset,
+)
+from kopf_selectcache.selectors.text import FieldSelector
+
+from .precedence import Level, Origin, Place, first_set
+
+Entry: TypeAlias = str | Mapping[str, str | Collection[str]] | Selector | Everything | Unset
+"""The selector of one namespace: as a filter of a kind, but no OR; UNSET for one that has only a name."""
+
+NamespacesGiven: TypeAlias = Mapping[Place, Entry] | Collection[Place] | Everything | Unset
+"""Namespaces as users write them: a list, or a dict with a selector for each."""
+
+_NOTHING = Selector()
+_PARTS = ("label", "field", "names")
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """Namespaces with a selector each. None at all stands for all namespaces."""
+
+    entries: Mapping[Place, Selector] = field(default_factory=dict)
+
+    def entry(self, place: Place) -> Selector:
+        return self.entries.get(place, _NOTHING)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The namespaces, without ALL_OTHERS."""
+        return tuple(place for place in self.entries if not isinstance(place, AllOthers))
+
+    def __str__(self) -> str:
+        if self.entries and all(entry == _NOTHING for entry in self.entries.values()):
+            return str(list(self.entries))
+        texts = {place: UNSET if entry == _NOTHING else entry for place, entry in self.entries.items()}
+        return f"{{{', '.join(f'{place!r}: {text}' for place, text in texts.items())}}}"
+
+
+def namespaces_in(given: NamespacesGiven) -> Namespaces | Everything | Unset:
+    """Return namespaces as users write them, checked; raise BadSelector.
+
+    >>> print(namespaces_in({'shop': 'app=web', ALL_OTHERS: UNSET}))
+    {'shop': label='app=web', ALL_OTHERS: UNSET}
+    """
+    if isinstance(given, (Unset, Everything)):
+        return given
+    if not isinstance(given, Collection) or isinstance(given, (str, bytes, bytearray)):
+        what = f"namespaces= is {shown_with_type(given)}"
+        raise BadSelector(what, remedy="Write namespaces=['shop'], or namespaces={'shop': 'app=web'}")
+    named = [place for place in given if place is not ALL_OTHERS]
+    names = namespaces_of(named) if named else ()
+    places: list[Place] = [*names, *((ALL_OTHERS,) if len(named) < len(given) else ())]
+    entries: Mapping[Place, Entry] = given if isinstance(given, Mapping) else {}
+    return Namespaces({place: _entry(place, entries.get(place, UNSET)) for place in places})
+
+
+def _entry(place: Place, given: object) -> Selector:
+    if isinstance(given, (str, Mapping)):
+        return Selector(given)
+    if given is UNSET:
+        return _NOTHING
+    if given is EVERYTHING:
+        return Selector(EVERYTHING, field=EVERYTHING)
+    if not isinstance(given, Selector):
+        raise BadSelector(
+            f"namespaces={{{shown(place)}: ...}} is {shown_with_type(given)}, and no selector",
+            remedy="Write a text or a Selector. keep=, transform= and the other options are of the kind: all"
+            " of its objects are stored alike",
+        )
+    if given.namespaces is not None:
+        what = f"namespaces={{{shown(place)}: {given!r}}} has namespaces of its own"
+        raise BadSelector(what, remedy="Leave them out")
+    return given
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """The filter of a kind, once the levels have decided."""
+
+    filter: Selector | AnyOf
+    unconfined: Selector | AnyOf | None = None
+    """The filter, if the kind turns out to be cluster-scoped; None if that is known, or an error."""
+    origins: tuple[Origin, ...] = ()
+
+
+def assemble(
+    declared: Selector | AnyOf,
+    namespaces: Namespaces | Everything | Unset = UNSET,
+    *,
+    default: Selector = _NOTHING,
+    default_namespaces: Namespaces | Everything | Unset = UNSET,
+    kind: Kind | None = None,
+) -> Assembled:
+    """Return the filter of a kind, of the selectors that are declared for it and of the defaults.
+
+    Each branch inherits the parts that it leaves unset. Default namespaces do not concern a cluster-scoped
+    kind; namespaces of its own are an error.
+    """
+    is_wide = kind is not None and kind.namespaced is False
+    if is_wide and kind is not None and namespaces is not UNSET:
+        what = f"{kind.plural} are cluster-scoped, and have no namespace"
+        raise ConflictingSelectors(what, remedy="Declare their filter without namespaces=")
+    chosen, level = first_set(
+        {Level.KIND: namespaces, Level.DEFAULTS: UNSET if is_wide else default_namespaces}
+    )
+    own = namespaces if isinstance(namespaces, Namespaces) else Namespaces()
+    defaults = default_namespaces if isinstance(default_namespaces, Namespaces) else Namespaces()
+    made, unconfined = dict[Selector, None](), dict[Selector, None]()
+    noted: dict[_Decided, list[Place]] = {}
+    for branch in declared.branches:
+        if branch.namespaces is not None and namespaces is not UNSET:
+            what = f"namespaces= is given beside those of {branch!r}"
+            raise BadSelector(what, remedy="Write them in one place")
+        unconfined[make_selector(**_parts(levels := _decided(branch, default)))] = None
+        places = _places(branch, chosen)
+        if not places:
+            made[make_selector(**_parts(levels))] = None
+            noted |= {each: [] for each in levels if each not in noted}
+        alike: dict[Selector, list[str]] = {}
+        for place in places:
+            levels = _decided(branch, default, own.entry(place), defaults.entry(place))
+            for each in levels:
+                noted.setdefault(each, []).append(place)
+            part = make_selector(**_parts(levels))
+            if isinstance(place, AllOthers):
+                made[_besides(part, chosen.named)] = None
+            else:
+                alike.setdefault(part, []).append(place)
+        for part, spaces in alike.items():
+            made[make_selector(part.label, part.field, part.names, tuple(sorted(spaces)))] = None
+    origins = [
+        Origin(part, _shown(value), of, tuple(dict.fromkeys(places)))
+        for (part, value, of), places in noted.items()
+        if not (part == "names" and value is UNSET)
+    ]
+    is_as_declared = [*made] == [*dict.fromkeys(declared.branches)]
+    return Assembled(
+        declared if is_as_declared else _union(made),
+        _union(unconfined) if kind is None and level is Level.DEFAULTS else None,
+        (*origins, Origin("namespaces", chosen, level)),
+    )
+
+
+_Decided: TypeAlias = tuple[str, Any, Level]
+"""A part of a selector, its value, and the level of it."""
+
+
+def _decided(
+    branch: Selector, default: Selector, entry: Selector = _NOTHING, default_entry: Selector = _NOTHING
+) -> list[_Decided]:
+    """Return the parts of a branch in one place. A part that is None is unset."""
+    sources = {
+        Level.ENTRY: entry,
+        Level.KIND: branch,
+        Level.DEFAULT_ENTRY: default_entry,
+        Level.DEFAULTS: default,
+    }
+    values = {part: {level: getattr(each, part) for level, each in sources.items()} for part in _PARTS}
+    return [
+        (part, *first_set({level: UNSET if value is None else value for level, value in each.items()}))
+        for part, each in values.items()
+    ]
+
+
+def _parts(decided: Iterable[_Decided]) -> dict[str, Any]:
+    return {part: None if value is UNSET else value for part, value, _ in decided}
+
+
+def _places(branch: Selector, chosen: object) -> Collection[Place]:
+    """Return the namespaces of a branch: its own, else the chosen ones, unless it names some by a field."""
+    if branch.namespaces is not None:
+        return branch.namespaces
+    is_confined = any(term.label == "metadata.namespace" for term in branch.terms)
+    return tuple(chosen.entries) if isinstance(chosen, Namespaces) and not is_confined else ()
+
+
+def _besides(part: Selector, named: Iterable[str]) -> Selector:
+    """Return a selector of all namespaces except these."""
+    others = tuple(FieldTerm("metadata.namespace", each, equal=False) for each in named)
+    terms = (*part.terms, *others)
+    return make_selector(part.label, FieldSelector(terms) if terms else part.field, part.names)
+
+
+def _union(branches: Iterable[Selector]) -> Selector | AnyOf:
+    distinct = list(branches)
+    return distinct[0] if len(distinct) == 1 else AnyOf(distinct)
+
+
+def _shown(value: object) -> object:
+    """Return a value as an origin has it."""
+    if isinstance(value, tuple):
+        return list(value)
+    return value if isinstance(value, (Everything, Unset)) else str(value)

@@ -1,0 +1,75 @@
+"""Precedence: which of the levels at which an option may be declared decides. Pure.
+
+The levels, the first that is not UNSET decides:
+
+1. the kind's entry of the namespace   Cached(..., namespaces={'shop': 'tier=gold'})
+2. the kind                            selectors['v1/pods'] = 'app=web'
+3. the default entry of the namespace  defaults.namespaces = {'shop': 'team=a'}
+4. the defaults                        defaults.label = 'managed'
+
+An empty value and EVERYTHING are set: both end the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.selectors.special_values import UNSET, AllOthers
+
+Place = str | AllOthers
+"""A namespace, or all others."""
+
+
+class Level(StrEnum):
+    """The level at which a value is declared, in the order of precedence."""
+
+    ENTRY = "the kind's entry of the namespace"
+    KIND = "the kind"
+    DEFAULT_ENTRY = "the default entry of the namespace"
+    DEFAULTS = "the defaults"
+    SETTINGS = "settings.selectcache"
+    """Below the defaults: the option of the same name, which has a value always."""
+    NOWHERE = "nowhere"
+    """The value is UNSET."""
+
+
+def first_set(values: Mapping[Level, object]) -> tuple[Any, Level]:
+    """Return the value of the first level that has one, and that level.
+
+    >>> first_set({Level.DEFAULTS: 'managed', Level.KIND: '', Level.ENTRY: UNSET})
+    ('', <Level.KIND: 'the kind'>)
+    >>> first_set({Level.DEFAULTS: UNSET})
+    (UNSET, <Level.NOWHERE: 'nowhere'>)
+    """
+    for level in Level:
+        if (value := values.get(level, UNSET)) is not UNSET:
+            return value, level
+    return UNSET, Level.NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The level that one value of a cache comes from.
+
+    >>> print(Origin('label', 'app=web', Level.KIND, ('blog', 'shop')))
+    label='app=web' in blog, shop: from the kind
+    """
+
+    option: str
+    value: object
+    """UNSET if no level has one."""
+    level: Level
+    namespaces: tuple[Place, ...] = ()
+    """The namespaces that the value is for; empty for the whole cache."""
+
+    def __str__(self) -> str:
+        value = getattr(self.value, "__name__", None) or self.value
+        text = repr(value) if isinstance(value, str) and value is self.value else str(value)
+        if self.level is Level.NOWHERE:
+            return f"{self.option}={UNSET}"
+        places = f" in {clipped(', '.join(map(str, self.namespaces)), 200)}" if self.namespaces else ""
+        return f"{self.option}={clipped(text, 200)}{places}: from {self.level}"

@@ -1,0 +1,562 @@
+"""`cache.changes` and `cache.wait_gone`: changes of cached objects for background tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from kopf_selectcache import Change as ChangeView
+from kopf_selectcache import Forbidden, NotDeclared, NotKept, OutsideFilter, ReadError, Selector, Stalled
+from kopf_selectcache._errors import Cause, StateError
+from kopf_selectcache.cache import changes as module
+from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.request import Request
+from kopf_selectcache.core.selection.kinds import Kind, find
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Change, ChangeCause
+from kopf_selectcache.informer.health import Condition
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.testing import FakeCache
+from tests.cache.environment import reading
+
+T = TypeVar("T")
+
+
+def run(test: Coroutine[Any, Any, T]) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(60):
+            return await test
+
+    return asyncio.run(bounded())
+
+
+def pod(name: str = "web-1", node: str | None = None, **labels: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "shop", "labels": labels or {"app": "web"}}
+    spec = {"containers": [{"name": "main", "image": "nginx"}]} | ({"nodeName": node} if node else {})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def labelled(**labels: str | None) -> dict[str, Any]:
+    return {"metadata": {"labels": labels}}
+
+
+async def following(iterator: AsyncIterator[ChangeView], most: int) -> list[str]:
+    """Return the names and causes of this many changes."""
+    return [f"{change.name} {change.cause}" for change in [await anext(iterator) for _ in range(most)]]
+
+
+def test_existing_objects_come_first_then_each_change_in_order() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1"), pod("db-1", app="db")], {"pods": "app=web"})
+        seen = cache.changes("pods")
+        assert await following(seen, 1) == ["web-1 entered"]
+        cache.cluster.create(pod("web-2"))
+        cache.cluster.patch(pod("web-1"), labelled(tier="gold"))
+        change = await anext(seen)
+        assert (change.name, change.old, change.cause) == ("web-2", None, "entered")
+        change = await anext(seen)
+        assert change.old is not None
+        assert change.new is not None
+        assert change.body is change.new
+        assert change.old["metadata"]["labels"] == {"app": "web"}
+        assert change.new["metadata"]["labels"] == {"app": "web", "tier": "gold"}
+        assert (change.namespace, change.uid) == ("shop", change.new["metadata"]["uid"])
+        cache.cluster.patch(pod("web-1"), labelled(app="db"))
+        cache.cluster.delete(pod("web-2"))
+        departed = [await anext(seen), await anext(seen)]
+        assert [(each.name, each.cause, each.new) for each in departed] == [
+            ("web-1", "left", None),
+            ("web-2", "left", None),
+        ]
+        assert departed[0].old is not None
+        assert departed[0].old["metadata"]["labels"] == {"app": "web", "tier": "gold"}
+        assert repr(departed[0]) == "<Change: pods shop/web-1 left>"
+
+    run(main())
+
+
+def test_a_filter_of_names_proves_that_a_departed_object_is_gone() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod()], {"pods": Selector(names=["web-1"], namespaces=["shop"])})
+        seen = cache.changes("pods", initial=False)
+        waiting = asyncio.create_task(following(seen, 1))
+        await asyncio.sleep(0)
+        cache.cluster.delete(pod())
+        assert await waiting == ["web-1 gone"]
+
+    run(main())
+
+
+def test_15_an_object_of_an_excluded_name_that_leaves_another_stream_is_not_gone() -> None:
+    async def main() -> None:
+        either = [Selector(field="metadata.name!=web-1"), Selector("app=web")]
+        cache = FakeCache([pod("web-1"), pod("db-1", app="db")], {"pods": either})
+        waiting = asyncio.create_task(following(cache.changes("pods", initial=False), 1))
+        await asyncio.sleep(0)
+        cache.cluster.patch(pod("web-1"), labelled(app="db"))
+        assert await waiting == ["web-1 left"]
+
+    run(main())
+
+
+def test_a_narrower_request_sees_objects_enter_and_leave_that_stay_in_the_cache() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod(), pod("web-2", node="n1")], {"pods": "app"})
+        by_label = cache.changes("pods", label="tier=gold")
+        by_path = cache.changes("pods", where={"spec.nodeName": "n1"})
+        by_field = cache.changes("pods", field="spec.nodeName=n1")
+        assert await following(by_path, 1) == ["web-2 entered"]
+        assert await following(by_field, 1) == ["web-2 entered"]
+        waiting = asyncio.create_task(following(by_label, 2))
+        await asyncio.sleep(0)
+        cache.cluster.patch(pod(), labelled(tier="gold"))
+        await asyncio.sleep(0)
+        cache.cluster.patch(pod(), labelled(tier=None))
+        assert await waiting == ["web-1 entered", "web-1 left"]
+        cache.cluster.patch(pod("web-2"), labelled(tier="gold"))
+        assert await following(by_path, 1) == ["web-2 updated"]
+
+    run(main())
+
+
+def test_a_reader_that_is_too_slow_gets_the_present_state() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-0")], {"pods": "app=web"})
+        access, select = cache._access, cache._access.select
+        request = access.several("changes", "pods", select("changes", None, None, None, None))
+        seen = module.follow(access, request, initial=True, buffer=2)
+        assert await following(seen, 1) == ["web-0 entered"]
+        for number in range(1, 5):
+            cache.cluster.create(pod(f"web-{number}"))
+        cache.cluster.delete(pod("web-0"))
+        change = await anext(seen)
+        assert change.cause == "resumed"
+        assert sorted(each["metadata"]["name"] for each in change.objects) == [
+            "web-1",
+            "web-2",
+            "web-3",
+            "web-4",
+        ]
+        assert (change.old, change.new) == (None, None)
+        assert "4 objects" in repr(change)
+        for part in ("body", "name", "namespace", "uid"):
+            with pytest.raises(ReadError):
+                getattr(change, part)
+        cache.cluster.delete(pod("web-4"))
+        assert await following(seen, 1) == ["web-4 left"]
+
+    run(main())
+
+
+def test_many_existing_objects_do_not_make_a_reader_too_slow() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod(f"web-{number}") for number in range(5)], {"pods": "app=web"})
+        access, select = cache._access, cache._access.select
+        request = access.several("changes", "pods", select("changes", None, None, None, None))
+        seen = module.follow(access, request, initial=True, buffer=2)
+        assert sorted(await following(seen, 5)) == [f"web-{number} entered" for number in range(5)]
+        ended = asyncio.ensure_future(anext(seen))
+        await asyncio.sleep(0)
+        cache.cluster.delete(*(pod(f"web-{number}") for number in range(5)))
+        assert (await ended).cause == "resumed", "afterwards the buffer has its size again"
+
+    run(main())
+
+
+def subscribed(cache: FakeCache, **options: Any) -> tuple[Informer, module.Subscription]:
+    informer = cache._runtime.informer("pods")
+    return informer, module.Subscription(informer, None, **options)
+
+
+def test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complete() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1"), pod("web-2"), pod("web-3")], {"pods": "app=web"})
+        assert len(cache.held("pods")) == 3
+        informer, subscription = subscribed(cache, initial=False, buffer=1)
+        records, plan = informer.store.records()[0], informer.state.plan
+        assert plan is not None
+        cache.cluster.delete(pod("web-1"), pod("web-2"))
+        assert len(cache.held("pods")) == 1
+        assert subscription.can_resume
+        informer.begin(plan, cause=ChangeCause.EVICTED)
+        assert subscription.must_resume
+        assert not subscription.can_resume
+        informer.apply_changes([Change(None, records[2], ChangeCause.ENTERED)])
+        informer._subscribers.complete(lambda _: ChangeCause.LEFT)
+        assert subscription.can_resume
+        subscription.resume()
+        assert not subscription.queue, "it was reset"
+
+    run(main())
+
+
+def test_15_departures_that_a_restart_reveals_count_as_pending() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
+        assert len(cache.held("pods")) == 2
+        informer, subscription = subscribed(cache, initial=False, buffer=1)
+        plan = informer.state.plan
+        assert plan is not None
+        informer.begin(plan)
+        assert not subscription.must_resume
+        informer._subscribers.complete(lambda _: ChangeCause.LEFT)
+        assert subscription.must_resume
+
+    run(main())
+
+
+def test_15_objects_of_the_first_lists_exist_already() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
+        assert len(cache.held("pods")) == 2
+        informer, records = (
+            cache._runtime.informer("pods"),
+            cache._runtime.informer("pods").store.records()[0],
+        )
+        assert informer.state.plan is not None
+        informer.begin(informer.state.plan)
+        subscription = subscribed(cache, initial=False)[1]
+        informer.apply_changes([Change(None, records[0], ChangeCause.ENTERED)])
+        assert not subscription.queue
+        informer._subscribers.complete(lambda _: ChangeCause.LEFT)
+        informer.apply_changes([Change(None, records[1], ChangeCause.ENTERED)])
+        assert [each.after for each in subscription.queue.drain()] == [records[1]]
+
+    run(main())
+
+
+def test_an_iterator_that_is_dropped_leaves_no_subscription() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod()], {"pods": "app=web"})
+        informer = cache._runtime.informer("pods")
+        before = len(informer._subscribers._subscribers)
+        async for _ in (seen := cache.changes("pods")):
+            assert len(informer._subscribers._subscribers) == before + 1
+            break
+        await seen.aclose()  # type: ignore[attr-defined]  # It is a generator.
+        assert len(informer._subscribers._subscribers) == before
+
+    run(main())
+
+
+def test_an_iterator_ends_with_the_operator() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod()], {"pods": "app=web"})
+        ended = asyncio.create_task(anext(cache.changes("pods", initial=False), None))
+        await asyncio.sleep(0)
+        cache._runtime.ending.end()
+        assert await ended is None
+
+    run(main())
+
+
+def test_an_iterator_ends_if_the_operator_ends_before_the_first_lists() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod()], {"pods": "app=web"})
+        cache._runtime.ending.end()
+        assert [change async for change in cache.changes("pods")] == []
+
+    run(main())
+
+
+def test_a_kind_that_is_not_declared_has_no_changes() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod()], {"pods": "app=web"})
+        with pytest.raises(NotDeclared):
+            await anext(cache.changes("jobs"))
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "delivered"),
+    [
+        (Stalled("no answer", remedy="Wait", cause=Cause(503, transient=True)), []),
+        (Forbidden("no right", remedy="Grant it", cause=Cause(403)), ["web-1"]),
+    ],
+)
+def test_existing_objects_are_delivered_only_if_a_list_may_never_be_complete(
+    monkeypatch: pytest.MonkeyPatch, error: StateError, delivered: list[str]
+) -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1")], {"pods": "app=web"})
+        informer = cache._runtime.informer("pods")
+        record = informer.store.records()[0][0]
+        assert informer.state.plan is not None
+        informer.begin(informer.state.plan)
+        subscription = subscribed(cache, initial=False)[1]
+        monkeypatch.setattr(Condition, "error", lambda _: error)
+        informer.apply_changes([Change(None, record, ChangeCause.ENTERED)])
+        assert [change.after.name for change in subscription.queue.drain() if change.after] == delivered
+
+    run(main())
+
+
+def test_a_request_that_can_never_match_is_refused() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod()], {"pods": "app=web"})
+        with pytest.raises(OutsideFilter):
+            await anext(cache.changes("pods", label="app=db"))
+        with pytest.raises(NotDeclared):
+            await anext(cache.changes("jobs"))
+        with pytest.raises(ReadError):
+            await anext(cache.changes("pods", field="spec.nope=1"))
+        through_a_list = cache.changes("pods", where={"spec.containers.name": "main"})
+        with pytest.raises(ReadError):
+            await anext(through_a_list)
+
+    run(main())
+
+
+def test_waiting_for_the_end_of_a_cached_object() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod()], {"pods": "app=web"})
+        uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
+        waiting = asyncio.create_task(cache.wait_gone("pods", "web-1", "shop", uid=uid))
+        await asyncio.sleep(0)
+        cache.cluster.patch(pod(), labelled(tier="gold"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        cache.cluster.delete(pod())
+        await waiting
+        await cache.wait_gone("pods", "web-1", "shop")
+
+    run(main())
+
+
+def test_an_object_that_only_left_the_filter_is_waited_for_on_the_server() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod()], {"pods": "app=web"})
+        waiting = asyncio.create_task(cache.wait_gone("pods", "web-1", "shop"))
+        await asyncio.sleep(0)
+        cache.cluster.patch(pod(), labelled(app="db"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        cache.cluster.delete(pod(app="db"))
+        await waiting
+        undeclared = FakeCache([pod()], {"jobs": "app=web"})
+        waiting = asyncio.create_task(undeclared.wait_gone("pods", "web-1", "shop"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        undeclared.cluster.delete(pod())
+        await waiting
+
+    run(main())
+
+
+def test_another_object_of_the_name_does_not_count_if_the_uid_is_given() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod()], {"pods": "app=web"})
+        uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
+        cache.cluster.delete(pod())
+        cache.cluster.create(pod())
+        await cache.wait_gone("pods", "web-1", "shop", uid=uid)
+        with pytest.raises(TimeoutError, match="it still exists"):
+            await cache.wait_gone("pods", "web-1", "shop", timeout=0)
+
+    run(main())
+
+
+def test_an_object_of_which_only_the_metadata_is_known_has_a_body() -> None:
+    kind = find("pods")
+    assert kind is not None
+    record = Record("shop", "web-1", "1", "5", {"app": "web"}, (), b"")
+    change = ChangeView(Change(record, None, ChangeCause.LEFT), Resource(kind, "v1"), ChangeCause.LEFT)
+    assert change.old is None
+    assert (change.body["kind"], change.body["apiVersion"]) == ("Pod", "v1")
+    assert change.body.metadata.labels == {"app": "web"}
+    assert change.body["metadata"]["resourceVersion"] == "5"
+
+
+def test_15_a_subscriber_gets_matching_objects_alone_whatever_the_filter_becomes() -> None:
+    async def main() -> None:
+        cache = FakeCache(
+            [pod(), pod("web-2", app="web", tier="gold"), pod("db-1", app="db")], {"pods": "app=web"}
+        )
+        by_label = cache.changes("pods", label="app=web")
+        by_path = cache.changes("pods", where={"metadata.labels.app": "web"})
+        for seen in (by_label, by_path):
+            assert await following(seen, 2) == ["web-1 entered", "web-2 entered"]
+        await cache.change("pods", "")
+        cache.cluster.patch(pod("db-1"), labelled(tier="gold"))
+        cache.cluster.patch(pod("web-1"), labelled(seen="yes"))
+        for seen in (by_label, by_path):
+            assert await following(seen, 1) == ["web-1 updated"]
+        await cache.change("pods", "app=db")
+        for seen in (by_label, by_path):
+            assert await following(seen, 2) == ["web-1 left", "web-2 left"]
+        with pytest.raises(OutsideFilter):
+            await anext(by_label)
+        await cache.change("pods", "app=web")
+        assert await following(by_path, 2) == ["web-1 entered", "web-2 entered"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_patched", [False, True])
+def test_a_subscriber_raises_once_objects_cannot_be_compared_any_more(is_patched: bool) -> None:
+    async def main() -> None:
+        cache = FakeCache([pod(node="n1")], {"pods": "app=web"})
+        seen = cache.changes("pods", where={"spec.nodeName": "n1"})
+        assert await following(seen, 1) == ["web-1 entered"]
+        await cache.change("pods", "app=web", drop=["spec.nodeName"])
+        if is_patched:
+            cache.cluster.patch(pod(), labelled(seen="yes"))
+        with pytest.raises(NotKept):
+            await anext(seen)
+
+    run(main())
+
+
+SECRETIVE = Resource(Kind.unknown("x.io", "Thing", "things", namespaced=True), "v1", fields_known=False)
+
+
+def test_a_field_that_only_the_server_knows_is_followed_if_the_filter_ensures_it() -> None:
+    red = Selector(field="spec.color=red")
+    request = Request(verb="changes", kind="things", selector=red)
+    ensuring = reading(red, resource=SECRETIVE, key="things")._runtime.informer("things")
+    assert module.match_for(ensuring, request) is None
+    other = reading(Selector(), resource=SECRETIVE, key="things")._runtime.informer("things")
+    with pytest.raises(ReadError):
+        module.match_for(other, request)
+
+
+def test_a_timeout_of_the_question_itself_is_not_that_of_the_wait() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod()], {"pods": "app=web"})
+        request = cache._access.one("wait_gone", "pods", "web-1", "shop", timeout=60)
+
+        async def ask(_: Request) -> bool:
+            raise TimeoutError("its own")
+
+        with pytest.raises(TimeoutError, match="its own"):
+            await module.wait_gone(cache._access, request, ask)
+
+    run(main())
+
+
+def test_an_iterator_ends_when_its_daemon_is_stopped() -> None:
+    async def main() -> None:
+        stopped = asyncio.Event()
+        cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
+        cache._waits = Waits(stopped=stopped)
+        busy, idle = cache.changes("pods"), cache.changes("pods", initial=False)
+        assert await following(busy, 1) == ["web-1 entered"]
+        waiting = asyncio.ensure_future(anext(idle, None))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        stopped.set()
+        assert await waiting is None
+        assert await anext(busy, None) is None, "the changes that are pending are dropped"
+
+    run(main())
+
+
+def test_changes_that_nobody_can_mean_are_refused() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod()], {"pods": "app"})
+        with pytest.raises(TypeError):
+            cache.changes("pods", updated=False)  # type: ignore[call-arg]  # That is the mistake.
+        with pytest.raises(TypeError):
+            cache.changes("pods", nope=False)  # type: ignore[call-arg]  # That is the mistake.
+        with pytest.raises(ReadError):
+            cache.changes("pods", initial="x")  # type: ignore[arg-type]  # That is the mistake.
+        with pytest.raises(ReadError):
+            await anext(cache.changes("pods", label="app=a,app=b"))
+
+    run(main())
+
+
+def test_16_a_changed_filter_does_not_change_the_request() -> None:
+    """The former filter ensured the label, the next one does not."""
+
+    async def main() -> None:
+        cache = FakeCache([pod("web-1"), pod("db-1", app="db")], {"pods": "app=web"})
+        seen = cache.changes("pods", label="app=web")
+        waiting = asyncio.ensure_future(
+            cache.wait_for("pods", lambda obj: obj["metadata"]["name"] != "web-1", label="app=web")
+        )
+        assert await following(seen, 1) == ["web-1 entered"]
+        await cache.change("pods", "app in (db,web)")
+        cache.cluster.create(pod("db-2", app="db"), pod("web-2"))
+        assert await following(seen, 1) == ["web-2 entered"]
+        assert (await waiting)["metadata"]["name"] == "web-2"
+        await cache.change("pods", "app=web")
+        cache.cluster.delete(pod("web-2"))
+        assert await following(seen, 1) == ["web-2 left"]
+
+    run(main())
+
+
+def test_an_iterator_ends_when_a_changed_filter_never_selects_its_objects() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1"), pod("db-1", app="db")], {"pods": "app in (db,web)"})
+        seen = cache.changes("pods", label="app=web")
+        assert await following(seen, 1) == ["web-1 entered"]
+        await cache.change("pods", "app=db")
+        change = await anext(seen)
+        assert (change.name, change.cause, change.filter_changed) == ("web-1", "left", True)
+        with pytest.raises(OutsideFilter):
+            await anext(seen)
+
+    run(main())
+
+
+def test_an_iterator_without_objects_ends_then_as_well() -> None:
+    async def main() -> None:
+        cache = FakeCache([], {"pods": "app in (db,web)"})
+        waiting = asyncio.ensure_future(anext(cache.changes("pods", label="app=web")))
+        await asyncio.sleep(0)
+        await cache.change("pods", "app=db")
+        with pytest.raises(OutsideFilter):
+            await waiting
+
+    run(main())
+
+
+def test_a_path_that_is_not_stored_any_more_ends_an_iterator() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1", "node01")], {"pods": "app=web"})
+        seen = cache.changes("pods", where={"spec.nodeName": "node01"})
+        assert await following(seen, 1) == ["web-1 entered"]
+        await cache.change("pods", "app=web", keep=["metadata"])
+        with pytest.raises(NotKept):
+            await anext(seen)
+
+    run(main())
+
+
+def test_a_wait_ends_when_a_changed_filter_never_selects_its_objects() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1")], {"pods": "app in (db,web)"})
+        waiting = asyncio.ensure_future(cache.wait_for("pods", lambda _: False, label="app=web"))
+        other = asyncio.ensure_future(cache.wait_for("pods", lambda _: False, label="app=db"))
+        await asyncio.sleep(0)
+        await cache.change("pods", "app=db")
+        with pytest.raises(OutsideFilter):
+            await waiting
+        assert not other.done()
+        other.cancel()
+
+    run(main())
+
+
+def test_the_end_of_an_object_that_a_changed_filter_does_not_select_is_waited_for() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1")], {"pods": "app=web"})
+        waiting = asyncio.ensure_future(cache.wait_gone("pods", "web-1", "shop"))
+        await asyncio.sleep(0)
+        await cache.change("pods", "app=db")
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        cache.cluster.delete(pod("web-1"))
+        await waiting
+
+    run(main())

@@ -1,0 +1,680 @@
+"""Kinds that are declared, changed and removed at run time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import re
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from kopf_selectcache import (
+    Cached,
+    DeclarationError,
+    Forbidden,
+    Missing,
+    NotDeclared,
+    NotSynced,
+    ReadError,
+    Rejected,
+    Selector,
+    UnknownKind,
+)
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.core.protocol.machine import Lost
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.metrics import Collector
+from kopf_selectcache.settings.options import SelectCacheSettings
+from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing.faults import Refuse, Silence
+from kopf_selectcache.testing.request_log import Match
+from tests.faults.environment import run, until
+from tests.gated import Gated, gated, settle
+
+
+def config(name: str, **labels: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "shop", "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+CONFIGS = [config("web", app="web"), config("db", app="db")]
+
+
+WEBAPPS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "webapps.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "webapps", "singular": "webapp", "kind": "WebApp"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
+
+
+def watches(gated: Gated) -> int:
+    """Return the number of open watches, as the server sees them."""
+    cluster = gated.cluster
+    return len(cluster._do(lambda: list(cluster._running().streams(Match("watch")))))
+
+
+def operated(
+    test: Callable[[Gated, Cache], Coroutine[Any, Any, None]], declared: Any = "app=web", **options: Any
+) -> None:
+    """Run a test with an operator that has pods."""
+
+    async def main() -> None:
+        async with gated(declared, *CONFIGS, **options) as environment:
+            await test(environment, environment.cache)
+
+    run(main())
+
+
+def names(objects: Any) -> list[str]:
+    return sorted(obj["metadata"]["name"] for obj in objects)
+
+
+# ---- Declared.
+
+
+def test_a_declared_kind_is_synced_and_followed() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        with pytest.raises(NotDeclared):
+            cache.held("configmaps")
+        await cache.declare("v1/configmaps", "app=web", index={"app": "metadata.labels.app"})
+        assert names(cache.list("configmaps", label="app=web")) == ["web"]
+        assert names(cache.held("cm", index={"app": "web"})) == ["web"]
+        gated.cluster.create(config("more", app="web"))
+        await until(lambda: names(cache.held("ConfigMap")) == ["more", "web"])
+        assert cache.scope("configmaps") == Selector("app=web")
+        assert set(gated.operator.report()) == {"pods", "v1/configmaps"}
+        assert "configmaps" in repr(cache)
+
+    operated(test)
+
+
+def test_the_same_declaration_again_is_only_waited_for() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", Cached("app=web", keep=["data"]))
+        first = gated.operator.runtime.informer("configmaps")
+        await cache.declare("v1/configmaps", "app=web", keep=["data"])
+        await cache.declare("pods", "app=web")
+        assert list(gated.operator.runtime.informers.values()) == [gated.informer, first]
+
+    operated(test)
+
+
+@pytest.mark.parametrize(
+    "filter_", ["app in (web)", {"app": "web"}, Selector("app=web,app"), ["app=web", "app=web,tier"]]
+)
+def test_a_filter_that_selects_the_same_objects_is_the_same_declaration(filter_: Any) -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        await cache.declare("configmaps", filter_)
+        assert gated.operator.runtime.informer("configmaps").filter == Selector("app=web")
+
+    operated(test)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"keep": ["data"]}, ["keep="]),
+        ({"drop": ["data"], "max_bytes": "1Mi"}, ["drop=", "max_bytes="]),
+        ({"index": {"app": "metadata.labels.app"}, "storage": "raw"}, ["index=", "storage="]),
+        ({"transform": lambda obj: obj}, ["transform="]),
+    ],
+)
+def test_the_options_that_differ_are_named(options: Any, named: list[str]) -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        with pytest.raises(DeclarationError) as caught:
+            await cache.declare("configmaps", "app=web", **options)
+        assert all(name in caught.value.what for name in named)
+
+    operated(test)
+
+
+@pytest.mark.parametrize("kind", ["configmaps", "v1/configmaps", "cm", "pods", "Pod"])
+def test_another_declaration_of_a_declared_kind_is_refused(kind: str) -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        with pytest.raises(DeclarationError) as caught:
+            await cache.declare(kind, "app=db")
+        assert "cache.change" in caught.value.remedy
+        assert names(cache.held("configmaps")) == ["web"]
+
+    operated(test)
+
+
+def test_a_custom_kind_is_found_by_its_other_names() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        gated.cluster.create(WEBAPPS)
+        await cache.declare("example.com/v1/webapps", "")
+        assert cache.list("webapps") == []
+        with pytest.raises(DeclarationError):
+            await cache.declare("webapps", "app=web")
+        with pytest.raises(DeclarationError):
+            await cache.declare("WebApp", "app=web")
+        await cache.remove("webapps")
+        with pytest.raises(NotDeclared) as caught:
+            cache.list("WebApp")
+        assert "removed" in caught.value.what
+
+    operated(test)
+
+
+def test_two_keys_of_one_unresolved_kind_are_rejected() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        gated.cluster.create(WEBAPPS)
+        held = gated.cluster.faults.add(Silence(), where=lambda asked: asked.path.startswith("/apis"))
+        first = asyncio.create_task(cache.declare("example.com/v1/webapps", "a=1"))
+        await settle()
+        second = asyncio.create_task(cache.declare("webapps", "b=1"))
+        await settle()
+        held.release()
+        await gated.clock.move_until(lambda: first.done() or second.done())
+        results = await asyncio.gather(first, second, return_exceptions=True)
+        assert sorted(map(type, results), key=str) == sorted([type(None), Rejected], key=str)
+
+    operated(test)
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared", "options", "error"),
+    [
+        ("pod/status", "", {}, UnknownKind),
+        ("configmaps", "app in web", {}, DeclarationError),
+        ("configmaps", "app=web", {"keep": "data"}, DeclarationError),
+        ("configmaps", "app=web", {"unknown": 1}, DeclarationError),
+        ("configmaps", Cached("app=web"), {"drop": ["data"]}, DeclarationError),
+        ("configmaps", "app=web", {"timeout": "1"}, DeclarationError),
+        ("configmaps", "app=web", {"timeout": True}, DeclarationError),
+        ("nodes", Selector(field="spec.unknown=1"), {}, DeclarationError),
+    ],
+)
+@pytest.mark.parametrize("verb", ["declare", "change"])
+def test_arguments_are_checked_first(
+    verb: str, kind: str, declared: Any, options: Any, error: type[Exception]
+) -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        before = len(gated.cluster.requests)
+        with pytest.raises(error):
+            await getattr(cache, verb)(kind, declared, **options)
+        assert len(gated.cluster.requests) == before
+
+    operated(test)
+
+
+# ---- Not declared after all.
+
+
+def nothing_stays(gated: Gated) -> None:
+    runtime = gated.operator.runtime
+    assert list(runtime.informers) == ["pods"]
+    assert not runtime.names.pending
+    assert len(runtime._budget._shares) == 1
+    assert set(runtime._claims._keys.values()) == {"pods"}
+    assert {task.get_name() for task in asyncio.all_tasks() if "configmaps" in task.get_name()} == set()
+    with pytest.raises(NotDeclared):
+        gated.cache.held("configmaps")
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_a_declaration_that_fails_raises_the_state_and_leaves_nothing(code: int) -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        fault = gated.cluster.faults.add(Refuse(code), verb="list", resource="configmaps")
+        with pytest.raises((Forbidden, Missing)):
+            await cache.declare("configmaps", "app=web")
+        nothing_stays(gated)
+        fault.release()
+        await cache.declare("configmaps", "app=web")
+        assert names(cache.held("configmaps")) == ["web"]
+
+    operated(test)
+
+
+def test_a_timeout_names_the_reason() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        gated.cluster.faults.add(Silence(), verb="list", resource="configmaps")
+        with pytest.raises(NotSynced):
+            await cache.declare("configmaps", "app=web", timeout=0)
+        nothing_stays(gated)
+
+    operated(test)
+
+
+def test_a_cancelled_declaration_that_was_changed_meanwhile_stays() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        silence = gated.cluster.faults.add(
+            Silence(), verb="list", where=lambda asked: "app=web" in asked.query.get("labelSelector", "")
+        )
+        declaring = asyncio.create_task(cache.declare("v1/configmaps", "app=web", timeout=3600))
+        await until(lambda: silence.hits)
+        await cache.change("configmaps", "app=db")
+        assert not gated.operator.runtime.names.pending
+        declaring.cancel()
+        await asyncio.wait({declaring})
+        assert names(cache.held("configmaps")) == ["db"]
+        silence.release()
+
+    operated(test)
+
+
+def test_a_cancelled_declaration_leaves_nothing() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        gated.cluster.faults.add(Silence(), verb="list", resource="configmaps")
+        declaring = asyncio.create_task(cache.declare("configmaps", "app=web"))
+        await until(lambda: "configmaps" in gated.operator.runtime.informers)
+        with pytest.raises(NotSynced):
+            cache.held("configmaps")
+        await settle()
+        declaring.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await declaring
+        nothing_stays(gated)
+
+    operated(test)
+
+
+def test_a_declaration_stays_for_another_caller_that_waits() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        held = gated.cluster.faults.add(Silence(), verb="list", resource="configmaps")
+        first, second = (asyncio.create_task(cache.declare("configmaps", "app=web")) for _ in range(2))
+        await until(lambda: sum(gated.operator.runtime.names.pending.values()) == 2)
+        first.cancel()
+        await asyncio.wait({first})
+        held.release()
+        await gated.clock.move_until(second.done)
+        assert second.exception() is None
+        assert names(cache.held("configmaps")) == ["web"]
+        assert not gated.operator.runtime.names.pending
+
+    operated(test)
+
+
+def test_a_failure_of_one_caller_leaves_what_another_has_synced() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        await cache.declare("configmaps", "app=web", timeout=0)
+        assert names(cache.held("configmaps")) == ["web"]
+        informer = gated.operator.runtime.informer("configmaps")
+        informer.reflectors[0].condition.fail(Lost("it selects nothing", outside=True))
+        with pytest.raises(Rejected):
+            await cache.declare("configmaps", "app=web", timeout=0)
+        assert gated.operator.runtime.informer("configmaps") is informer
+
+    operated(test)
+
+
+# ---- Removed.
+
+
+def test_reads_of_a_removed_kind_name_the_time_and_the_place() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        gated.operator.runtime._now = lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        await cache.declare("v1/configmaps", "app=web")
+        await cache.remove("cm")
+        for kind in ("configmaps", "v1/configmaps", "ConfigMap"):
+            with pytest.raises(NotDeclared) as caught:
+                cache.held(kind)
+            assert re.search(r"2026-01-02T03:04:05Z by test_declaring\.py:\d+", caught.value.what)
+            assert "cache.declare" in caught.value.remedy
+        for verb in ("remove", "change"):
+            with pytest.raises(NotDeclared):
+                await getattr(cache, verb)("configmaps", *(["app=web"] if verb == "change" else []))
+        with pytest.raises(NotDeclared) as caught:
+            cache.held("secrets")
+        assert "removed" not in caught.value.what
+        await cache.declare("configmaps", "app=db")
+        assert names(cache.held("configmaps")) == ["db"]
+
+    operated(test)
+
+
+def test_the_place_is_that_of_the_call_also_from_threads_and_tasks() -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        def in_thread() -> None:
+            cache.blocking.declare("configmaps", "app=web")
+            cache.blocking.remove("configmaps")
+
+        def place() -> str:
+            with pytest.raises(NotDeclared) as caught:
+                cache.held("configmaps")
+            return caught.value.what.rpartition(" ")[2]
+
+        await asyncio.to_thread(in_thread)
+        first = place()
+        await cache.declare("configmaps", "app=web")
+        await asyncio.gather(cache.remove("configmaps"))
+        assert {each.partition(":")[0] for each in (first, place())} == {"test_declaring.py"}
+
+    operated(test)
+
+
+async def removed_while(gated: Gated, wait: Coroutine[Any, Any, Any], kind: str = "configmaps") -> Any:
+    """Remove the kind while something waits; return its result or error."""
+    task = asyncio.create_task(wait)
+    await settle()
+    assert not task.done()
+    await gated.cache.remove(kind)
+    await settle()
+    assert task.done()
+    return task.exception() or task.result()
+
+
+def test_waits_for_a_removed_kind_end() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        async def iterate() -> None:
+            async for _ in cache.changes("configmaps", initial=False):
+                pass
+
+        waits: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+            lambda: cache.wait_for("configmaps", lambda _: False),
+            iterate,
+        ]
+        for wait in waits:
+            await cache.declare("configmaps", "app=web")
+            assert isinstance(await removed_while(gated, wait()), NotDeclared)
+        await cache.declare("configmaps", "app=web")
+        gone = asyncio.create_task(cache.wait_gone("configmaps", "web", "shop"))
+        await settle()
+        await cache.remove("configmaps")
+        await until(lambda: any(asked.path.endswith("/configmaps/web") for asked in gated.cluster.requests))
+        await settle()
+        gated.cluster.delete(CONFIGS[0])
+        await gated.clock.move_until(gone.done)
+        await gone
+
+    operated(test)
+
+
+def test_waits_for_the_sync_of_a_removed_kind_end() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        for wait, expected in (
+            (lambda: cache.wait_for("configmaps", lambda _: True), NotDeclared),
+            (lambda: gated.operator.gate(("configmaps",), None), NotDeclared),
+            (cache.wait_synced, type(None)),
+            (lambda: cache.declare("configmaps", "app=web"), NotDeclared),
+        ):
+            held = gated.cluster.faults.add(Silence(), verb="list", resource="configmaps")
+            declaring = asyncio.create_task(cache.declare("configmaps", "app=web"))
+            await settle()
+            assert isinstance(await removed_while(gated, wait()), expected)
+            with pytest.raises(NotDeclared):
+                await declaring
+            held.release()
+
+    operated(test)
+
+
+def test_a_read_that_has_found_the_informer_answers_or_raises() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        informer, stale = (
+            gated.operator.runtime.informer("configmaps"),
+            {**gated.operator.runtime.names.quick},
+        )
+        await cache.remove("configmaps")
+        gated.operator.runtime.names.quick = stale
+        with pytest.raises(ReadError) as caught:
+            cache.held("configmaps")
+        assert isinstance(caught.value, NotDeclared)
+        assert informer.held() == 0
+
+    operated(test)
+
+
+def test_a_kind_of_the_start_can_be_removed_and_declared_again() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        await cache.remove("pods")
+        assert gated.operator.runtime.initial == []
+        await gated.operator.gate(None, None)
+        await cache.declare("pods", "app=db")
+        assert gated.operator.runtime.initial == []
+        assert cache.scope("pods") == Selector("app=db")
+
+    operated(test)
+
+
+def test_a_cancelled_removal_removes() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        removing = asyncio.create_task(cache.remove("configmaps"))
+        await asyncio.sleep(0)
+        removing.cancel()
+        await asyncio.wait({removing})
+        await settle()
+        nothing_stays(gated)
+
+    operated(test)
+
+
+def test_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        await cache.remove("configmaps")
+        gated.cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
+        with pytest.raises(Forbidden):
+            await cache.declare("configmaps", "app=web")
+
+    caplog.set_level(logging.INFO, logger="kopf_selectcache")
+    operated(test)
+    found = [
+        record
+        for record in caplog.records
+        if getattr(record, "resource", "").startswith("configmaps") and record.levelno == logging.INFO
+    ]
+    assert len(found) == 5  # Declared, synced, removed, declared, withdrawn.
+    assert {getattr(record, "filter", None) for record in found} == {"label='app=web'"}
+
+
+# ---- Changed.
+
+
+def test_a_changed_filter_is_read_at_once() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        await cache.change("v1/configmaps", "app=db", keep=["metadata.labels"], timeout=30)
+        assert names(cache.list("configmaps", label="app=db")) == ["db"]
+        assert cache.scope("configmaps") == Selector("app=db")
+        await cache.declare("configmaps", Cached("app=db", keep=["metadata.labels"]))
+        with pytest.raises(NotDeclared) as caught:
+            await cache.change("secrets", "app=db")
+        assert "cache.declare" in caught.value.remedy
+        await cache.remove("configmaps")
+        nothing_stays(gated)
+
+    operated(test)
+
+
+def test_a_change_that_fails_leaves_the_filter() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        gated.cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
+        with pytest.raises(Forbidden) as caught:
+            await cache.change("configmaps", "app=db")
+        assert "cache.change" in caught.value.what
+        assert names(cache.held("configmaps")) == ["web"]
+        assert cache.scope("configmaps") == Selector("app=web")
+
+    operated(test)
+
+
+def test_a_change_whose_index_fails_leaves_the_filter() -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        with pytest.raises(ReadError):
+            await cache.change("configmaps", "app=web", index={"wrong": lambda obj: obj["nothing"]})
+        assert cache.scope("configmaps") == Selector("app=web")
+
+    operated(test)
+
+
+def test_a_change_ends_when_its_kind_is_removed() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        gated.cluster.faults.add(Silence(), verb="list", resource="configmaps")
+        result = await removed_while(gated, cache.change("configmaps", "app=db"))
+        assert isinstance(result, NotDeclared)
+        await settle()
+        nothing_stays(gated)
+
+    operated(test)
+
+
+def test_options_that_are_not_given_stay_as_they_are() -> None:
+    cache = FakeCache([config("web", app="web"), config("db", app="db")])
+    change = cache.blocking.change
+    cache.blocking.declare("configmaps", "app=web", keep=["data"], index={"app": "data.a"}, max_bytes="1Mi")
+    change("configmaps", "app in (web,db)")
+    informer = cache._runtime.informer("configmaps")
+    kept = informer.declared
+    assert (kept.max_bytes, kept.projection.partial, [*informer.indexes]) == ("1Mi", True, ["app"])
+    cache.blocking.add_index("configmaps", name="metadata.name")
+    change("configmaps", "app=db", drop=["data.b"], max_bytes=None)
+    assert informer.declared.max_bytes is None
+    assert informer.declared.projection != kept.projection
+    assert [*informer.indexes] == ["app", "name"]
+    change("configmaps", "app=db", index={})
+    assert not informer.indexes
+    change("configmaps", Cached("app=db"))
+    assert informer.declared == Cached("app=db")
+
+
+def test_names_share_a_watch_as_long_as_there_are_names() -> None:
+    cache = FakeCache([config("web", app="web")])
+    cache.blocking.declare("configmaps", Selector(names=["a", "b"], namespaces=["shop"]), share_watches=True)
+    informer = cache._runtime.informer("configmaps")
+    cache.blocking.change("configmaps", Selector(names=["a", "c"], namespaces=["shop"]))
+    assert informer.declared.share_watches
+    cache.blocking.change("configmaps", "app=web")
+    assert not informer.declared.share_watches
+
+
+def test_a_change_whose_index_fails_leaves_the_former_filter() -> None:
+    def fail(_: Any) -> str:
+        raise ValueError("no such value")
+
+    cache = FakeCache([config("web", app="web"), config("db", app="db")])
+    cache.blocking.declare("configmaps", "app=web")
+    state = cache._runtime.informer("configmaps").state
+    with pytest.raises(ReadError):
+        cache.blocking.change("configmaps", "app=web", index={"app": fail})
+    assert cache._runtime.informer("configmaps").state is state
+    with pytest.raises(NotDeclared):
+        cache.blocking.change("secrets", "app=web")
+    with pytest.raises(NotDeclared):
+        cache.blocking.remove("secrets")
+
+
+# ---- Many.
+
+
+def informers() -> int:
+    """Return the number of informers in memory. Some may be of earlier tests."""
+    gc.collect()
+    return sum(isinstance(each, Informer) for each in gc.get_objects())
+
+
+def test_nothing_stays_of_five_hundred_kinds() -> None:
+    async def test(gated_: Gated, cache: Cache) -> None:
+        runtime = gated_.operator.runtime
+        kinds = ["configmaps", "secrets", "services", "serviceaccounts", "endpoints"]
+        tasks, open_ones = asyncio.all_tasks(), watches(gated_)
+        before = informers()
+
+        async def come_and_go(kind: str) -> None:
+            for number in range(100):
+                await cache.declare(kind, f"app={number}", max_bytes="1Mi")
+                assert cache.list(kind, label=f"app={number}") == []
+                await cache.remove(kind)
+
+        await asyncio.gather(*map(come_and_go, kinds))
+        await until(lambda: watches(gated_) == open_ones)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() <= tasks
+        assert list(runtime.informers) == ["pods"]
+        assert len(runtime._budget._shares) == 1
+        assert set(runtime._claims._keys.values()) == {"pods"}
+        assert not runtime.names.pending
+        assert len(runtime._tasks) == 1
+        samples = [
+            sample for metric in Collector(runtime.informers.values).collect() for sample in metric.samples
+        ]
+        assert {sample.labels["resource"] for sample in samples} == {"pods"}
+        assert informers() <= before
+
+    async def main() -> None:
+        async with gated("app=web") as environment:
+            await test(environment, environment.cache)
+
+    asyncio.run(main())  # It takes long on a busy machine.
+
+
+def test_reading_threads_see_answers_or_no_kind() -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        stop, errors, answers = threading.Event(), list[Exception](), set[tuple[str, ...]]()
+
+        def read() -> None:
+            while not stop.is_set():
+                try:
+                    answers.add(tuple(names(cache.list("configmaps", label="app=web"))))
+                    with suppress(NotDeclared, NotSynced):
+                        answers.add((cache.get("v1/configmaps", "web", "shop")["metadata"]["name"],))
+                except (NotDeclared, NotSynced):
+                    pass
+                except Exception as error:  # Each is a failure of the test.  # noqa: BLE001
+                    errors.append(error)
+
+        readers = [threading.Thread(target=read) for _ in range(2)]
+        for reader in readers:
+            reader.start()
+        try:
+            for _number in range(30):
+                await cache.declare("configmaps", "app=web")
+                await asyncio.sleep(0)
+                await cache.remove("configmaps")
+        finally:
+            stop.set()
+            for reader in readers:
+                reader.join()
+        assert not errors
+        assert answers <= {("web",)}
+
+    operated(test)
+
+
+def test_a_runtime_that_does_not_run_takes_kinds_as_well() -> None:
+    async def main() -> None:
+        runtime = Runtime(
+            SelectCacheSettings(),
+            cast("Any", None),
+            namespaces=None,
+            chance=lambda: 0.5,
+            logger=logging.getLogger("tests"),
+        )
+        informer = runtime.declare("pods", Cached("app=web"))
+        assert runtime.informer("pods") is informer
+        await runtime.remove(informer, "here:1")
+        assert not runtime.informers
+
+    run(main())

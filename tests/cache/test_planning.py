@@ -1,0 +1,241 @@
+"""`cache.plan` names the streams, rights and objects of a declaration or a change, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Cache, Cached, DeclarationError, Forbidden, Missing, NotDeclared, Selector
+from kopf_selectcache.core.store.accounting import weight
+from kopf_selectcache.informer.access_review import Reviewer
+from kopf_selectcache.informer.stream_split import Relist
+from kopf_selectcache.settings.rights import READ, Right
+from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing.faults import Refuse
+from tests.faults.environment import run
+from tests.gated import Gated, gated
+
+
+def config(name: str, **labels: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "shop", "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "x" * 1000}}
+
+
+CONFIGS = [
+    config("web", app="web"),
+    config("both", app="web", tier="gold"),
+    config("gold", tier="gold"),
+    config("db", app="db"),
+]
+FILTER = "app=web"
+
+
+def operated(test: Callable[[Gated, Cache], Coroutine[Any, Any, None]], **options: Any) -> None:
+    """Run a test with an operator that has config maps with app=web."""
+
+    async def main() -> None:
+        async with gated("app=none", *CONFIGS, **options) as environment:
+            cache = environment.cache
+            await cache.declare("configmaps", FILTER)
+            await test(environment, cache)
+
+    run(main())
+
+
+def reasons(plan: Any) -> list[tuple[str, str]]:
+    return [(each.query.get("labelSelector", ""), each.reason) for each in plan.opened]
+
+
+def test_a_plan_of_a_declaration_opens_all_streams_and_changes_nothing() -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        await cache.remove("configmaps")
+        plan = await cache.plan("v1/configmaps", [Selector("app=web"), Selector("tier=gold")])
+        assert plan.former is None
+        assert reasons(plan) == [("app=web", Relist.NEW), ("tier=gold", Relist.NEW)]
+        assert (plan.kept, plan.ended, plan.missing, plan.objects) == ((), (), (), 3)
+        (right,) = plan.rights
+        assert right == Right("", "configmaps", READ, what_for=right.what_for)
+        with pytest.raises(NotDeclared):
+            cache.held("configmaps")
+
+    operated(test)
+
+
+def test_a_plan_of_a_change_counts_kept_objects_without_a_list_of_them() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        lists = len([e for e in gated.cluster.requests if e.query.get("labelSelector") == "app=web"])
+        plan = await cache.plan("configmaps", [Selector("app=web"), Selector("tier=gold")])
+        assert plan.former == Selector(FILTER)
+        assert reasons(plan) == [("tier=gold", Relist.NEW)]
+        assert [each.query for each in plan.kept] == [{"labelSelector": "app=web"}]
+        assert not plan.ended
+        assert plan.objects == 3
+        await cache.change("configmaps", [Selector("app=web"), Selector("tier=gold")])
+        held = sum(map(weight, gated.operator.runtime.informer("configmaps").store.records()[0]))
+        assert plan.bytes is not None
+        assert held / 2 < plan.bytes < held * 2
+        after = len([e for e in gated.cluster.requests if e.query.get("labelSelector") == "app=web"])
+        assert after == lists
+        assert cache.scope("configmaps") == plan.filter
+
+    operated(test)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"keep": ["data"]}, Relist.PROJECTION), ({"storage": "raw"}, Relist.STORAGE)],
+)
+def test_a_plan_says_why_a_stream_is_listed_anew(options: Any, reason: Relist) -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        plan = await cache.plan("configmaps", FILTER, **options)
+        assert reasons(plan) == [("app=web", reason)]
+        assert [each.query for each in plan.ended] == [{"labelSelector": "app=web"}]
+        assert not plan.kept
+        assert plan.objects == 2
+
+    operated(test)
+
+
+def test_a_plan_keeps_the_present_options_as_a_change_does() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        cached = Cached(FILTER, keep=["metadata.labels"], index={"key": "data.key"})
+        await cache.change("configmaps", cached)
+        plan = await cache.plan("configmaps", FILTER)
+        assert [each.query for each in plan.kept] == [{"labelSelector": FILTER}]
+        assert not plan.opened
+        plan = await cache.plan("configmaps", Cached(FILTER))
+        assert reasons(plan) == [(FILTER, Relist.PROJECTION)]
+        assert not plan.kept
+        some = Selector(names=["web", "db"], namespaces=["shop"])
+        await cache.change("configmaps", some, share_watches=True)
+        plan, informer = await cache.plan("configmaps", some), gated.operator.runtime.informer("configmaps")
+        (right,) = plan.rights
+        assert (right.names, right.namespace) == (None, "shop")
+        present = informer.reflectors
+        assert [each.filter for each in plan.kept] == [each.stream.selector for each in present]
+        await cache.change("configmaps", some)
+        assert informer.reflectors == present
+
+    operated(test)
+
+
+def test_a_plan_has_the_options_that_are_not_given_as_they_are() -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        await cache.change("configmaps", FILTER, drop=["data"], index={"app": "metadata.labels.app"})
+        plan = await cache.plan("configmaps", [Selector("app=web"), Selector("tier=gold")])
+        assert reasons(plan) == [("tier=gold", Relist.NEW)]
+        assert plan.bytes is not None
+        assert plan.bytes < 3 * 1000, "the data is not stored"
+        plan = await cache.plan("configmaps", Cached(FILTER))
+        assert reasons(plan) == [("app=web", Relist.PROJECTION)]
+
+    operated(test)
+
+
+def test_an_error_of_a_plan_names_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise DeclarationError("it does not fit", remedy="Change it")
+
+    async def test(gated: Gated, cache: Cache) -> None:
+        monkeypatch.setattr(gated.operator.runtime.informer("configmaps"), "plan_for", refuse)
+        with pytest.raises(DeclarationError) as raised:
+            await cache.plan("configmaps", FILTER)
+        assert "configmaps" in raised.value.what
+
+    operated(test)
+
+
+def test_a_plan_needs_the_rights_of_kept_streams_too() -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        plan = await cache.plan("configmaps", FILTER)
+        assert not plan.opened
+        assert [right.resource for right in plan.rights] == ["configmaps"]
+
+    operated(test)
+
+
+def test_a_plan_names_ended_streams() -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        plan = await cache.plan("configmaps", Selector(names=["db"], namespaces=["shop"]))
+        assert [each.filter for each in plan.ended] == [Selector(FILTER)]
+        (right,) = plan.rights
+        assert (right.names, right.namespace) == (frozenset({"db"}), "shop")
+        assert plan.objects == 1
+
+    operated(test)
+
+
+def test_a_plan_of_a_kind_that_is_not_resolved_lists_all_anew() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        informer = gated.operator.runtime.informer("configmaps")
+        informer.mark_resolving()
+        plan = await cache.plan("configmaps", FILTER)
+        assert reasons(plan) == [("app=web", Relist.INCOMPLETE)]
+
+    operated(test)
+
+
+def refuse_reviews(gated: Gated, code: int) -> None:
+    gated.cluster.faults.add(Refuse(code), resource="selfsubjectaccessreviews")
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_a_plan_without_reviews_does_not_know_missing_rights(code: int) -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        refuse_reviews(gated, code)
+        plan = await cache.plan("configmaps", "tier=gold")
+        assert plan.missing is None
+        assert plan.objects == 2
+        assert "does not tell" in str(plan)
+
+    operated(test)
+
+
+def test_a_plan_names_missing_rights_and_does_not_count_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lacks(_: Reviewer, right: Right) -> list[Right]:
+        return [right]
+
+    async def test(gated: Gated, cache: Cache) -> None:
+        gated.cluster.faults.add(Refuse(403), verb="list")
+        monkeypatch.setattr(Reviewer, "lacks", lacks)
+        plan = await cache.plan("configmaps", "tier=gold")
+        assert plan.missing == plan.rights
+        assert (plan.objects, plan.bytes) == (None, None)
+
+    operated(test)
+
+
+def test_a_plan_with_refused_lists_raises_as_fetch_does() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        gated.cluster.faults.add(Refuse(403), verb="list")
+        with pytest.raises(Forbidden):
+            await cache.plan("configmaps", "tier=gold")
+        refuse_reviews(gated, 500)
+        with pytest.raises(Exception, match="500"):
+            await cache.plan("configmaps", "tier=gold")
+
+    operated(test)
+
+
+def test_a_plan_of_bad_input_raises_before_any_request() -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        before = len(gated.cluster.requests)
+        for filter_, options in (("app=(", {}), (FILTER, {"keeping": ["data"]}), (FILTER, {"timeout": "5"})):
+            with pytest.raises(DeclarationError):
+                await cache.plan("configmaps", filter_, **options)
+        assert len(gated.cluster.requests) == before
+        with pytest.raises(Missing):
+            await cache.plan("example.com/v1/none", FILTER, timeout=5)
+
+    operated(test)
+
+
+def test_a_fake_cache_plans() -> None:
+    cache = FakeCache(CONFIGS, {"configmaps": FILTER})
+    plan = cache.blocking.plan("configmaps", "app in (web,db)")
+    assert plan.objects == 3
+    assert plan.missing == ()
+    assert cache.blocking.plan("nodes", "").former is None
+    assert "opens /api/v1/configmaps" in str(plan)

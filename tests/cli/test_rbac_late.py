@@ -1,0 +1,106 @@
+"""The command `rbac`: the rights of caches that are declared at run time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Command
+from tests.cli.test_rbac import READ, of_caches
+
+
+@pytest.mark.usefixtures("registry", "nowhere")
+class TestCachesThatAreDeclaredAtRunTime:
+    def test_pairs_of_the_command_line(self, command: Command) -> None:
+        said = command(
+            "rbac",
+            "select['v1/pods'] = 'app=web'",
+            *("--kind", "v1/configmaps", "--filter", "app=web"),
+            *("--kind", "secrets", "--filter", "Selector(names=['ca'], namespaces=['infra'])"),
+        )
+        found = of_caches(said.output)
+        assert {resource for rule in found[""] for resource in rule["resources"]} == {"configmaps", "pods"}
+        assert found["infra"] == [READ | {"resources": ["secrets"], "resourceNames": ["ca"]}]
+
+    def test_an_operator_that_declares_nothing_at_the_start(self, command: Command) -> None:
+        said = command("rbac", "", "--kind", "pods", "--filter", "app=web")
+        assert of_caches(said.output) == {"": [READ | {"resources": ["pods"]}]}
+
+    def test_an_operator_that_declares_all_in_handlers(self, command: Command) -> None:
+        said = command("rbac", "def f(cache): cache.blocking.declare('pods', 'app=web')")
+        assert of_caches(said.output) == {"": [READ | {"resources": ["pods"]}]}
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            ["--kind", "pods"],
+            ["--filter", "app=web"],
+            ["--kind", "pods", "--filter", "app=("],
+            ["--kind", "pods", "--filter", "Selector(names=[name])"],
+            ["--kind", "pods", "--filter", "Selector("],
+            ["--kind", "po ds", "--filter", "app=web"],
+        ],
+    )
+    def test_bad_input(self, command: Command, given: list[str]) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'", *given)
+        assert said.code == 2
+        assert given[-1] in said.errors or "--filter" in said.errors
+
+    def test_literal_calls_are_found_and_others_are_named(self, command: Command) -> None:
+        said = command(
+            "rbac",
+            "select['v1/pods'] = 'app=web'\n\n"
+            "async def f(cache, name, fields, **_):\n"
+            "    await cache.declare('v1/secrets', Selector('app=web', namespaces=['infra']), keep=fields)\n"
+            "    cache.blocking.change('jobs', filter=['a=b', Selector(names=['x'], namespaces=['infra'])])\n"
+            "    await cache.change('v1/nodes', f'app={name}')\n"
+            "    await cache.declare(name, 'app=web')",
+        )
+        found = of_caches(said.output)
+        assert found["infra"] == [READ | {"resources": ["secrets"]}]
+        assert "jobs" in str(found[""])
+        assert "nodes" not in said.output.split("kind:", 1)[1]
+        assert said.output.count("name them with --kind and --filter") == 2
+
+    @pytest.mark.parametrize(
+        ("declared", "calls", "given", "is_shared"),
+        [
+            ("NAMES", "", "", False),
+            ("Cached(NAMES, share_watches=True)", "", "", True),
+            ("Cached(NAMES, share_watches=True)", "", ", share_watches=False", False),
+            ("NAMES", "cache.declare('secrets', NAMES, share_watches=True)", "", True),
+            ("NAMES", "cache.change('secrets', Cached(NAMES, share_watches=True))", "", True),
+            ("NAMES", "cache.declare('pods', NAMES, share_watches=True)", "", False),
+        ],
+    )
+    def test_a_change_keeps_the_options_of_former_declarations(
+        self, command: Command, declared: str, calls: str, given: str, is_shared: bool
+    ) -> None:
+        code = f"select['v1/secrets'] = {declared}\n\ndef f(cache, **_):\n    {calls}\n"
+        names = "Selector(names=['a', 'b'], namespaces=['infra'])"
+        changing = f"    cache.change('v1/secrets', Selector(names=['c', 'd'], namespaces=['shop']){given})"
+        found = of_caches(command("rbac", code.replace("NAMES", names) + changing).output)["shop"]
+        assert any("resourceNames" not in each for each in found) == is_shared
+
+    def test_a_filter_of_the_command_line_keeps_the_options_of_the_settings(self, command: Command) -> None:
+        declared = "Cached(Selector(names=['a', 'b'], namespaces=['infra']), share_watches=True)"
+        names = "Selector(names=['c', 'd'], namespaces=['shop'])"
+        said = command("rbac", f"select['v1/secrets'] = {declared}", "--kind", "secrets", "--filter", names)
+        assert of_caches(said.output)["shop"] == [READ | {"resources": ["secrets"]}]
+
+    @pytest.mark.parametrize(
+        ("named", "hints"),
+        [((), 2), (("nodes",), 0), (("v1/configmaps",), 1)],
+        ids=["nothing", "its kind", "another kind"],
+    )
+    def test_calls_that_the_command_line_names_are_not_named_again(
+        self, command: Command, named: tuple[str, ...], hints: int
+    ) -> None:
+        said = command(
+            "rbac",
+            "select['v1/pods'] = 'app=web'\n\n"
+            "async def f(cache, name, **_):\n"
+            "    await cache.change('v1/nodes', f'app={name}')\n"
+            "    await cache.declare(name, 'app=web')",
+            *(argument for kind in named for argument in ("--kind", kind, "--filter", "app=web")),
+        )
+        assert said.output.count("name them with --kind and --filter") == hints

@@ -1,0 +1,93 @@
+"""The command `rbac`: the rights that calls of `cache.live` need."""
+
+from __future__ import annotations
+
+import pytest
+
+from kopf_selectcache.cli._rights import LIVE, SETTLING
+from tests.cli.conftest import Command
+from tests.cli.test_rbac import rules
+
+pytestmark = pytest.mark.usefixtures("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("call", "resource", "verbs"),
+    [
+        ("await cache.live.get('configmaps', 'a', 'b')", "configmaps", ["get"]),
+        ("cache.blocking.live.list(kind='configmaps')", "configmaps", ["list"]),
+        (
+            "await cache.live.create({'apiVersion': 'v1', 'kind': 'ConfigMap'})",
+            "configmaps",
+            ["get", "create"],
+        ),
+        (
+            "await cache.live.replace(obj={**x, 'apiVersion': 'v1', 'kind': 'ConfigMap'})",
+            "configmaps",
+            ["get", "update"],
+        ),
+        (
+            "await cache.live.apply({'apiVersion': 'v1', 'kind': 'ConfigMap'})",
+            "configmaps",
+            ["get", "create", "patch"],
+        ),
+        ("await cache.live.patch('configmaps', 'a', 'b', {})", "configmaps", ["get", "patch"]),
+        ("await cache.live.patch('pods', 'a', 'b', {}, subresource='status')", "pods/status", ["patch"]),
+        ("await cache.live.delete('configmaps', 'a', 'b')", "configmaps", ["get", "delete"]),
+        ("await cache.live.update('configmaps', 'a', 'b', f)", "configmaps", ["get", "update"]),
+        ("await cache.live.update('pods', 'a', 'b', f, subresource='status')", "pods/status", ["update"]),
+        ("await cache.live.update('pods', 'a', 'b', f, subresource='status')", "pods", ["get"]),
+        (
+            "await cache.live.update('deployments', 'a', 'b', f, subresource='scale')",
+            "deployments/scale",
+            ["get", "update"],
+        ),
+        (
+            "await cache.live.replace({**x, 'apiVersion': 'v1', 'kind': 'Pod'}, subresource='status')",
+            "pods/status",
+            ["update"],
+        ),
+        (
+            "await cache.live.ensure({'apiVersion': 'v1', 'kind': 'ConfigMap'})",
+            "configmaps",
+            ["get", "create"],
+        ),
+        ("await cache.live.ensure(CONFIG, adopt=True)", "configmaps", ["get", "create", "patch"]),
+        ("await cache.live.ensure(CONFIG, adopt=False)", "configmaps", ["get", "create"]),
+    ],
+)
+def test_calls_of_live_that_are_written_out_are_found(
+    command: Command, call: str, resource: str, verbs: list[str]
+) -> None:
+    made = "\nCONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap'}\n"
+    handlers = f"{made}async def helper(cache): return {call}\n"
+    said = command("rbac", "select['v1/secrets'] = 'app=web'", "-n", "shop", handlers=handlers)
+    assert said.code == 0, said.errors
+    group = "apps" if resource.startswith("deployments") else ""
+    assert {"apiGroups": [group], "resources": [resource], "verbs": verbs} in rules(said.output)["shop"]
+
+
+def test_the_right_to_settle_lost_answers_is_marked(command: Command) -> None:
+    handlers = "\nasync def helper(cache): return await cache.live.delete('configmaps', 'a', 'b')\n"
+    said = command("rbac", "select['v1/secrets'] = 'app=web'", handlers=handlers)
+    assert f"# {LIVE}, {SETTLING}\n" in said.output
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "await cache.live.create(made())",
+        "await cache.live.create(obj)",
+        "await cache.live.create({'kind': 'Pod'})",
+        "await cache.live.create()",
+        "await cache.live.delete(kind, 'a', 'b')",
+    ],
+)
+def test_calls_of_live_that_are_not_written_out_are_told_of(command: Command, call: str) -> None:
+    handlers = (
+        "\nobj = {'apiVersion': 'v1', 'kind': 'ConfigMap'}\nobj = {'apiVersion': 'v1', 'kind': 'Pod'}\n"
+        f"async def helper(cache, kind): return {call}\n"
+        "async def other(live, cache): return live.create({}), cache.live.other()\n"
+    )
+    said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=handlers)
+    assert said.output.count("is not written out there: add its rights yourself") == 1

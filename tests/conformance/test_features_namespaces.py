@@ -1,0 +1,150 @@
+"""The features of docs/features.md about defaults and namespaces, on both servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from secrets import token_hex
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import (
+    ALL_OTHERS,
+    UNSET,
+    Cached,
+    Caches,
+    ConflictingSelectors,
+    DeclarationError,
+    OutsideFilter,
+    SelectCacheSettings,
+    Selector,
+)
+from tests.apiserver.cluster import Cluster
+from tests.real.inprocess import credentials, run
+
+from .places import Place, fresh_place
+from .test_features import names, opened, synced
+
+
+@pytest.fixture
+def places(api: Cluster) -> Iterator[tuple[Place, Place]]:
+    """Two namespaces, each with ConfigMaps and Secrets of three apps, of the group of this test."""
+    with fresh_place(api) as one, fresh_place(api) as other:
+        for place in (one, other):
+            for app in ("web", "db", "cron"):
+                for plural in ("configmaps", "secrets"):
+                    annotations = {"annotations": {"note": "long"}}
+                    place.of(plural).create(app, labels={"app": app}, metadata=annotations, data={})
+        yield one, other
+
+
+def caches_of(place: Place, filters: Any, **defaults: Any) -> Caches:
+    settings = SelectCacheSettings()
+    for name, value in defaults.items():
+        setattr(settings.defaults, name, value)
+    return Caches(filters, login=credentials(place.api), settings=settings)
+
+
+def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, Place]) -> None:
+    one, _ = places
+
+    async def main() -> None:
+        filters = {"v1/configmaps": Selector(), "v1/secrets": Cached("app=db", keep=["metadata"])}
+        defaults: dict[str, Any] = {"label": "app=web", "namespaces": [one.namespace], "keep": ["data"]}
+        async with opened(caches_of(one, filters, **defaults)) as cache:
+            await synced(cache)
+            (config,) = cache.list("configmaps", namespace=one.namespace, label="app=web")
+            assert "annotations" not in config["metadata"]
+            (secret,) = cache.list("secrets", namespace=one.namespace, label="app=db")
+            assert secret["metadata"]["annotations"] == {"note": "long"}
+            with pytest.raises(OutsideFilter):
+                cache.get("secrets", "web", one.namespace)
+
+    run(main())
+
+
+def test_a7_the_first_level_that_is_set_decides(places: tuple[Place, Place]) -> None:
+    one, other = places
+
+    async def main() -> None:
+        filters = {
+            "v1/configmaps": Cached("app=db", namespaces={one.namespace: "app=web", other.namespace: UNSET}),
+            "v1/secrets": Selector(),
+        }
+        spaces = {one.namespace: "app=cron", other.namespace: UNSET}
+        async with opened(caches_of(one, filters, label="app=web", namespaces=spaces)) as cache:
+            await synced(cache)
+            held = {
+                (kind, place.namespace): names(cache.held(kind, namespace=place.namespace))
+                for kind in ("configmaps", "secrets")
+                for place in places
+            }
+        assert held == {
+            ("configmaps", one.namespace): ["web"],
+            ("configmaps", other.namespace): ["db"],
+            ("secrets", one.namespace): ["cron"],
+            ("secrets", other.namespace): ["web"],
+        }
+
+    run(main())
+
+
+def test_a8_one_entry_stands_for_all_other_namespaces(places: tuple[Place, Place]) -> None:
+    one, other = places
+    group = f"group-{token_hex(4)}"
+
+    async def main() -> None:
+        declared = Cached(group, namespaces={one.namespace: f"{group},app=web", ALL_OTHERS: UNSET})
+        for place in places:
+            for app in ("web", "db"):
+                place.of("configmaps").label(app, **{group: "yes"})
+        async with opened(caches_of(one, {"v1/configmaps": declared})) as cache:
+            await synced(cache)
+            with fresh_place(one.api) as later:
+                later.of("configmaps").create("later", labels={group: "yes"}, data={})
+                await cache.wait_for(
+                    "configmaps", lambda each: each["metadata"]["name"] == "later", timeout=60
+                )
+                assert names(cache.list("configmaps", namespace=later.namespace, label=group)) == ["later"]
+            assert names(cache.held("configmaps", namespace=one.namespace)) == ["web"]
+            assert names(cache.held("configmaps", namespace=other.namespace)) == ["db", "web"]
+            with pytest.raises(OutsideFilter):
+                cache.list("configmaps", namespace=one.namespace, label=group)
+
+    run(main())
+
+
+def test_a9_default_namespaces_do_not_confine_cluster_scoped_kinds(places: tuple[Place, Place]) -> None:
+    one, other = places
+
+    async def main() -> None:
+        label = "kubernetes.io/metadata.name"
+        filters = {"v1/namespaces": Selector(f"{label} in ({one.namespace},{other.namespace})")}
+        try:
+            async with opened(caches_of(one, filters, namespaces=[one.namespace])) as cache:
+                await synced(cache)
+                held = names(cache.held("namespaces"))
+        except DeclarationError as error:
+            raise AssertionError("they have no namespace") from error
+        assert held == sorted(place.namespace for place in places)
+        with pytest.raises(ConflictingSelectors):
+            caches_of(one, {"v1/namespaces": Selector(namespaces=[one.namespace])})
+
+    run(main())
+
+
+def test_a21_a_namespace_that_is_not_covered_is_an_error(places: tuple[Place, Place]) -> None:
+    one, other = places
+
+    async def main() -> None:
+        filters = {"v1/configmaps": Selector("app=web", namespaces=[one.namespace])}
+        async with opened(caches_of(one, filters)) as cache:
+            await synced(cache)
+            assert names(cache.list("configmaps", namespace=one.namespace, label="app=web")) == ["web"]
+            with pytest.raises(OutsideFilter) as caught:
+                cache.list("configmaps", namespace=other.namespace, label="app=web")
+            assert one.namespace in str(caught.value)
+            with pytest.raises(OutsideFilter):
+                cache.list("configmaps", label="app=web")
+
+    run(main())

@@ -1,0 +1,455 @@
+"""The queue of pending changes: joined per object, no departure lost, and restarts that nobody notices."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing, key_of
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
+from kopf_selectcache.core.store.store import Change, ChangeCause
+
+ENTERED, UPDATED, LEFT, GONE = ChangeCause.ENTERED, ChangeCause.UPDATED, ChangeCause.LEFT, ChangeCause.GONE
+
+
+def record(name: str, version: int, uid: str = "one", **labels: str) -> Record:
+    return Record("shop", name, uid, str(version), labels, (), b'{"metadata":{}}')
+
+
+def entered(after: Record) -> Change:
+    return Change(None, after, ENTERED)
+
+
+def updated(before: Record, after: Record) -> Change:
+    return Change(before, after, UPDATED)
+
+
+def left(before: Record, cause: ChangeCause = LEFT) -> Change:
+    return Change(before, None, cause)
+
+
+def drained(queue: ChangeQueue) -> list[tuple[str, str | None, str | None]]:
+    """Return the cause and both versions of each change."""
+    return [
+        (
+            str(change.cause),
+            None if change.before is None else change.before.version,
+            None if change.after is None else change.after.version,
+        )
+        for change in queue.drain()
+    ]
+
+
+A1, A2, A3 = (record("a", version) for version in (1, 2, 3))
+B4 = record("a", 4, uid="two")
+
+
+def test_an_object_that_has_departed_is_not_tried_again_though_nobody_wants_its_departure() -> None:
+    queue = ChangeQueue(causes={ENTERED, UPDATED})
+    queue.add(entered(A1))
+    failed = queue.take()
+    queue.add(left(A1, GONE))
+    queue.add(entered(B4))
+    assert queue.renew(failed) is None
+    queue.finish(key_of(failed))
+    assert drained(queue) == [("entered", None, "4")]
+
+
+def test_an_update_that_nobody_wants_refreshes_an_entry_that_waits() -> None:
+    queue = ChangeQueue(causes={ENTERED})
+    queue.add(entered(A1))
+    queue.add(updated(A1, A2))
+    assert drained(queue) == [("entered", None, "2")]
+    queue.add(updated(A2, A3))
+    assert drained(queue) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "received"),
+    [
+        ([entered(A1)], [("entered", None, "1")]),
+        ([entered(A1), updated(A1, A2)], [("entered", None, "2")]),
+        ([updated(A1, A2), updated(A2, A3)], [("updated", "1", "3")]),
+        ([updated(A1, A2), left(A2)], [("left", "2", None)]),
+        ([entered(A1), left(A1, GONE)], [("gone", "1", None)]),
+        ([left(A1), entered(A2)], [("left", "1", None), ("entered", None, "2")]),
+        ([left(A1), entered(A2), left(A2)], [("left", "2", None)]),
+        ([left(A1, GONE), entered(B4)], [("gone", "1", None), ("entered", None, "4")]),
+        ([left(A1, GONE), entered(B4), left(B4, GONE)], [("gone", "1", None), ("gone", "4", None)]),
+    ],
+)
+def test_15_changes_of_one_object_are_joined_while_they_wait(
+    changes: list[Change], received: list[tuple[str, Any, Any]]
+) -> None:
+    queue = ChangeQueue()
+    for change in changes:
+        queue.add(change)
+    assert drained(queue) == received
+
+
+def test_15_an_object_is_not_handed_out_again_before_it_is_finished() -> None:
+    queue = ChangeQueue()
+    queue.add(entered(A1))
+    first = queue.take()
+    queue.add(updated(A1, A2))
+    queue.add(entered(record("b", 5)))
+    assert key_of(queue.take()) == ("shop", "b")
+    assert not queue
+    queue.finish(key_of(first))
+    assert drained(queue) == [("updated", "1", "2")]
+
+
+@pytest.mark.parametrize("cause", [ChangeCause.DROPPED, ChangeCause.EVICTED])
+@pytest.mark.parametrize(
+    ("returns", "received"),
+    [
+        ([A1], []),
+        ([A2], [("updated", "1", "2")]),
+        ([B4], [("gone", "1", None), ("entered", None, "4")]),
+        ([], [("left", "1", None)]),
+    ],
+)
+def test_15_after_a_restart_only_real_differences_are_reported(
+    cause: ChangeCause, returns: list[Record], received: list[tuple[str, Any, Any]]
+) -> None:
+    queue = ChangeQueue()
+    queue.add(left(A1, cause))
+    assert not queue
+    for each in returns:
+        queue.add(entered(each))
+    queue.complete(lambda _: LEFT)
+    assert drained(queue) == received
+
+
+def test_15_an_eviction_keeps_no_contents() -> None:
+    queue = ChangeQueue()
+    queue.add(left(record("a", 1, app="web"), ChangeCause.EVICTED))
+    queue.complete(lambda _: GONE)
+    before = queue.take().before
+    assert before is not None
+    assert (before.stored, before.labels, before.version) == (b"", {"app": "web"}, "1")
+
+
+def test_15_an_eviction_frees_the_contents_that_an_earlier_restart_has_kept() -> None:
+    queue = ChangeQueue()
+    queue.add(left(record("a", 1), ChangeCause.DROPPED))
+    queue.add(left(record("b", 1), ChangeCause.EVICTED))
+    queue.add(left(record("c", 1), ChangeCause.DROPPED))
+    queue.complete(lambda _: GONE)
+    stored = {change.before.name: change.before.stored for change in queue.drain() if change.before}
+    assert stored == {"a": b"", "b": b"", "c": b'{"metadata":{}}'}
+
+
+def test_departures_beyond_the_limit_are_counted() -> None:
+    queue = ChangeQueue(most=2)
+    for name in "abc":
+        queue.add(entered(record(name, 1)))
+        queue.add(left(record(name, 1)))
+    assert queue.lost == 1
+    queue.add(left(record("a", 3, uid="two")))
+    assert queue.lost == 2
+    assert len(drained(queue)) == 2
+    queue.add(left(record("d", 2)))
+    assert drained(queue) == [("left", "2", None)], "those that are done do not count"
+
+
+def test_15_departures_that_are_being_handled_count_for_the_limit() -> None:
+    queue = ChangeQueue(most=1)
+    queue.add(left(A1))
+    departure = queue.take()
+    queue.add(left(record("b", 1)))
+    assert queue.lost == 1
+    queue.clear()
+    queue.add(left(record("b", 1)))
+    assert queue.lost == 1, "clearing does not end what is being handled"
+    queue.finish(key_of(departure))
+    queue.add(entered(A1))
+    failed = queue.take()
+    queue.add(left(A1))
+    assert queue.renew(failed) is not None
+    queue.add(left(record("b", 1)))
+    assert queue.lost == 2
+    queue.finish(key_of(failed))
+    queue.add(left(record("b", 1)))
+    assert drained(queue) == [("left", "1", None)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "received"),
+    [
+        ({ENTERED}, []),
+        ({UPDATED}, []),
+        ({LEFT}, [("left", "2", None)]),
+        ({GONE}, []),
+        ({ENTERED, UPDATED, LEFT}, [("left", "2", None)]),
+    ],
+)
+def test_15_an_object_that_has_departed_is_not_reported_as_there(
+    wanted: set[ChangeCause], received: list[tuple[str, Any, Any]]
+) -> None:
+    queue = ChangeQueue(causes=wanted)
+    for change in (entered(A1), updated(A1, A2), left(A2)):
+        queue.add(change)
+    assert drained(queue) == received
+
+
+def test_an_update_of_an_object_whose_entry_nobody_wants_is_received() -> None:
+    queue = ChangeQueue(causes={UPDATED})
+    queue.add(entered(A1))
+    queue.add(updated(A1, A2))
+    assert drained(queue) == [("updated", "1", "2")]
+
+
+def test_15_what_is_tried_again_is_joined_with_what_came_since() -> None:
+    queue = ChangeQueue()
+    queue.add(updated(A1, A2))
+    failed = queue.take()
+    assert queue.renew(failed) is failed
+    queue.add(updated(A2, A3))
+    renewed = queue.renew(failed)
+    assert renewed is not None
+    assert (renewed.before, renewed.after, renewed.cause) == (A1, A3, UPDATED)
+    queue.add(left(A3))
+    queue.add(entered(B4))
+    departure = queue.renew(renewed)
+    assert departure is not None
+    assert (departure.before, departure.after) == (A3, None)
+    queue.add(updated(B4, record("a", 5, uid="two")))
+    assert queue.renew(departure) is departure, "a departure is tried until it succeeds"
+    queue.finish(key_of(departure))
+    assert drained(queue) == [("entered", None, "5")]
+
+
+def test_a_cleared_queue_has_nothing_left() -> None:
+    queue = ChangeQueue(most=1)
+    queue.add(entered(A1))
+    taken = queue.take()
+    queue.add(left(A1))
+    queue.add(left(record("b", 1), ChangeCause.DROPPED))
+    queue.clear()
+    queue.finish(key_of(taken))
+    queue.complete(lambda _: LEFT)
+    assert drained(queue) == []
+    queue.add(left(record("c", 1)))
+    assert drained(queue) == [("left", "1", None)]
+
+
+WEB, WEB5, DB, OTHER = (
+    record("a", 1, app="web"),
+    record("a", 5, app="web"),
+    record("a", 2, app="db"),
+    record("a", 4, uid="two", app="db"),
+)
+ODD, ODD_DB, ODD_OTHER = (
+    UnreadableRecord("shop", "a", uid, "3", {"app": app}, (), b"")
+    for uid, app in (("one", "web"), ("one", "db"), ("two", "web"))
+)
+DROPPED, EVICTED = ChangeCause.DROPPED, ChangeCause.EVICTED
+
+
+def seen_of(changes: list[Change]) -> list[tuple[str, Record | None, Record | None]]:
+    """Return what a subscriber of app=web takes after each change."""
+    queue = ChangeQueue()
+    narrowing = Narrowing(queue, lambda each: each.labels["app"] == "web")
+    found = []
+    for change in changes:
+        narrowing.add(change)
+        found += [(str(each.cause), each.before, each.after) for each in queue.drain()]
+    queue.complete(lambda _: GONE)
+    return found + [(str(each.cause), each.before, each.after) for each in queue.drain()]
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen"),
+    [
+        ([entered(WEB)], [("entered", None, WEB)]),
+        ([entered(DB)], []),
+        ([updated(WEB, WEB5)], [("updated", WEB, WEB5)]),
+        ([updated(WEB, DB)], [("left", WEB, None)]),
+        ([updated(DB, WEB5)], [("entered", None, WEB5)]),
+        ([updated(DB, DB)], []),
+        ([left(WEB, GONE)], [("gone", WEB, None)]),
+        ([left(DB)], []),
+    ],
+)
+def test_15_a_narrowed_change_is_the_one_of_the_matching_objects(changes: list[Change], seen: Any) -> None:
+    assert seen_of(changes) == seen
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen"),
+    [
+        ([entered(ODD), updated(ODD, WEB5)], [("entered", None, WEB5)]),
+        ([entered(ODD), updated(ODD, DB)], []),
+        ([entered(ODD), left(ODD)], [("left", ODD, None)]),
+        ([entered(ODD_DB), left(ODD_DB)], []),
+        ([updated(DB, ODD), updated(ODD, DB)], []),
+        ([updated(WEB, ODD), updated(ODD, WEB5)], [("updated", WEB, WEB5)]),
+        ([updated(WEB, ODD), updated(ODD, ODD), updated(ODD, DB)], [("left", WEB, None)]),
+        ([updated(WEB, ODD), left(ODD, GONE)], [("gone", WEB, None)]),
+        ([updated(WEB, ODD_DB)], [("left", WEB, None)]),
+        ([updated(WEB, ODD), updated(ODD, ODD_DB), left(ODD_DB)], [("left", WEB, None)]),
+    ],
+)
+def test_15_an_object_that_cannot_be_read_stands_for_its_last_known_record(
+    changes: list[Change], seen: Any
+) -> None:
+    assert seen_of(changes) == seen
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen"),
+    [
+        ([left(WEB, DROPPED), entered(DB)], [("left", WEB, None)]),
+        ([left(WEB, DROPPED), entered(OTHER)], [("gone", WEB, None)]),
+        ([left(WEB, DROPPED), entered(ODD)], []),
+        ([left(WEB, DROPPED), entered(ODD), updated(ODD, WEB5)], [("updated", WEB, WEB5)]),
+        ([left(WEB, DROPPED), entered(ODD), left(ODD)], [("left", WEB, None)]),
+        ([left(WEB, DROPPED), entered(ODD_OTHER)], [("gone", WEB, None)]),
+        ([left(WEB, DROPPED), entered(ODD_DB), left(ODD_DB)], [("left", WEB, None)]),
+        ([updated(WEB, ODD), left(ODD, DROPPED), entered(ODD), left(ODD)], [("left", WEB, None)]),
+        ([left(ODD, DROPPED), entered(ODD), updated(ODD, WEB5)], [("entered", None, WEB5)]),
+        ([left(DB, DROPPED), entered(WEB)], [("entered", None, WEB)]),
+    ],
+)
+def test_15_after_a_restart_an_object_that_is_there_departs_only_for_who_does_not_want_it(
+    changes: list[Change], seen: Any
+) -> None:
+    assert seen_of(changes) == seen
+
+
+def test_an_unreadable_object_is_kept_through_an_eviction_as_it_is() -> None:
+    assert seen_of([left(ODD, EVICTED)]) == [("gone", ODD, None)]
+
+
+# ---- Against a model.
+
+OPERATIONS = ("write", "delete", "leave", "drop", "evict", "complete", "take", "finish", "fail")
+
+
+class Model:
+    """An informer with two names, a reader, and its view of the objects."""
+
+    def __init__(self) -> None:
+        self.queue = ChangeQueue()
+        self.present: dict[str, Record] = {}
+        self.restarting: dict[str, Record] | None = None
+        self.versions = itertools.count(1)
+        self.uids = {"a": 0, "b": 0}
+        self.entries: dict[tuple[str, str], int] = {}
+        """How often each uid has entered since its departure was received."""
+        self.view: dict[str, Record] = {}
+        self.running: list[Change] = []
+        self.ever: set[tuple[str, str]] = set()
+        self.departed: set[tuple[str, str]] = set()
+
+    def step(self, operation: str, name: str) -> None:
+        getattr(self, operation)(name)
+
+    def write(self, name: str) -> None:
+        before = self.present.get(name)
+        after = record(name, next(self.versions), uid=str(self.uids[name]))
+        self.present[name] = after
+        if before is None:
+            identity = name, after.uid
+            self.ever.add(identity)
+            self.entries[identity] = self.entries.get(identity, 0) + 1
+        self.queue.add(Change(before, after, ENTERED if before is None else UPDATED))
+
+    def delete(self, name: str) -> None:
+        self._depart(name, GONE)
+        self.uids[name] += 1
+
+    def leave(self, name: str) -> None:
+        self._depart(name, LEFT)
+
+    def _depart(self, name: str, cause: ChangeCause) -> None:
+        before = self.present.pop(name, None)
+        if before is not None:
+            self.queue.add(Change(before, None, cause))
+        elif self.restarting is not None and cause is GONE:
+            self.restarting.pop(name, None)
+
+    def drop(self, _: str, cause: ChangeCause = ChangeCause.DROPPED) -> None:
+        self.restarting = {**(self.restarting or {}), **self.present}
+        for each in self.present.values():
+            self.queue.add(Change(each, None, cause))
+        self.present.clear()
+
+    def evict(self, name: str) -> None:
+        self.drop(name, ChangeCause.EVICTED)
+
+    def complete(self, _: str) -> None:
+        """List the objects that are still there: in the same version."""
+        for name, each in (self.restarting or {}).items():
+            if name not in self.present and each.uid == str(self.uids[name]):
+                self.present[name] = each
+                self.queue.add(entered(each))
+        self.restarting = None
+        self.queue.complete(lambda _: LEFT)
+
+    def take(self, _: str) -> None:
+        if self.queue:
+            change = self.queue.take()
+            assert key_of(change) not in [key_of(each) for each in self.running]
+            self.running.append(change)
+
+    def fail(self, _: str) -> None:
+        if self.running:
+            renewed = self.queue.renew(self.running[0])
+            assert renewed is not None, "all departures are wanted"
+            self.running[0] = renewed
+
+    def finish(self, _: str) -> None:
+        if not self.running:
+            return
+        change = self.running.pop(0)
+        _, name = key_of(change)
+        known = self.view.get(name)
+        if change.after is None:
+            assert change.before is not None
+            identity = name, change.before.uid
+            assert self.entries.get(identity), "no departure without an entry since the last one"
+            if known is not None:
+                assert known.uid == change.before.uid
+                assert int(change.before.version) >= int(known.version)
+            self.entries[identity] = 0
+            self.departed.add(identity)
+            self.view.pop(name, None)
+        else:
+            assert (known is None) == (change.cause is ENTERED)
+            if known is not None:
+                assert change.before is not None
+                assert (known.uid, known.version) == (change.before.uid, change.before.version)
+            self.view[name] = change.after
+            self.departed.discard((name, change.after.uid))
+        self.queue.finish(key_of(change))
+
+    def settle(self) -> None:
+        self.complete("")
+        while self.running or self.queue:
+            self.take("")
+            self.finish("")
+        assert {name: each.version for name, each in self.view.items()} == {
+            name: each.version for name, each in self.present.items()
+        }
+        alive = {(name, each.uid) for name, each in self.present.items()}
+        assert self.departed == self.ever - alive, "each object that is not there any more has departed"
+        assert len(self.queue) == 0
+
+
+@settings(max_examples=400, derandomize=True, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(OPERATIONS), st.sampled_from("ab")), max_size=60))
+@example([("write", "a"), ("take", "a"), ("drop", "a"), ("fail", "a"), ("delete", "a"), ("write", "a")])
+@example([("write", "a"), ("take", "a"), ("leave", "a"), ("write", "a"), ("fail", "a"), ("finish", "a")])
+def test_15_a_slow_reader_ends_with_the_present_objects_and_has_seen_each_departure(
+    operations: list[tuple[str, str]],
+) -> None:
+    model = Model()
+    for operation, name in operations:
+        model.step(operation, name)
+    model.settle()

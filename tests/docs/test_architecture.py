@@ -1,0 +1,38 @@
+"""docs/architecture.md: the places that it names exist."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .pages import DOCS, ROOT
+
+PACKAGE = ROOT / "kopf_selectcache"
+PAGE = (DOCS / "architecture.md").read_text()
+ROWS = [
+    line
+    for line in PAGE.partition("## To add something")[2].partition("\n## ")[0].splitlines()
+    if line[:2] == "| "
+][1:]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip())
+def test_each_name_of_a_row_is_in_a_module_that_the_row_names(row: str) -> None:
+    quoted = re.findall(r"`([^`]+)`", row)
+    modules = [
+        PACKAGE / each for each in quoted if re.fullmatch(r"[\w/]+(\.py|/)", each) and each != "attacks.py"
+    ]
+    assert all(each.exists() for each in modules), modules
+    source = "".join(each.read_text() for each in modules if each.is_file())
+    names = [each for each in quoted if re.fullmatch(r"_?[A-Z]\w*(\.\w+)?|\w+_of|split_streams", each)]
+    for name in names:
+        for part in name.split("."):
+            assert re.search(rf"\b{part}\b", source), f"{name} is in none of {modules}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip())
+def test_the_tests_of_a_row_exist(row: str) -> None:
+    places = re.findall(r"tests/[\w/]+(?:\.py)?", row)
+    assert places
+    assert all((ROOT / each).exists() for each in places), places

@@ -1,0 +1,254 @@
+"""Each departure is delivered to each subscriber once, whatever happens to the cache meanwhile: enumerated
+against the history of the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Cached, Selector
+from kopf_selectcache.cache.changes import Subscription
+from kopf_selectcache.cache.request import Request
+from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.testing.faults import Inserted, NotServed, Refuse
+from tests.faults.environment import run, until
+from tests.secrets import Environment, caching, labelled, secret
+
+FILTERS: dict[str, Any] = {
+    "one stream": Selector("app in (web,db)", namespaces=["shop"]),
+    "two streams": [
+        Selector("app in (web,db)", namespaces=["shop"]),
+        Selector("tier=gold", namespaces=["shop"]),
+    ],
+}
+A = secret("a", app="web", tier="gold")
+STAYS = secret("stays", app="web", tier="gold")
+
+
+class Received:
+    """The changes that one subscriber has received. A slow one takes nothing before the end."""
+
+    def __init__(self, environment: Environment, label: str | None) -> None:
+        informer = environment.informer
+        request = Request(verb="changes", kind="secrets", selector=Selector(label), where=None, is_plain=True)
+        self.subscription = Subscription(informer, request if label else None)
+        self._environment = environment
+        self._label = label
+        self.view: dict[str, tuple[str, str]] = {}
+        """The uid and version of each object that has entered and not departed."""
+        self.departures: Counter[tuple[str, str]] = Counter()
+        """How often each name and uid has departed."""
+
+    def drain(self) -> None:
+        for change in self.subscription.queue.drain():
+            self._receive(change)
+
+    async def follow(self) -> None:
+        while True:
+            await self.subscription.news.wait()
+            self.subscription.news.clear()
+            self.drain()
+
+    def _receive(self, change: Change) -> None:
+        before, after = change.before, change.after
+        if after is None:
+            assert before is not None
+            known = self.view.pop(before.name, None)
+            assert known is None or known[0] == before.uid
+            self.departures[before.name, before.uid] += 1
+        else:
+            known = self.view.get(after.name)
+            assert (known is None) == (str(change.cause) == "entered")
+            assert known is None or known[0] == after.uid
+            self.view[after.name] = after.uid, after.version
+
+    def expected(self) -> dict[str, tuple[str, str]]:
+        records = self._environment.informer.store.records()[0]
+        label = None if self._label is None else self._label.partition("=")
+        return {
+            each.name: (each.uid, each.version)
+            for each in records
+            if each.stored and (label is None or each.labels.get(label[0]) == label[2])
+        }
+
+
+Act = Callable[[Environment], None]
+
+
+def delete(environment: Environment) -> None:
+    environment.cluster.delete(A)
+
+
+def create_again(environment: Environment) -> None:
+    environment.cluster.delete(A)
+    environment.cluster.create(A)
+
+
+def leave(environment: Environment) -> None:
+    environment.cluster.patch(A, labelled(app="other", tier=None))
+
+
+def leave_and_return(environment: Environment) -> None:
+    environment.cluster.patch(A, labelled(app="other", tier=None))
+    environment.cluster.patch(A, labelled(app="web"))
+
+
+def relabel(environment: Environment) -> None:
+    environment.cluster.patch(A, labelled(app="db"))
+
+
+def move(environment: Environment) -> None:
+    environment.cluster.patch(A, labelled(app="db", tier=None))
+
+
+def spoil(environment: Environment) -> None:
+    environment.cluster.faults.add(Inserted(names=frozenset({"a"})))
+    environment.cluster.patch(A, labelled(zone="east"))
+
+
+ACTS: dict[str, Act] = {
+    each.__name__: each for each in (delete, create_again, leave, leave_and_return, relabel, move, spoil)
+}
+GONE = {"delete": 1, "create_again": 1, "leave": 1, "relabel": 0, "move": 0, "spoil": 0}
+"""How many departures of the first object the history has, for who wants all of them."""
+NARROWED = GONE | {"relabel": 1, "move": 1}
+
+
+async def relist(environment: Environment, act: Act) -> None:
+    cluster = environment.cluster
+    refused = cluster.faults.add(Refuse(503), resource="secrets")
+    cluster.cut("watch", "secrets")
+    await refused.hit()
+    act(environment)
+    cluster.compact()
+    refused.release()
+
+
+async def restart(environment: Environment, act: Act) -> None:
+    unknown = environment.cluster.faults.add(NotServed(), resource="secrets")
+    environment.cluster.cut("watch", "secrets")
+    await unknown.hit()
+    await until(lambda: not environment.informer.is_complete or not environment.informer.parted)
+    act(environment)
+    unknown.release()
+
+
+async def evict(environment: Environment, act: Act) -> None:
+    large = secret("large", app="db") | {"data": {"large": "eHh4" * 50_000}}
+    environment.cluster.create(large)
+    await until(lambda: environment.informer.health is Health.OVERSIZED)
+    act(environment)
+    environment.cluster.delete(large)
+
+
+async def watch(environment: Environment, act: Act) -> None:
+    act(environment)
+
+
+@asynccontextmanager
+async def subscribed(filter_: str) -> AsyncIterator[tuple[Environment, dict[str, Received]]]:
+    declared = Cached(FILTERS[filter_], max_bytes="128Ki")
+    async with caching(declared, A, STAYS) as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.synced)
+        received = {
+            "fast": Received(environment, None),
+            "slow": Received(environment, None),
+            "narrowed": Received(environment, "app=web"),
+            "slow and narrowed": Received(environment, "app=web"),
+        }
+        tasks = [asyncio.create_task(received[each].follow()) for each in ("fast", "narrowed")]
+        for each in received.values():
+            each.drain()
+        try:
+            yield environment, received
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert {type(each) for each in results} == {asyncio.CancelledError}
+
+
+async def settled(environment: Environment) -> None:
+    """Wait until a change that comes after all others is seen."""
+    last = environment.cluster.create(secret("last", app="web", tier="gold"))[0]["metadata"]
+    environment.cluster.patch(STAYS, labelled(seen="yes"))
+    informer = environment.informer
+    await until(
+        lambda: (
+            informer.synced
+            and informer.is_complete
+            and informer.store.get("shop", "last")[0] is not None
+            and "large" not in {each.name for each in informer.store.records()[0]}
+            and not informer.has_doubts
+            and all(
+                int(each.substore.version or 0) >= int(last["resourceVersion"])
+                for each in informer.reflectors
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("disturb", [watch, relist, restart, evict], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("filter_", FILTERS)
+def test_15_each_departure_is_delivered_once(filter_: str, disturb: Any, act: str) -> None:
+    async def main() -> None:
+        async with subscribed(filter_) as (environment, received):
+            uid = environment.cluster.get(A)["metadata"]["uid"]
+            await disturb(environment, ACTS[act])
+            await settled(environment)
+            for who, each in received.items():
+                each.drain()
+                expected = each.expected()
+                if act == "spoil":
+                    expected["a"] = each.view["a"]
+                assert each.view == expected, who
+                departures = each.departures.pop(("a", uid), 0)
+                if act == "leave_and_return":
+                    assert departures <= 1, who
+                else:
+                    assert departures == (NARROWED if "narrowed" in who else GONE)[act], who
+                each.departures = Counter(
+                    {key: times for key, times in each.departures.items() if key[0] != "large"}
+                )
+                assert not each.departures, who
+            if act == "spoil":
+                environment.cluster.delete(A)
+                await until(lambda: environment.informer.store.get("shop", "a")[0] is None)
+                for who, each in received.items():
+                    each.drain()
+                    assert each.departures == {("a", uid): 1}, who
+
+    run(main())
+
+
+@pytest.mark.parametrize("filter_", FILTERS)
+def test_15_what_a_restored_server_has_lost_departs_once(filter_: str) -> None:
+    async def main() -> None:
+        async with subscribed(filter_) as (environment, received):
+            cluster, informer = environment.cluster, environment.informer
+            backup = cluster.backup()
+            cluster.patch(A, labelled(app="db"))
+            lost = cluster.create(secret("lost", app="web"))[0]["metadata"]["uid"]
+            await until(lambda: informer.store.get("shop", "lost")[0] is not None)
+            received["slow"].drain()
+            cluster.restore(backup)
+            informer.reflectors[0].relist(MetricReason.AUDIT)
+            await until(lambda: informer.store.get("shop", "lost")[0] is None and informer.synced)
+            await until(
+                lambda: all(each.substore.epoch == 1 for each in informer.reflectors) or not informer.parted
+            )
+            for who, each in received.items():
+                each.drain()
+                assert each.view == each.expected(), who
+                assert each.departures["lost", lost] == 1, who
+
+    run(main())

@@ -1,0 +1,283 @@
+"""A change of the filter is one step: readers see the former filter or the new one, and subscribers receive
+the difference once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+import pytest
+
+from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
+from kopf_selectcache._errors import Overtaken
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.informer._exchange import Next
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.stream_split import Relist, Split, split_streams
+from kopf_selectcache.testing.faults import Planned, Refuse, Silence
+from tests.faults.environment import run, until
+from tests.secrets import Environment, caching, labelled, secret
+
+OBJECTS = [
+    secret("web", app="web"),
+    secret("gold", tier="gold"),
+    secret("both", app="web", tier="gold"),
+    secret("db", app="db"),
+    secret("other", "infra", app="web"),
+]
+FILTERS: dict[str, Any] = {
+    "web": "app=web",
+    "gold": "tier=gold",
+    "web or gold": [Selector("app=web"), Selector("tier=gold")],
+    "web in shop": Selector("app=web", namespaces=["shop"]),
+    "gold or db": [Selector("tier=gold"), Selector("app=db")],
+    "all": "",
+}
+
+
+def names(environment: Environment) -> set[str]:
+    return {record.name for record in environment.informer.store.records()[0]}
+
+
+SELECTED = {
+    "web": {"web", "both", "other", "later"},
+    "gold": {"gold", "both", "later"},
+    "web or gold": {"web", "gold", "both", "other", "later"},
+    "web in shop": {"web", "both", "later"},
+    "gold or db": {"gold", "both", "db", "later"},
+    "all": {"web", "gold", "both", "db", "other", "later"},
+}
+
+
+async def change(
+    informer: Informer,
+    filter_: Any,
+    *,
+    timeout: float = 3600.0,  # It is that of the change.  # noqa: ASYNC109
+    **options: Any,
+) -> None:
+    await informer.changing.change(Cached(filter_, **options), timeout=timeout)
+
+
+class Begun(NamedTuple):
+    """A change that is under way."""
+
+    task: asyncio.Task[None]
+    following: Next
+    silence: Planned
+    """The server answers the lists of gold objects once this is released."""
+
+
+def gold(asked: Any) -> bool:
+    return "gold" in asked.query.get("labelSelector", "")
+
+
+async def begin_change(environment: Environment, filter_: Any) -> Begun:
+    """Begin a change whose lists of gold objects are not answered."""
+    informer = environment.informer
+    silence = environment.cluster.faults.add(Silence(), verb="list", where=gold)
+    task = asyncio.create_task(change(informer, filter_))
+    await until(lambda: informer.changing.following is not None)
+    assert informer.changing.following is not None
+    return Begun(task, informer.changing.following, silence)
+
+
+class Follower:
+    """A subscriber that knows which objects there are."""
+
+    def __init__(self, informer: Informer) -> None:
+        self.view = {record.key: record for record in informer.store.records()[0]}
+        self.causes: list[tuple[str, str, bool]] = []
+        self.end = informer.subscribe(self._follow)
+
+    def _follow(self, change: Change | None) -> None:
+        if change is None:
+            return
+        before, after = change.before, change.after
+        record = after or before
+        assert record is not None
+        self.causes.append((record.name, str(change.cause), change.by_filter))
+        known = self.view.get(record.key)
+        if before is None:
+            assert known is None, f"{record.key} has entered twice"
+        else:
+            assert known is not None, f"{record.key} has departed twice"
+            assert known.uid == before.uid
+        if after is None:
+            del self.view[record.key]
+        else:
+            self.view[record.key] = after
+
+
+@pytest.mark.parametrize("after", FILTERS)
+@pytest.mark.parametrize("before", FILTERS)
+def test_16_a_change_shows_what_the_new_filter_selects(before: str, after: str) -> None:
+    async def main() -> None:
+        async with caching(FILTERS[before], *OBJECTS) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            follower, kept = Follower(informer), set(informer.reflectors)
+            lists = len([each for each in environment.cluster.requests if each.verb == "list"])
+            await change(informer, FILTERS[after])
+            assert informer.synced
+            assert names(environment) == SELECTED[after] - {"later"}
+            assert {record.name for record in follower.view.values()} == names(environment)
+            assert all(by_filter for _, _, by_filter in follower.causes)
+            departed = [cause for _, cause, _ in follower.causes]
+            assert departed == sorted(departed, key=["left", "entered"].index), "departures come first"
+            shared = {each.stream for each in kept} & {each.stream for each in informer.reflectors}
+            assert {each for each in informer.reflectors if each in kept} == {
+                each for each in kept if each.stream in shared
+            }
+            new = len(informer.reflectors) - len(shared)
+            assert len([e for e in environment.cluster.requests if e.verb == "list"]) - lists == new
+            environment.cluster.create(secret("later", app="web", tier="gold"))
+            await until(lambda: "later" in names(environment))
+            environment.cluster.delete(secret("both"))
+            await until(lambda: "both" not in names(environment))
+            await until(lambda: not informer.has_doubts)
+            assert names(environment) == SELECTED[after] - {"both"}
+            assert {record.name for record in follower.view.values()} == names(environment)
+
+    run(main())
+
+
+def test_16_a_change_that_is_refused_leaves_the_former_filter() -> None:
+    async def main() -> None:
+        async with caching("app=web", *OBJECTS) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            follower, tasks, state = Follower(informer), asyncio.all_tasks(), informer.state
+            environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
+            with pytest.raises(Forbidden):
+                await change(informer, [Selector("app=web"), Selector("tier=gold")])
+            assert informer.state is state
+            assert follower.causes == []
+            assert asyncio.all_tasks() == tasks
+            environment.cluster.patch(secret("web"), labelled(app="db"))
+            await until(lambda: "web" not in names(environment))
+
+    run(main())
+
+
+def test_16_a_change_that_takes_too_long_leaves_the_former_filter() -> None:
+    async def main() -> None:
+        async with caching("app=web", *OBJECTS) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            tasks, state = asyncio.all_tasks(), informer.state
+            environment.cluster.faults.add(Silence(), verb="list")
+            with pytest.raises(NotSynced):
+                await change(informer, "tier=gold", timeout=0.05)
+            assert informer.state is state
+            assert asyncio.all_tasks() == tasks
+
+    run(main())
+
+
+def test_16_a_newer_change_overtakes_one_that_is_not_complete() -> None:
+    async def main() -> None:
+        async with caching("app=web", *OBJECTS) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            slow = (await begin_change(environment, "tier=gold")).task
+            await change(informer, "app=db")
+            assert names(environment) == {"db"}
+            with pytest.raises(Overtaken):
+                await slow
+
+    run(main())
+
+
+def test_16_a_steady_stream_of_changes_is_followed() -> None:
+    """A change that has overtaken another one is completed, although newer ones come all the time."""
+
+    async def main() -> None:
+        async with caching("app=web", *OBJECTS) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            slow, following, silence = await begin_change(environment, "tier=gold")
+            second = asyncio.create_task(change(informer, "tier=gold,app=web"))
+            await until(lambda: informer.changing.following not in (None, following))
+            waiting = [asyncio.create_task(change(informer, f"app=other-{number}")) for number in range(3)]
+            await asyncio.wait(waiting[:2])
+            silence.release()
+            await second
+            with pytest.raises(Overtaken):
+                await slow
+            results = await asyncio.gather(*waiting, return_exceptions=True)
+            assert [type(each) for each in results] == [Overtaken, Overtaken, type(None)]
+
+    run(main())
+
+
+def test_16_a_stream_whose_present_list_is_not_complete_is_not_kept() -> None:
+    async def main() -> None:
+        async with caching("app=web", *OBJECTS) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            (reflector,) = informer.reflectors
+            planned = informer.state.plan
+            assert planned is not None
+
+            def split() -> Split:
+                return split_streams(informer.state, informer.declared, informer.declared, planned)
+
+            assert split() == Split({reflector.stream: reflector}, {}, ())
+            informer.state.union.begin(reflector.substore)
+            assert split() == Split({}, {reflector.stream: Relist.INCOMPLETE}, (reflector,))
+
+    run(main())
+
+
+def test_16_a_change_that_fails_leaves_the_limit_of_the_former_filter() -> None:
+    async def main() -> None:
+        async with caching(Cached("app=web", max_bytes=1_000_000), *OBJECTS) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            tally = informer.share.tally
+            assert tally is not None
+            stored = tally.bytes
+            environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
+            with pytest.raises(Forbidden):
+                await change(informer, [Selector("app=web"), Selector("tier=gold")], max_bytes=2_000_000)
+            assert tally.bytes == stored
+            assert not informer.share.is_suspended
+
+    run(main())
+
+
+def test_16_another_storage_applies_to_objects_of_both_filters() -> None:
+    async def main() -> None:
+        async with caching("app=web", *OBJECTS) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            await change(informer, "app=web", storage="packed")
+            packings = {record.packing for record in informer.store.records()[0]}
+            assert packings == {informer.packing}
+            assert informer.packing is not None
+
+    run(main())
+
+
+def test_16_an_index_of_the_same_name_has_the_values_of_the_new_function() -> None:
+    async def main() -> None:
+        first = Cached("app=web", index={"by": lambda _: "first"})
+        async with caching(first, *OBJECTS) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+
+            def values() -> list[Any]:
+                index = informer.indexes["by"]
+                return [index.known(record) for record in informer.store.records()[0]]
+
+            await change(informer, "app=web", index={"by": lambda _: "second"})
+            assert values() == [("second",)] * 3
+            await change(informer, "app=web")
+            await change(informer, "app=web", index={"by": lambda _: "third"})
+            assert values() == [("third",)] * 3
+            await change(informer, "app=web")
+            await environment.cache.add_index("secrets", by=lambda _: "fourth")
+            assert values() == [("fourth",)] * 3
+
+    run(main())

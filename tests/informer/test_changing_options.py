@@ -1,0 +1,367 @@
+"""The options of a cache change with its filter; and changes that fail, or meet another event, leave nothing
+behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from kopf_selectcache import Cached, Forbidden, Missing, NotSynced, Oversized, Selector
+from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.store.own_writes import OwnWrite
+from kopf_selectcache.core.store.succession import Succession
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.index_builder import Failed
+from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
+from tests.faults.environment import run, until
+from tests.informer.test_changing import Follower, begin_change, change, names
+from tests.secrets import Environment, caching, labelled, named, secret
+
+WEB, GOLD = secret("web", app="web"), secret("gold", tier="gold")
+BOTH = secret("both", app="web", tier="gold")
+EITHER = [Selector("app=web"), Selector("tier=gold")]
+
+
+def large(name: str, **labels: str) -> dict[str, Any]:
+    return {**secret(name, **labels), "data": {"key": "A" * 100_000}}
+
+
+def nothing_is_left(environment: Environment, tasks: set[asyncio.Task[Any]]) -> None:
+    informer = environment.informer
+    assert asyncio.all_tasks() == tasks
+    assert informer.changing.following is None
+    for each in informer.reflectors:
+        assert each.writer.mirror is None
+        assert each._held is None
+    if informer.share.tally is not None:
+        holders = Counter(record for store in informer.state.union.stores for record in store.records()[0])
+        assert {record: record.holders for record in holders} == holders
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "keep": {"keep": ["metadata.annotations"]},
+    "drop": {"drop": ["data"]},
+    "storage": {"storage": "packed"},
+    "transform": {"transform": lambda obj: {**obj, "seen": True}},
+    "index": {"index": {"app": "metadata.labels.app"}},
+    "max_bytes": {"max_bytes": "1Mi"},
+}
+
+
+@pytest.mark.parametrize("filter_", [EITHER, "app=web"], ids=["several streams", "one stream"])
+@pytest.mark.parametrize("option", OPTIONS)
+def test_16_an_option_changes_with_the_filter(option: str, filter_: Any) -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer, cache = environment.informer, environment.cache
+            await until(lambda: informer.synced)
+            kept = informer.reflectors[0]
+            await change(informer, filter_, **OPTIONS[option])
+            assert (kept in informer.reflectors) == (option in ("index", "max_bytes"))
+            found = cache.get("secrets", "web", "shop", as_=dict)
+            match option:
+                case "keep" | "drop":
+                    assert informer.projection.partial
+                case "storage":
+                    assert informer.packing is not None
+                case "transform":
+                    assert found["seen"] is True
+                case "index":
+                    assert named(cache.held("secrets", index={"app": "web"})) == ["both", "web"]
+                case _:
+                    assert informer.share.bytes > 0
+            environment.cluster.create(secret("later", app="web"))
+            await until(lambda: "later" in names(environment))
+
+    run(main())
+
+
+def test_16_a_filter_that_selects_too_much_leaves_the_former_one() -> None:
+    async def main() -> None:
+        objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
+        async with caching(Cached("app=web", max_bytes="128Ki"), *objects) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            tasks, state, held = asyncio.all_tasks(), informer.state, informer.share.bytes
+            with pytest.raises(Oversized):
+                await change(informer, EITHER, max_bytes="128Ki")
+            assert informer.state is state
+            assert informer.share.bytes == held
+            nothing_is_left(environment, tasks)
+            environment.cluster.create(large("web-1", app="web"), large("web-2", app="web"))
+            await until(lambda: informer.health is Health.OVERSIZED)
+
+    run(main())
+
+
+def test_16_a_limit_holds_for_the_next_filter_as_a_whole() -> None:
+    async def main() -> None:
+        objects = [large("web", app="web"), large("gold", tier="gold")]
+        async with caching("app=web", *objects) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            with pytest.raises(Oversized):
+                await change(informer, EITHER, max_bytes="128Ki")
+            assert names(environment) == {"web"}
+            with pytest.raises(Oversized):  # It lists nothing, and holds too much.
+                await change(informer, "app=web", max_bytes="64Ki")
+            assert names(environment) == {"web"}
+            await change(informer, "tier=gold", max_bytes="256Ki")
+            assert informer.share.bytes < 130 * 1024
+
+    run(main())
+
+
+def test_16_what_the_present_store_grows_by_does_not_count_for_the_next_limit() -> None:
+    async def main() -> None:
+        async with caching(Cached("app=web", max_bytes="1Mi"), WEB, GOLD) as environment:
+            informer, cluster = environment.informer, environment.cluster
+            await until(lambda: informer.synced)
+            both = Cached([Selector("tier=gold"), Selector("silver=yes")], max_bytes="128Ki")
+            cluster.faults.add(Silence(), verb="list", where=lambda asked: "silver" in str(asked.query))
+            changing = asyncio.create_task(informer.changing.change(both, timeout=3600.0))
+            await until(lambda: informer.changing.following is not None)
+            following = informer.changing.following
+            assert following is not None
+            store = following.state.union.store
+            await until(lambda: following.state.reflectors[0].is_watching)
+            cluster.create(large("web-1", app="web"), large("web-2", app="web"))
+            await until(lambda: names(environment) == {"web", "web-1", "web-2"})
+            cluster.create(secret("more", tier="gold"))
+            await until(lambda: store.get("shop", "more")[0] is not None or changing.done())
+            assert not changing.done()
+            cluster.create(large("gold-1", tier="gold"), large("gold-2", tier="gold"))
+            with pytest.raises(Oversized):
+                await changing
+
+    run(main())
+
+
+def test_16_a_cache_that_was_let_go_begins_anew_with_a_narrower_filter() -> None:
+    async def main() -> None:
+        objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
+        async with caching(Cached(EITHER, max_bytes="128Ki"), *objects) as environment:
+            informer = environment.informer
+            await until(lambda: informer.health is Health.OVERSIZED and informer.state.is_resolving)
+            await change(informer, "app=web", max_bytes="128Ki")
+            assert names(environment) == {"web"}
+            assert informer.synced
+
+    run(main())
+
+
+def test_16_while_a_kind_is_missing_a_change_fails_and_the_former_filter_is_used_later() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            fault = environment.cluster.faults.add(NotServed(), resource="secrets")
+            environment.cluster.cut("watch", "secrets")
+            await until(lambda: informer.health is Health.MISSING and informer.state.is_resolving)
+            former = informer.declared
+            with pytest.raises((Missing, NotSynced)):
+                await change(informer, "tier=gold", timeout=1.0)
+            assert informer.declared is former
+            fault.release()
+            await until(lambda: informer.synced)
+            assert names(environment) == {"web"}
+
+    run(main())
+
+
+def test_16_a_change_of_a_kind_that_was_never_found_fails() -> None:
+    async def main() -> None:
+        async with caching("app=web", resource="example.com/v1/webapps") as environment:
+            informer = environment.informer
+            await until(lambda: informer.health is Health.MISSING)
+            former = informer.declared
+            with pytest.raises((Missing, NotSynced)):
+                await change(informer, "tier=gold", timeout=1.0)
+            assert informer.declared is former
+
+    run(main())
+
+
+def test_16_a_change_that_is_cancelled_leaves_nothing() -> None:
+    async def main() -> None:
+        async with caching(Cached(EITHER, max_bytes="1Mi"), WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            tasks, state = asyncio.all_tasks(), informer.state
+            environment.cluster.faults.add(
+                Silence(), verb="list", where=lambda asked: "db" in asked.query.get("labelSelector", "")
+            )
+            changing = asyncio.create_task(change(informer, [*EITHER, Selector("app=db")]))
+            await until(lambda: informer.changing.following is not None)
+            environment.cluster.patch(WEB, labelled(seen="yes"))
+            await until(lambda: informer.store.get("shop", "web")[0].labels.get("seen"))  # type: ignore[union-attr]
+            changing.cancel()
+            await asyncio.wait({changing})
+            assert informer.state is state
+            nothing_is_left(environment, tasks)
+
+    run(main())
+
+
+def test_16_a_change_survives_that_the_informer_starts_again() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer, faults = environment.informer, environment.cluster.faults
+            await until(lambda: informer.synced)
+            changing, _, silence = await begin_change(environment, EITHER)
+            missing = faults.add(NotServed(), resource="secrets")
+            informer.reflectors[0].relist(MetricReason.AUDIT)
+            await until(lambda: informer.state.is_resolving)
+            silence.release()
+            missing.release()
+            (failure,) = await asyncio.gather(changing, return_exceptions=True)
+            assert failure is None or isinstance(failure, Missing)
+            await until(lambda: informer.synced)
+            present = {"web", "both"} if failure else {"web", "gold", "both"}
+            await until(lambda: names(environment) == present)
+
+    run(main())
+
+
+def test_16_what_is_in_flight_is_waited_for_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    has_arrived = Succession.has_arrived
+
+    def late(succession: Succession) -> bool:
+        asked.append(True)
+        return len(asked) > 6 and has_arrived(succession)
+
+    monkeypatch.setattr(Succession, "has_arrived", late)
+
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            tasks = len(asyncio.all_tasks())
+            await change(informer, "tier=gold")
+            assert names(environment) == {"gold", "both"}
+            await until(lambda: len(asyncio.all_tasks()) == tasks)
+
+    run(main())
+
+
+def test_16_a_function_of_an_index_that_fails_leaves_the_former_filter() -> None:
+    def fail(_: Any) -> str:
+        raise ValueError("no value")
+
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            state = informer.state
+            with pytest.raises(Failed):
+                await change(informer, "app=web", index={"app": fail})
+            assert informer.state is state
+
+    run(main())
+
+
+def test_16_own_writes_from_before_are_shown_by_the_next_filter() -> None:
+    async def main() -> None:
+        async with caching(EITHER, WEB, GOLD, BOTH) as environment:
+            informer, follower = environment.informer, Follower(environment.informer)
+            await until(lambda: informer.synced)
+            record = informer.store.get("shop", "both")[0]
+            assert record is not None
+            ahead = str(int(informer.store.version) + 10_000)
+            written = type(record)("shop", "both", record.uid, ahead, {"app": "web"}, (), record.stored)
+            outside = type(record)("shop", "gold", "uid", ahead, {"tier": "gold"}, (), record.stored)
+            for each in (written, outside):
+                write = OwnWrite(each.key, each.uid, each.version, each, 0.0)
+                informer.laying.lay(write, informer.state)
+            await change(informer, "app=web")
+            shown = {write.key[1]: write.record for write in informer.own_writes}
+            assert shown == {"both": written, "gold": None}
+            await change(informer, "app=web", drop=["data"])
+            assert not informer.own_writes, "the lists are newer"
+            assert {each.name for each in follower.view.values()} == names(environment)
+
+    run(main())
+
+
+def test_16_the_objects_of_the_former_filter_are_freed() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            for filter_, dropped in (("app=web", ["data"]), (EITHER, ["data"]), ("tier=gold", ["data"])):
+                former: list[ref[Any]] = [ref(each) for each in informer.state.union.substores]
+                former.append(ref(informer.state.union))
+                await change(informer, filter_, drop=dropped)
+
+                for _ in range(1000):  # The streams of the former filter end.
+                    await asyncio.sleep(0)
+                gc.collect()
+                assert not any(each() for each in former), "the former objects are in memory"
+
+    run(main())
+
+
+def test_16_a_kept_stream_is_compared_with_the_server_as_before() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            (reflector,) = informer.reflectors
+            await until(lambda: reflector.comparison.is_open)
+            await change(informer, EITHER)
+            assert reflector in informer.reflectors
+            assert reflector.comparison.is_open, "the watch goes on"
+            assert await reflector.comparison.wait(informer.version)
+
+    run(main())
+
+
+def test_16_a_stream_that_fails_for_a_while_is_waited_for() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            environment.cluster.faults.add(Refuse(503), verb="list", times=3)
+            await change(informer, EITHER)
+            assert names(environment) == {"web", "gold", "both"}
+            environment.cluster.faults.add(Refuse(403), verb="list")
+            with pytest.raises(Forbidden):
+                await change(informer, "app=db")
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "index", ["data.key", lambda secret: secret["data"]["key"]], ids=["path", "function"]
+)
+def test_16_an_index_of_what_is_not_stored_has_the_values_of_all_objects(index: Any) -> None:
+    async def main() -> None:
+        web = {**WEB, "data": {"key": "Zm9v"}}
+        async with caching(Cached("app=web", keep=["metadata.annotations"]), web) as environment:
+            cache = environment.cache
+            await until(lambda: environment.informer.synced)
+            await cache.change("secrets", "app=web", index={"key": index})
+            assert named(cache.held("secrets", index={"key": "Zm9v"})) == ["web"]
+
+    run(main())
+
+
+def test_16_an_index_that_is_added_while_the_filter_changes_stays() -> None:
+    async def main() -> None:
+        async with caching(Cached("app=web", index={"former": "type"}), WEB, GOLD) as environment:
+            informer, cache = environment.informer, environment.cache
+            await until(lambda: informer.synced)
+            changing, _, silence = await begin_change(environment, EITHER)
+            await cache.add_index("secrets", tier="metadata.labels.tier")
+            silence.release()
+            await changing
+            assert named(cache.held("secrets", index={"tier": "gold"})) == ["gold"]
+            assert informer.indexes.keys() == informer.indexing.indexes.keys() == {"tier"}
+
+    run(main())

@@ -1,0 +1,283 @@
+"""Streams, waiters and memory across a change of the filter: a kept stream loses nothing, and others leave
+nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Cached, Forbidden, ReadError, Selector
+from kopf_selectcache.core.protocol.machine import Known, Waiting
+from kopf_selectcache.core.store.own_writes import OwnWrites
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.reflector import Reflector
+from kopf_selectcache.informer.stream_split import Relist, split_streams
+from kopf_selectcache.testing.faults import Refuse
+from tests.faults.environment import run, until
+from tests.gated import settle
+from tests.informer.test_changing import Follower, begin_change, change, gold, names
+from tests.informer.test_changing_ends import web
+from tests.informer.test_changing_options import BOTH, EITHER, GOLD, WEB, large, nothing_is_left
+from tests.secrets import caching, secret
+
+
+def test_16_waiters_for_a_stream_that_ends_wait_for_the_next_filter() -> None:
+    async def main() -> None:
+        silent = Selector("app=web", namespaces=["shop"])
+        async with caching(silent, WEB, secret("db", "infra", app="db"), held="shop") as environment:
+            informer = environment.informer
+            await until(lambda: informer.reflectors and not informer.state.is_resolving)
+            waiting = asyncio.create_task(informer.wait_until_settled())
+            await settle()
+            await change(informer, Selector("app=db", namespaces=["infra"]))
+            await settle()
+            assert waiting.done()
+            assert informer.synced
+
+    run(main())
+
+
+def test_16_the_former_store_is_released_while_streams_of_the_next_filter_run() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            former = weakref.ref(informer.state.union)
+            await change(informer, EITHER)
+            await settle()
+            gc.collect()
+            assert former() is None
+
+    run(main())
+
+
+def test_16_a_kept_stream_that_has_caught_up_need_not_catch_up_again() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            (kept,) = informer.reflectors
+            comparison = kept.comparison
+            await until(lambda: comparison.is_open)
+            environment.cluster.bookmark()
+            await until(lambda: comparison.has_caught_up)
+            await change(informer, EITHER)
+            assert kept in informer.reflectors
+            assert kept.comparison.is_open
+            assert kept.comparison.has_caught_up
+
+    run(main())
+
+
+def test_16_who_waits_for_a_kept_stream_to_catch_up_waits_on_across_the_change() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer, cluster = environment.informer, environment.cluster
+            await until(lambda: informer.synced)
+            (kept,) = informer.reflectors
+            await until(lambda: kept.comparison.is_open)
+            ahead = str(cluster.version + 10_000)
+            waiting = kept.comparison.wait(ahead)  # No list is as new, so the comparison does not end.
+            await change(informer, EITHER)
+            assert not waiting.done()
+            kept.comparison.discard(waiting)
+            waiting = kept.comparison.wait(str(cluster.version))
+            await until(waiting.done)
+            assert waiting.result()
+
+    run(main())
+
+
+def test_16_a_change_during_the_end_of_the_streams_starts_each_stream_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed, run_on = asyncio.Event(), Reflector.run
+
+    async def close_slowly(reflector: Reflector) -> None:
+        try:
+            await run_on(reflector)
+        finally:
+            if "app=web" in str(reflector.filter):
+                await closed.wait()
+
+    monkeypatch.setattr(Reflector, "run", close_slowly)
+
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            changing, following, silence = await begin_change(environment, "tier=gold")
+            informer.tasks.end()
+            await settle()
+            silence.release()
+            await until(lambda: informer.changing.following is not following)
+            await settle()
+            closed.set()
+            await changing
+            await until(lambda: informer.synced)
+            assert names(environment) == {"gold", "both"}
+            running = [task.get_name() for task in asyncio.all_tasks() if "tier=gold" in task.get_name()]
+            assert len(running) == 1
+
+    run(main())
+
+
+def test_16_a_stream_that_is_between_two_watches_is_kept() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer, cluster = environment.informer, environment.cluster
+            await until(lambda: informer.synced)
+            (reflector,) = informer.reflectors
+            refused = cluster.faults.add(Refuse(503), verb="watch", where=web)
+            planned = informer.plan_for(Cached(EITHER), reflector.resource)
+            cluster.cut("watch", "secrets")
+            await until(lambda: not reflector.is_watching)
+            split = split_streams(informer.state, informer.declared, Cached(EITHER), planned)
+            assert list(split.kept.values()) == [reflector]
+            refused.release()
+            await change(informer, EITHER)
+            assert reflector in informer.reflectors
+            cluster.create(secret("later", app="web"))
+            await until(lambda: "later" in names(environment))
+
+    run(main())
+
+
+def test_16_a_stream_that_must_be_listed_again_is_not_kept() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            (reflector,) = informer.reflectors
+            reflector.writer.state, planned = Waiting(Known()), informer.state.plan
+            assert planned is not None
+            split = split_streams(informer.state, informer.declared, informer.declared, planned)
+            assert split.opened == {reflector.stream: Relist.INCOMPLETE}
+
+    run(main())
+
+
+def test_16_own_writes_are_inherited_under_the_locks_of_both_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    inherit, free = OwnWrites.inherit, list[bool]()
+
+    def note_if_free(own_writes: OwnWrites) -> None:
+        free.append(own_writes.lock.acquire(blocking=False))
+        if free[-1]:
+            own_writes.lock.release()
+
+    def check(own_writes: OwnWrites, present: OwnWrites, selects: Any) -> None:
+        for each in (own_writes, present):
+            thread = threading.Thread(target=note_if_free, args=(each,))
+            thread.start()
+            thread.join()
+        inherit(own_writes, present, selects)
+
+    monkeypatch.setattr(OwnWrites, "inherit", check)
+
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            await until(lambda: environment.informer.synced)
+            await change(environment.informer, EITHER)
+
+    run(main())
+    assert free == [False, False]
+
+
+def test_16_objects_of_a_refused_filter_are_not_read_as_those_of_the_former_one() -> None:
+    async def main() -> None:
+        objects = [WEB, *(large(f"web-{number}", app="web") for number in range(5))]
+        later = [Selector("tier=gold", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
+        async with caching(Cached("app=web", max_bytes="128Ki"), *objects, GOLD) as environment:
+            informer, cluster = environment.informer, environment.cluster
+            await until(lambda: informer.health is Health.OVERSIZED and informer.state.is_resolving)
+            follower, former = Follower(informer), informer.declared
+            refused = cluster.faults.add(Refuse(403), verb="list", namespace="infra")
+            with pytest.raises(Forbidden):
+                await change(informer, later)
+            assert informer.declared is former
+            with pytest.raises(ReadError):
+                environment.cache.held("secrets")
+            assert names(environment) == set()
+            assert not follower.view
+            refused.release()
+            cluster.delete(*objects[1:])
+            await until(lambda: informer.synced)
+            assert names(environment) == {"web"}
+            assert {record.name for record in follower.view.values()} == {"web"}
+
+    run(main())
+
+
+def test_16_a_mistake_at_the_beginning_of_a_change_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with caching(Cached("app=web", max_bytes="1Mi"), WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            tasks, state = asyncio.all_tasks(), informer.state
+            with monkeypatch.context() as patched:
+                patched.setattr(OwnWrites, "inherit", lambda *_: 1 / 0)
+                with pytest.raises(ZeroDivisionError):
+                    await change(informer, EITHER)
+            assert informer.state is state
+            nothing_is_left(environment, tasks)
+            assert not informer.share.is_suspended
+            await change(informer, EITHER)
+            assert names(environment) == {"web", "gold", "both"}
+
+    run(main())
+
+
+def test_16_records_that_both_filters_hold_are_not_held_twice() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            record = informer.store.get("shop", "both")[0]
+            await change(informer, "tier=gold")
+            assert informer.store.get("shop", "both")[0] is record
+
+    run(main())
+
+
+def test_16_new_streams_list_as_of_the_version_of_the_kept_ones() -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer, cluster = environment.informer, environment.cluster
+            await until(lambda: informer.synced)
+            version = informer.version
+            cluster.create(secret("later", app="db"))  # No stream is told of it.
+            changing = asyncio.create_task(change(informer, EITHER))
+            await until(lambda: any(asked.verb == "list" and gold(asked) for asked in cluster.requests))
+            (listed,) = [asked for asked in cluster.requests if asked.verb == "list" and gold(asked)]
+            assert listed.query.get("resourceVersion") == version
+            assert listed.query["resourceVersionMatch"] == "Exact"
+            await changing
+
+    run(main())
+
+
+def test_16_failures_of_new_streams_are_logged_and_reported_after_the_change(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            informer, cluster = environment.informer, environment.cluster
+            await until(lambda: informer.synced)
+            await change(informer, "tier=gold")
+            heard: list[Change | None] = []
+            informer.subscribe(heard.append)
+            caplog.clear()
+            cluster.faults.add(Refuse(403), verb="watch")
+            cluster.cut("watch", "secrets")
+            await until(lambda: informer.health is Health.FORBIDDEN)
+            assert None in heard
+
+    run(main())
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING]

@@ -1,0 +1,45 @@
+"""Streams end when they are told to, whatever they do at that moment."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kopf_selectcache import ReadError
+from kopf_selectcache.core.reasons import MetricReason
+from tests.faults.environment import operating, run
+from tests.faults.server import Server, listed, pod
+
+LISTED = listed("100", pod("a", "90"))
+
+
+@pytest.mark.parametrize("turns", range(12))
+def test_a_stream_that_is_to_list_again_ends_with_its_operator(turns: int) -> None:
+    """The order to list again and the end both cancel its task, at most one turn of the loop apart."""
+
+    async def main() -> None:
+        async with Server(lists=[LISTED, LISTED]) as server, operating(server) as environment:
+            await environment.holds("a@90")
+            (reflector,) = environment.informer.reflectors
+            loop = asyncio.get_running_loop()
+
+            def relist_after(turns: int) -> None:
+                if turns:
+                    loop.call_soon(relist_after, turns - 1)
+                else:
+                    reflector.relist(MetricReason.AUDIT)
+
+            relist_after(turns)
+
+    run(main())
+
+
+def test_a_kind_that_the_cluster_does_not_have_can_be_changed() -> None:
+    async def main() -> None:
+        selectors = {"things.nowhere.org": "app=web"}
+        async with Server() as server, operating(server, selectors=selectors) as environment:
+            with pytest.raises(ReadError):
+                await environment.cache.change("things.nowhere.org", "app=db", timeout=0.05)
+
+    run(main())

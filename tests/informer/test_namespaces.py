@@ -1,0 +1,269 @@
+"""Namespaces with selectors of their own, all others, and more namespaces than lists and watches: what is
+held, and that a read outside fails with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+import pytest
+
+from kopf_selectcache import (
+    ALL_OTHERS,
+    EVERYTHING,
+    UNSET,
+    Cached,
+    DeclarationError,
+    Level,
+    NotFound,
+    OutsideFilter,
+    Selector,
+    settings_of,
+)
+from kopf_selectcache.core.store.store import Change, ChangeCause
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.settings.planner import MOST_STREAMS
+from kopf_selectcache.testing import EmbeddedCluster, FakeCache
+from tests.faults.environment import run, until
+from tests.secrets import caching, labelled, named, secret
+
+NAMESPACES: Any = {"shop": "app=db", "infra": Selector(EVERYTHING, names=["ca"]), ALL_OTHERS: UNSET}
+OBJECTS = [
+    secret(f"{app}-{namespace}", namespace, app=app)
+    for app in ("web", "db")
+    for namespace in ("shop", "infra", "blog", "news")
+] + [secret("ca", "infra"), secret("ca", "blog")]
+MANY = ["shop", *(f"n-{number}" for number in range(MOST_STREAMS))]
+
+
+def keys(cache: FakeCache) -> list[str]:
+    return sorted("/".join(key) for key in cache.held("secrets", keys_only=True))
+
+
+# ---- Reads of a fake cache.
+
+
+def test_each_namespace_is_held_by_its_own_selector() -> None:
+    cache = FakeCache(OBJECTS, {"secrets": Cached("app=web", namespaces=NAMESPACES)})
+    assert keys(cache) == ["blog/web-blog", "infra/ca", "news/web-news", "shop/db-shop"]
+    cache.cluster.patch(secret("web-shop"), labelled(app="db"))
+    cache.cluster.delete(secret("db-shop"))
+    cache.cluster.namespace("later")  # It did not exist.
+    cache.cluster.create(secret("late", "later", app="web"))
+    cache.cluster.patch(secret("web-news", "news"), labelled(app="db"))
+    assert keys(cache) == ["blog/web-blog", "infra/ca", "later/late", "shop/web-shop"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "served"),
+    [
+        ({"namespace": "shop", "label": "app=db"}, True),
+        ({"namespace": "shop", "label": "app=web"}, False),
+        ({"namespace": "shop"}, False),
+        ({"namespace": "infra", "names": ["ca"]}, True),
+        ({"namespace": "infra", "label": "app=web"}, False),
+        ({"namespace": "blog", "label": "app=web,tier=gold"}, True),
+        ({"namespace": "blog", "label": "app=db"}, False),
+        ({"namespace": "anything-else", "label": "app=web"}, True),
+        ({"namespace": ["blog", "news"], "label": "app=web"}, True),
+        ({"namespace": ["blog", "shop"], "label": "app=web"}, False),
+        ({"label": "app=web"}, False),
+        ({"field": "metadata.namespace!=shop,metadata.namespace!=infra", "label": "app=web"}, True),
+        ({"field": "metadata.namespace!=shop", "label": "app=web"}, False),
+    ],
+)
+def test_a_read_is_served_if_the_selectors_of_its_namespaces_cover_it(
+    request_: dict[str, Any], served: bool
+) -> None:
+    cache = FakeCache(OBJECTS, {"secrets": Cached("app=web", namespaces=NAMESPACES)})
+    if served:
+        assert cache.explain("secrets", **request_).verdict
+        cache.list("secrets", **request_)
+        return
+    with pytest.raises(OutsideFilter) as caught:
+        cache.list("secrets", **request_)
+    witness = caught.value.witness
+    assert witness is not None
+    settings = {"labels": witness.labels, "fields": witness.fields}
+    assert not cache.scope("secrets").matches(name=witness.name, namespace=witness.namespace, **settings)
+
+
+def test_a_single_object_is_absent_hidden_or_excluded_by_the_selector_of_its_namespace() -> None:
+    cache = FakeCache(OBJECTS, {"secrets": Cached("app=web", namespaces=NAMESPACES)})
+    assert cache.get("secrets", "ca", "infra")["metadata"]["name"] == "ca"
+    with pytest.raises(OutsideFilter) as excluded:
+        cache.get("secrets", "web-infra", "infra")
+    with pytest.raises(OutsideFilter) as hidden:
+        cache.get("secrets", "ca", "blog")
+    assert (excluded.value.reason, hidden.value.reason) == ("excluded", "hidden")
+    cache.cluster.delete(secret("ca", "infra"))
+    with pytest.raises(NotFound):
+        cache.get("secrets", "ca", "infra")
+
+
+def test_a_namespace_that_is_not_covered_is_outside_of_the_filter() -> None:
+    cache = FakeCache(OBJECTS, {"secrets": Cached("app=web", namespaces=["shop", "blog"])})
+    with pytest.raises(OutsideFilter) as caught:
+        cache.list("secrets", namespace="infra", label="app=web")
+    assert caught.value.reason == "excluded"
+    assert caught.value.witness is not None
+    assert caught.value.witness.fails == ("namespace in (blog,shop)",)
+
+
+def test_all_others_are_those_of_the_watched_namespaces() -> None:
+    declared = {"secrets": Cached("app=web", namespaces=NAMESPACES)}
+    cache = FakeCache(OBJECTS, declared, namespaces=["shop", "blog"])
+    assert keys(cache) == ["blog/web-blog", "infra/ca", "shop/db-shop"]
+    with pytest.raises(OutsideFilter):
+        cache.list("secrets", namespace="news", label="app=web")
+    alone = FakeCache(OBJECTS, declared, namespaces=["shop"])
+    assert keys(alone) == ["infra/ca", "shop/db-shop"]
+
+
+def test_more_namespaces_than_streams_are_held_by_one() -> None:
+    cache = FakeCache(OBJECTS, {"secrets": Selector("app=web", namespaces=MANY)})
+    assert keys(cache) == ["shop/web-shop"]
+    cache.cluster.namespace("n-7")
+    cache.cluster.create(secret("late", "n-7", app="web"), secret("other", "blog", app="web"))
+    cache.cluster.delete(secret("web-shop"))
+    assert keys(cache) == ["n-7/late"]
+    for key, reason in ((("web-shop", "shop"), "hidden"), (("other", "blog"), "excluded")):
+        with pytest.raises(OutsideFilter) as caught:
+            cache.get("secrets", *key)
+        assert caught.value.reason == reason
+
+
+# ---- Defaults.
+
+
+def defaults() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    ours = settings_of(settings)
+    ours.defaults.label = "app=web"
+    ours.defaults.namespaces = {"shop": UNSET, "blog": "app=db"}
+    ours.defaults.keep = ["type"]
+    ours.selectors["secrets"] = Selector()
+    ours.selectors["namespaces"] = EVERYTHING
+    return settings
+
+
+def test_a_fake_cache_has_the_defaults() -> None:
+    cache = FakeCache(OBJECTS, defaults())
+    assert keys(cache) == ["blog/db-blog", "shop/web-shop"]
+    assert cache.scope("secrets").filter.covers(Selector("app=db", namespaces=["blog"]))
+    assert {each.level for each in cache.scope("secrets").origins if each.option == "label"} == {
+        Level.DEFAULTS,
+        Level.DEFAULT_ENTRY,
+    }
+    # Cluster-scoped: without the namespaces.
+    assert {"shop", "infra"} <= {each["metadata"]["name"] for each in cache.list("namespaces")}
+
+
+def test_kinds_that_are_declared_at_run_time_have_the_defaults() -> None:
+    cache = FakeCache(OBJECTS, defaults())
+    cache.blocking.declare("configmaps", Selector())
+    assert str(cache.scope("configmaps")) == str(cache.scope("secrets"))
+    cache.blocking.declare("configmaps", Selector())  # The same again changes nothing.
+    cache.blocking.change("configmaps", "tier=gold", drop=["data"])
+    assert cache.scope("configmaps") == Selector("tier=gold", namespaces=["blog", "shop"])
+    levels = {each.option: each.level for each in cache.scope("configmaps").origins}
+    assert (levels["label"], levels["drop"], levels["keep"]) == (Level.KIND, Level.KIND, Level.NOWHERE)
+    cache.blocking.change("configmaps", "tier=silver")
+    assert {each.option: each.level for each in cache.scope("configmaps").origins}["drop"] is Level.KIND
+    plan = cache.blocking.plan("pods", Selector())
+    assert [str(each.filter) for each in plan.opened] == [
+        "label='app=db', namespaces=['blog']",
+        "label='app=web', namespaces=['shop']",
+    ]
+
+
+# ---- Streams.
+
+
+def test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_others() -> None:
+    async def main() -> None:
+        declared = Cached("app=web", namespaces={"shop": "app=db", ALL_OTHERS: UNSET})
+        async with caching(declared, secret("a", "shop", app="db")) as environment:
+            await environment.cache.wait_synced()
+            changes: list[Change] = []
+            environment.informer.subscribe(lambda change: changes.append(change) if change else None)
+            environment.cluster.delete(secret("a", "shop"))
+            await until(lambda: not environment.cache.held("secrets"))
+            assert [change.cause for change in changes] == [ChangeCause.LEFT]
+            assert not environment.reads_of_metadata()
+            assert not environment.informer.has_doubts
+
+    run(main())
+
+
+def test_without_another_selector_a_departure_from_all_others_is_final() -> None:
+    async def main() -> None:
+        declared = Cached(Selector(), namespaces={"shop": "app=db", ALL_OTHERS: UNSET})
+        async with caching(declared, secret("a", "infra")) as environment:
+            await environment.cache.wait_synced()
+            changes: list[Change] = []
+            environment.informer.subscribe(lambda change: changes.append(change) if change else None)
+            environment.cluster.delete(secret("a", "infra"))
+            await until(lambda: not environment.cache.held("secrets"))
+            assert [change.cause for change in changes] == [ChangeCause.GONE]
+
+    run(main())
+
+
+def test_a_joined_stream_stores_what_is_in_its_namespaces_and_is_audited() -> None:
+    async def main() -> None:
+        objects = [secret("a", "shop", app="web"), secret("b", "infra", app="web")]
+        async with caching(Selector("app=web", namespaces=MANY), *objects) as environment:
+            await environment.cache.wait_synced()
+            (watch,) = environment.watches()
+            assert (watch.namespace, watch.query["labelSelector"]) == ("", "app=web")
+            environment.cluster.create(secret("c", "shop", app="web"), secret("d", "infra", app="web"))
+            await until(lambda: len(environment.cache.held("secrets")) == 2)
+            assert named(environment.cache.held("secrets")) == ["a", "c"]
+            audit = await environment.cache.audit("secrets")
+            assert audit
+            assert audit.objects == 2
+
+    run(main())
+
+
+def test_all_others_need_the_right_to_all_namespaces_and_the_named_ones_do_not() -> None:
+    rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}]
+
+    def robot(cluster: EmbeddedCluster) -> str:
+        return cluster.user("robot", rules, namespace="shop")
+
+    async def main() -> None:
+        declared = Cached("app=web", namespaces={"shop": "app=db", ALL_OTHERS: UNSET})
+        async with caching(declared, secret("a", "shop", app="db"), who=robot) as environment:
+            await environment.informer.wait_until_settled(Selector(namespaces=["shop"]))
+            assert named(environment.cache.list("secrets", namespace="shop", label="app=db")) == ["a"]
+            await until(lambda: environment.informer.health is Health.FORBIDDEN)
+
+    run(main())
+
+
+@pytest.mark.parametrize("options", [{"page_limit": 2}, {"audit_interval": 60.0}, {"bookmarks": False}])
+def test_options_that_a_cache_begins_with_cannot_be_changed(options: dict[str, Any]) -> None:
+    cache = FakeCache(OBJECTS, {"secrets": Cached("app=web", page_limit=3)})
+    with pytest.raises(DeclarationError):
+        cache.blocking.change("secrets", "app=db", **options)
+    cache.blocking.change("secrets", "app=db", page_limit=3)
+    assert keys(cache) == ["blog/db-blog", "infra/db-infra", "news/db-news", "shop/db-shop"]
+
+
+def test_a_kind_may_have_its_own_page_limit_and_watches_without_bookmarks() -> None:
+    async def main() -> None:
+        objects = [secret(f"s-{number}", "shop") for number in range(5)]
+        async with caching(Cached("", page_limit=2, bookmarks=False), *objects) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: bool(environment.watches()))
+            assert "allowWatchBookmarks" not in environment.watches()[0].query
+            first = next(
+                asked
+                for asked in environment.cluster.requests
+                if (asked.verb, asked.resource) == ("list", "secrets")
+            )
+            assert first.query["limit"] == "2"
+
+    run(main())

@@ -1,0 +1,323 @@
+"""`Caches`: caches beside those of an operator, with declarations and a login of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import kopf
+import pytest
+from kopf._cogs.clients.auth import vault_var
+from kopf._cogs.structs.credentials import Vault
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import (
+    Caches,
+    DeclarationError,
+    NotDeclared,
+    NotSynced,
+    OutsideFilter,
+    ReadError,
+    SelectCacheSettings,
+    Selector,
+)
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.plugin.caches import _LoginTask
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.faults.environment import nothing_left, run, until
+from tests.kopf_operators import Cluster, operating, pod
+from tests.secrets import secret
+
+
+@pytest.fixture
+def other() -> Iterator[EmbeddedCluster]:
+    """Another cluster than that of the operator."""
+    with EmbeddedCluster(tls=False).in_thread() as running:
+        running.namespace("shop")
+        running.namespace("blog")
+        running.create(
+            secret("web-1", app="web"), secret("db-1", app="db"), secret("web-2", "blog", app="web")
+        )
+        yield running
+
+
+def credentials(cluster: EmbeddedCluster, token: str | None = None) -> kopf.ConnectionInfo:
+    return kopf.ConnectionInfo(server=cluster.url, token=token or cluster.token)
+
+
+WEB = {"v1/secrets": "app=web"}
+
+
+class TestReads:
+    def test_they_have_the_verdicts_of_their_own_filter(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            before = asyncio.all_tasks()
+            async with Caches(WEB, login=credentials(other)) as cache:
+                await cache.wait_synced()
+                assert cache.count("secrets", label="app=web") == 2
+                with pytest.raises(OutsideFilter):
+                    cache.get("secrets", "db-1", "shop")
+                with pytest.raises(NotDeclared):
+                    cache.get("pods", "web-1", "shop")
+                other.create(secret("web-3", app="web"))
+                await cache.wait_for("secrets", lambda one: one["metadata"]["name"] == "web-3")
+                assert await asyncio.to_thread(cache.exists, "secrets", "web-3", "shop")
+                await cache.declare("configmaps", "")
+                assert cache.list("configmaps") == []
+            await nothing_left(before)
+
+        run(main())
+
+    def test_filters_without_namespaces_cover_the_given_ones(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            async with Caches(WEB, login=credentials(other), namespaces=["blog"]) as cache:
+                await cache.wait_synced()
+                assert [each["metadata"]["name"] for each in cache.held("secrets")] == ["web-2"]
+                with pytest.raises(OutsideFilter):
+                    cache.list("secrets", namespace="shop")
+
+        run(main())
+
+    def test_options_are_those_of_their_settings(self, other: EmbeddedCluster) -> None:
+        settings = SelectCacheSettings(page_limit=1)
+        settings.selectors["v1/secrets"] = "app=web"
+
+        async def main() -> None:
+            both = Caches({"v1/configmaps": ""}, settings=settings, login=credentials(other))
+            assert {*both.selectors} == {"v1/secrets", "v1/configmaps"}
+            async with both as cache:
+                await cache.wait_synced()
+
+        run(main())
+        lists = [each for each in other.requests if each.verb == "list" and each.resource == "secrets"]
+        assert len(lists) == 2
+
+    def test_settings_may_be_those_of_several_caches(self, other: EmbeddedCluster) -> None:
+        settings = SelectCacheSettings()
+        settings.selectors["v1/configmaps"] = ""
+        settings.defaults.label = "app=web"
+        web = Caches({"v1/secrets": Selector()}, settings=settings, login=credentials(other))
+        db = Caches({"v1/secrets": "app=db"}, settings=settings, login=credentials(other))
+        assert {*settings.selectors} == {"v1/configmaps"}
+
+        async def main() -> None:
+            async with web as one, db as two:
+                with pytest.raises(NotSynced):
+                    one.count("secrets", label="app=web")
+                await one.wait_synced()
+                await two.wait_synced()
+                assert one.count("secrets", label="app=web") == 2
+                assert two.count("secrets", label="app=db") == 1
+                settings.defaults.label = "app=db"  # They run with copies.
+                made = await two.live.create(
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Secret",
+                        "metadata": {"name": "db-2", "labels": {"app": "db"}},
+                    },
+                    namespace="shop",
+                )
+                assert two.get("secrets", "db-2", "shop")["metadata"]["uid"] == made["metadata"]["uid"]
+
+        run(main())
+
+    def test_reads_and_waits_end_with_the_caches(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            ours = Caches(WEB, login=credentials(other))
+            async with ours as cache:
+                await cache.wait_synced()
+                assert [informer.key for informer in ours.informers] == ["v1/secrets"]
+                waiting = asyncio.create_task(cache.wait_for("secrets", lambda _: False))
+                thread = asyncio.create_task(
+                    asyncio.to_thread(cache.blocking.wait_for, "secrets", lambda _: False)
+                )
+                await asyncio.sleep(0)
+            for each in (waiting, thread):
+                with pytest.raises(ReadError):
+                    await each
+            with pytest.raises(ReadError, match="these caches have ended"):
+                cache.get("secrets", "web-1", "shop")
+            assert not ours.informers
+            await ours.stop()  # It does nothing.
+            async with ours as again:  # They can be entered again.
+                await again.wait_synced()
+                assert again.count("secrets", label="app=web") == 2
+
+        run(main())
+
+    def test_they_are_entered_once_at_a_time(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            async with (ours := Caches(WEB, login=credentials(other))) as cache:
+                with pytest.raises(DeclarationError):
+                    await ours.start()
+                await cache.wait_synced()
+                with pytest.raises(DeclarationError):
+                    ours.selectors["v1/pods"] = ""  # They run: `cache.declare` is for that.
+
+        run(main())
+
+    def test_a_bug_ends_the_reads_and_is_logged(
+        self, other: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def fail(_: Any) -> None:
+            raise RuntimeError
+
+        monkeypatch.setattr(Runtime, "run", fail)
+
+        async def main() -> None:
+            async with Caches(WEB, login=credentials(other)) as cache:
+                with pytest.raises(ReadError):
+                    await cache.wait_synced()
+
+        run(main())
+        assert [record.exc_info for record in caplog.records if record.levelno == logging.ERROR]
+
+
+class TestBesideAnOperator:
+    def test_two_caches_of_one_kind_read_what_each_declares(self, other: EmbeddedCluster) -> None:
+        """Those of another cluster are opened by a startup handler, and closed by a cleanup handler."""
+        registry, read = kopf.OperatorRegistry(), list[Any]()
+
+        @kopf.on.startup(registry=registry)
+        async def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
+            selectcache.settings_of(settings).selectors["pods"] = ""
+            memo.others = Caches(WEB, login=credentials(other))
+            remote = await memo.others.start()
+            await remote.wait_synced()
+            memo.task = asyncio.create_task(work(selectcache.cache_of(settings), remote))
+
+        async def work(own: selectcache.Cache, remote: selectcache.Cache) -> None:
+            await own.wait_synced()
+            read.append((own.count("pods"), remote.count("secrets", label="app=web")))
+
+        @kopf.on.cleanup(registry=registry)
+        async def end(memo: Any, **_: Any) -> None:
+            await memo.others.stop()
+
+        async def main() -> None:
+            async with operating(registry, Cluster(pod()), logs_in=True):
+                await until(lambda: read)
+
+        run(main())
+        assert read[0] == (1, 2)
+
+    def test_without_a_login_they_take_that_of_the_operator(self, other: EmbeddedCluster) -> None:
+        """It has none yet when a startup handler enters them."""
+
+        async def main() -> None:
+            vault = Vault()
+            vault_var.set(vault)
+            async with Caches(WEB) as cache:
+                waiting = asyncio.create_task(cache.wait_synced())
+                await asyncio.sleep(0)
+                await vault.populate({"login": credentials(other)})
+                await waiting
+                assert cache.count("secrets", label="app=web") == 2
+            assert not vault.is_empty()
+            await vault.close()
+
+        run(main())
+
+    def test_without_either_login_they_cannot_begin(self) -> None:
+        async def main() -> None:
+            with pytest.raises(DeclarationError, match="login="):
+                await Caches(WEB).start()
+
+        run(main())
+
+
+class TestLogin:
+    @pytest.mark.parametrize("is_async", [True, False])
+    def test_it_is_called_again_when_its_credentials_are_refused(
+        self, other: EmbeddedCluster, *, is_async: bool
+    ) -> None:
+        tokens = [
+            other.user(
+                "reader", [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch", "get"]}]
+            )
+            for _ in range(2)
+        ]
+        given: list[Any] = []
+
+        def log_in(*, logger: logging.Logger, settings: kopf.OperatorSettings, **_: Any) -> Any:
+            given.append((logger, settings))
+            return credentials(other, tokens[len(given) - 1])
+
+        async def log_in_async(**options: Any) -> Any:
+            return log_in(**options)
+
+        async def main() -> None:
+            async with Caches(WEB, login=log_in_async if is_async else log_in) as cache:
+                await cache.wait_synced()
+                other.revoke(tokens[0])
+                assert await cache.fetch("secrets", "db-1", "shop")
+
+        run(main())
+        assert len(given) == 2
+        assert isinstance(given[0][1], kopf.OperatorSettings)
+
+    @pytest.mark.parametrize(
+        "login",
+        [lambda **_: None, lambda **_: "token", lambda **_: 1 / 0],
+        ids=["nothing", "a text", "an error"],
+    )
+    def test_one_that_fails_at_the_start_is_raised(self, login: Any) -> None:
+        async def main() -> None:
+            before = asyncio.all_tasks()
+            ours = Caches(WEB, login=login)
+            with pytest.raises(kopf.LoginError):
+                await ours.start()
+            assert not ours.informers
+            await nothing_left(before)
+
+        run(main())
+
+    def test_its_error_shows_no_text_of_another(self) -> None:
+        def log_in(**_: Any) -> Any:
+            raise RuntimeError("the password is hunter2")
+
+        async def main() -> None:
+            with pytest.raises(kopf.LoginError) as caught:
+                await Caches(WEB, login=log_in).start()
+            assert "hunter2" not in str(caught.value)
+
+        run(main())
+
+    def test_a_later_one_that_fails_is_repeated(self, caplog: pytest.LogCaptureFixture) -> None:
+        outcomes: list[Any] = [None, None, kopf.ConnectionInfo(server="http://127.0.0.1:1")]
+        slept: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+
+        async def main() -> None:
+            vault = Vault()
+            login = _LoginTask(lambda **_: outcomes.pop(0), vault, sleep=sleep, chance=lambda: 1.0)
+            task = asyncio.create_task(login.run())
+            await vault.wait_for_readiness()
+            assert not vault.is_empty()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        run(main())
+        assert slept == [0.5, 1.0]
+        assert len({record.msg for record in caplog.records if record.levelno == logging.WARNING}) == 1
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("arguments", "options"),
+        [
+            ((["pods"],), {}),
+            ((WEB,), {"login": "token"}),
+            ((WEB,), {"settings": kopf.OperatorSettings()}),
+            ((WEB,), {"namespaces": "shop"}),
+            ((WEB,), {"selector": ""}),
+            (({"v1/pods": "app in web"},), {}),
+        ],
+    )
+    def test_they_are_found_at_once(self, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        with pytest.raises(DeclarationError):
+            Caches(*arguments, **options)

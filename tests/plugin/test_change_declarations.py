@@ -1,0 +1,228 @@
+"""The declaration of handlers of changes: arguments, registries, and kinds that must be declared."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, cast
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import DeclarationError
+from kopf_selectcache.plugin.on import change_handlers, change_handlers_of, check_change_handlers
+from tests.kopf_operators import declaring, started
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+def test_a_handler_is_registered_once_for_each_decoration(registry: kopf.OperatorRegistry) -> None:
+    async def follow(**_: Any) -> None: ...
+
+    assert selectcache.on.change("secrets", registry=registry, id="own")(follow) is follow
+    selectcache.on.change("pods", registry=registry)(follow)
+    assert [str(each.id) for each in change_handlers(registry)] == [
+        "own",
+        "test_a_handler_is_registered_once_for_each_decoration.<locals>.follow",
+    ]
+    assert list(change_handlers(None)) == []
+
+
+def test_the_default_registry_is_that_of_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
+    default = kopf.OperatorRegistry()
+    monkeypatch.setattr(kopf, "get_default_registry", lambda: default)
+
+    @selectcache.on.change("secrets")
+    async def follow(**_: Any) -> None: ...
+
+    assert [each.fn for each in change_handlers(default)] == [follow]
+
+
+@pytest.mark.parametrize(
+    ("declared", "options"),
+    [
+        ({"secrets": "app=web"}, {"label": "app=db"}),
+        ({"pods": "app=web"}, {"label": "app=web,app=db"}),
+        ({"pods": "app=web"}, {"kind": "nodes", "namespace": "shop"}),
+        ({"secrets": "app=web"}, {"field": "spec.nope=1"}),
+    ],
+)
+def test_a_handler_that_would_never_be_called_is_refused_at_the_start(
+    registry: kopf.OperatorRegistry, declared: Any, options: dict[str, Any]
+) -> None:
+    options = {"kind": "secrets"} | options
+
+    @selectcache.on.change(options.pop("kind"), registry=registry, **options)
+    async def follow(**_: Any) -> None: ...
+
+    with pytest.raises(DeclarationError):
+        started(registry, declaring(**declared))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"entered": 1},
+        {"initial": "no"},
+        {"entered": False, "updated": False, "left": False, "gone": False},
+        {"label": "app=("},
+        {"where": {"": 1}},
+        {"where": len},
+        {"where": 5},
+        {"where": {5: 1}},
+        {"where": ["a"]},
+        {"where": "text"},
+        {"where": {"spec.x": [{"y": len}]}},
+        {"where": {"spec.x": {1: 2}}},
+        {"namespace": 5},
+        {"namespace": []},
+        {"namespace": "A_B"},
+        {"id": 5},
+        {"id": ""},
+        {"errors": "permanent"},
+        {"timeout": "5"},
+        {"timeout": 0},
+        {"retries": "5"},
+        {"retries": 0},
+        {"retries": True},
+        {"retries": -1},
+        {"backoff": "5"},
+        {"backoff": -1},
+        {"registry": 5},
+        {"when": lambda **_: True},
+        {"nope": True},
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(registry: kopf.OperatorRegistry, options: Any) -> None:
+    with pytest.raises(DeclarationError):
+        selectcache.on.change("secrets", **{"registry": registry, **options})
+
+
+def test_what_cannot_be_a_handler_is_refused(registry: kopf.OperatorRegistry) -> None:
+    decorate = selectcache.on.change("secrets", registry=registry)
+    with pytest.raises(DeclarationError):
+        decorate(7)  # type: ignore[type-var]  # That is the mistake.
+    with pytest.raises(DeclarationError):
+        decorate(selectcache.with_cache(lambda **_: None))
+
+
+def test_a_handler_says_which_objects_it_wants(registry: kopf.OperatorRegistry) -> None:
+    async def follow(**_: Any) -> None: ...
+
+    selectcache.on.change("pods", registry=registry)(follow)
+    selectcache.on.change("pods", registry=registry, label="app=web", where={"spec.x": 1})(follow)
+    every, some = change_handlers(registry)
+    assert list(change_handlers_of("v1/pods", registry, ["v1/pods"])) == [every, some]
+    assert list(change_handlers_of("secrets", registry, ["v1/pods", "secrets"])) == []
+    assert every.condition == ""
+    assert some.condition.startswith("label=")
+    assert "spec.x" in some.condition
+
+
+@pytest.mark.parametrize("key", ["webapps", "WebApp", "webapps.example.com", "example.com/v1/webapps"])
+def test_a_custom_kind_is_known_by_the_name_of_its_declaration(
+    registry: kopf.OperatorRegistry, key: str
+) -> None:
+    @selectcache.on.change(key, registry=registry)
+    async def follow(**_: Any) -> None: ...
+
+    check_change_handlers(registry, {"example.com/v1/webapps": selectcache.Selector()})
+
+
+@pytest.mark.parametrize("key", ["secrets", "wa", "webapps.example.org", "example.com/v2/webapps"])
+def test_a_kind_that_is_not_declared_may_be_declared_later(registry: kopf.OperatorRegistry, key: str) -> None:
+    @selectcache.on.change(key, registry=registry, label="app=web", namespace="shop")
+    async def follow(**_: Any) -> None: ...
+
+    check_change_handlers(registry, {"example.com/v1/webapps": selectcache.Selector("app=db")})
+
+
+def function_of(parameters: str, body: str = "pass") -> Any:
+    """Return a function with these parameters."""
+    made: dict[str, Any] = {}
+    exec(f"async def made({parameters}): {body}", made)  # Its text is above and below.  # noqa: S102
+    return made["made"]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        function_of("**_", "yield 1"),
+        functools.partial(function_of("x, **_", "yield 1"), x=1),
+        lambda **_: (yield 1),
+        *map(
+            function_of,
+            (
+                "cause, name",
+                "patch, **_",
+                "diff, **_",
+                "memo, **_",
+                "self, **_",
+                "other, **_",
+                "cause, /, **_",
+            ),
+        ),
+    ],
+)
+def test_functions_that_could_not_be_called_are_refused(registry: kopf.OperatorRegistry, fn: Any) -> None:
+    with pytest.raises(DeclarationError):
+        selectcache.on.change("secrets", registry=registry)(fn)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        function_of("**_"),
+        function_of("*args, other=1, cause, **_"),
+        functools.partial(function_of("x, **_"), x=1),
+    ],
+)
+def test_functions_that_can_be_called_are_taken(registry: kopf.OperatorRegistry, fn: Any) -> None:
+    selectcache.on.change("secrets", registry=registry, id="any")(fn)
+
+
+def test_a_function_whose_parameters_are_unknown_is_taken(registry: kopf.OperatorRegistry) -> None:
+    selectcache.on.change("secrets", registry=registry, id="any")(dict)
+
+
+def test_the_kind_must_be_given(registry: kopf.OperatorRegistry) -> None:
+    with pytest.raises(DeclarationError):
+        selectcache.on.change(lambda **_: None, registry=registry)  # type: ignore[arg-type]  # The mistake.
+    with pytest.raises(DeclarationError):
+        cast("Any", selectcache.on).change("apps", "v1", "deployments")
+
+
+@pytest.mark.parametrize("namespace", ["shop", ["shop"], ["shop", "other"]])
+def test_namespaces_are_a_text_or_a_list(registry: kopf.OperatorRegistry, namespace: Any) -> None:
+    @selectcache.on.change("secrets", registry=registry, namespace=namespace)
+    async def follow(**_: Any) -> None: ...
+
+    check_change_handlers(registry, {"secrets": selectcache.Selector("app=web")})
+    (handler,) = change_handlers(registry)
+    assert "namespace=" in handler.condition
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"label": "app=web,app=db"}, selectcache.ConflictingSelectors),
+        ({"field": "spec.nope=1"}, selectcache.NotSelectable),
+        ({"namespace": "shop"}, DeclarationError),
+    ],
+)
+def test_errors_at_the_start_name_the_handler(
+    registry: kopf.OperatorRegistry, options: Any, error: type[Exception]
+) -> None:
+    @selectcache.on.change("nodes", registry=registry, id="the-one", **options)
+    async def follow(**_: Any) -> None: ...
+
+    with pytest.raises(error, match="the-one"):
+        check_change_handlers(registry, {"nodes": selectcache.Selector()})
+
+
+def test_there_is_one_decorator() -> None:
+    assert not hasattr(selectcache.on, "changes")
+    assert not hasattr(selectcache.on, "__wrapped__")

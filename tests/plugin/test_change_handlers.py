@@ -1,0 +1,665 @@
+"""Handlers of changes in whole operators: their arguments, order, retries, and pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import kopf
+import pytest
+from kopf._cogs.structs.credentials import Vault
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import DeclarationError, NotSynced, ReadError, _kopf
+from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.changes import Subscription
+from kopf_selectcache.client.transport import WritingTransport
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.plugin import changes as module
+from kopf_selectcache.plugin._change_arguments import NAMES
+from kopf_selectcache.plugin.changes import deliver_changes
+from kopf_selectcache.plugin.operator import launch, operator_of
+from kopf_selectcache.settings.options import settings_of
+from kopf_selectcache.testing import EmbeddedCluster, FakeCache
+from tests.faults.environment import run, until
+from tests.kopf_operators import Cluster, context, declaring, started
+from tests.plugin.test_embedding import PEERING, PEERINGS
+from tests.secrets import labelled, secret
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+@asynccontextmanager
+async def operating(
+    registry: kopf.OperatorRegistry,
+    *objects: dict[str, Any],
+    configure: Callable[[kopf.OperatorSettings], object] = lambda _: None,
+    filter_: Any = "app=web",
+    **options: Any,
+) -> AsyncIterator[EmbeddedCluster]:
+    """Run an operator that caches Secrets."""
+    settings, stop = kopf.OperatorSettings(), asyncio.Event()
+    settings_of(settings).selectors["v1/secrets"] = filter_
+    configure(settings)
+    async with EmbeddedCluster(tls=False) as cluster:
+        cluster.namespace("shop")
+        cluster.create(*objects)
+        vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)})
+        given = {"standalone": True} | options
+        running = asyncio.create_task(
+            kopf.operator(
+                registry=registry, settings=settings, vault=vault, clusterwide=True, stop_flag=stop, **given
+            )
+        )
+        running.add_done_callback(lambda _: stop.set())
+        try:
+            yield cluster
+        finally:
+            stop.set()
+            await running
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_handler_gets_each_change_with_the_cache(registry: kopf.OperatorRegistry, is_async: bool) -> None:
+    calls: list[dict[str, Any]] = []
+    threads: list[bool] = []
+
+    def note(**given: Any) -> None:
+        threads.append(threading.current_thread() is threading.main_thread())
+        calls.append({**given, "held": len(given["cache"].held("secrets"))})
+
+    async def note_async(**given: Any) -> None:
+        note(**given)
+
+    async def main() -> None:
+        selectcache.on.change("secrets", registry=registry, param=7)(note_async if is_async else note)
+        async with operating(registry, secret("web-1", app="web"), secret("db-1", app="db")) as cluster:
+            await until(lambda: len(calls) == 1)
+            cluster.patch(secret("web-1"), labelled(tier="gold"))
+            await until(lambda: len(calls) == 2)
+            cluster.patch(secret("web-1"), labelled(app="db"))
+            await until(lambda: len(calls) == 3)
+        assert [str(each["cause"]) for each in calls] == ["entered", "updated", "left"]
+        assert [each["held"] for each in calls] == [1, 1, 0]
+        assert {(each["name"], each["namespace"], each["param"], each["retry"]) for each in calls} == {
+            ("web-1", "shop", 7, 0)
+        }
+        assert [each["old"] is None for each in calls] == [True, False, False]
+        assert [each["new"] is None for each in calls] == [False, False, True]
+        assert calls[2]["body"].metadata.labels == {"app": "web", "tier": "gold"}
+        assert calls[1]["labels"] == {"app": "web", "tier": "gold"}
+        assert {each["uid"] for each in calls} == {calls[0]["meta"]["uid"]}
+        assert set(threads) == {is_async}
+        assert calls[0].keys() - {"held"} == NAMES
+
+    run(main())
+
+
+def test_changes_of_one_object_wait_for_each_other_and_those_of_others_do_not(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    seen: list[str] = []
+    held_up = asyncio.Event()
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(cause: str, name: str, **_: Any) -> None:
+        seen.append(f"{name} {cause}")
+        if name == "a":
+            await held_up.wait()
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")) as cluster:
+            await until(lambda: seen == ["a entered"])
+            cluster.patch(secret("a"), labelled(tier="gold"))
+            cluster.delete(secret("a"))
+            cluster.create(secret("b", app="web"))
+            await until(lambda: "b entered" in seen)
+            assert seen == ["a entered", "b entered"]
+            held_up.set()
+            await until(lambda: len(seen) == 3)
+            assert seen[2] == "a left"
+
+    run(main())
+
+
+def test_no_more_handlers_run_at_once_than_kopf_has_workers(registry: kopf.OperatorRegistry) -> None:
+    running: list[str] = []
+    most = 0
+    released = asyncio.Event()
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        nonlocal most
+        running.append(name)
+        most = max(most, len(running))
+        await released.wait()
+        running.remove(name)
+
+    def limit(settings: kopf.OperatorSettings) -> None:
+        settings.queueing.worker_limit = 2
+
+    async def main() -> None:
+        objects = [secret(f"web-{number}", app="web") for number in range(5)]
+        async with operating(registry, *objects, configure=limit):
+            await until(lambda: len(running) == 2)
+            released.set()
+            await until(lambda: not running)
+        assert most == 2
+
+    run(main())
+
+
+def test_handlers_do_not_wait_for_each_other(registry: kopf.OperatorRegistry) -> None:
+    seen: list[str] = []
+    noted = asyncio.Event()
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def wait(name: str, **_: Any) -> None:
+        await noted.wait()
+        seen.append(name)
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def note(**_: Any) -> None:
+        noted.set()
+
+    def limit(settings: kopf.OperatorSettings) -> None:
+        settings.queueing.worker_limit = 1
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web"), configure=limit):
+            await until(lambda: seen == ["a"])
+
+    run(main())
+
+
+def test_15_a_failing_handler_is_called_again_with_what_came_meanwhile(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    calls: list[tuple[str, int, int]] = []
+    ready = asyncio.Event()
+
+    @selectcache.on.change("secrets", registry=registry, backoff=0.01)
+    async def follow(cause: str, retry: int, labels: Any, **_: Any) -> None:
+        calls.append((str(cause), retry, len(labels)))
+        if cause == "updated" and not ready.is_set():
+            raise RuntimeError("not yet")
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")) as cluster:
+            await until(lambda: calls)
+            cluster.patch(secret("a"), labelled(tier="gold"))
+            await until(lambda: len(calls) >= 3)
+            cluster.patch(secret("a"), labelled(zone="east"))
+            await until(lambda: calls[-1][2] == 3)
+            cluster.delete(secret("a"))
+            await until(lambda: calls[-1][0] == "left")
+        assert calls[:3] == [("entered", 0, 1), ("updated", 0, 2), ("updated", 1, 2)]
+        assert calls[-1] == ("left", 0, 3)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"),
+    [
+        ({"retries": 1}, 1),
+        ({"errors": kopf.ErrorsMode.PERMANENT}, 1),
+        ({"errors": kopf.ErrorsMode.IGNORED}, 1),
+        ({"retries": 3, "backoff": 0.01}, 3),
+    ],
+)
+def test_the_options_of_kopf_limit_its_calls(
+    registry: kopf.OperatorRegistry, options: Any, calls: int
+) -> None:
+    seen: list[str] = []
+
+    @selectcache.on.change("secrets", registry=registry, **options)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+        if name == "a":
+            raise RuntimeError("never")
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")) as cluster:
+            await until(lambda: seen.count("a") == calls)
+            cluster.create(secret("b", app="web"))
+            await until(lambda: "b" in seen)
+            cluster.patch(secret("a"), labelled(tier="gold"))
+            await until(lambda: seen.count("a") == calls + 1)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("options", "seen"),
+    [
+        ({"initial": False}, ["b entered", "a updated", "a gone"]),
+        ({"updated": False, "entered": False}, ["a gone"]),
+        ({"gone": False}, ["a entered", "b entered", "a updated"]),
+        ({"label": "tier"}, ["a entered", "a gone"]),
+        ({"where": {"metadata.name": "b"}}, ["b entered"]),
+        ({"namespace": "other"}, []),
+    ],
+)
+def test_a_handler_gets_the_changes_that_it_wants(
+    registry: kopf.OperatorRegistry, options: Any, seen: list[str]
+) -> None:
+    calls: list[str] = []
+    all_calls: list[str] = []
+
+    @selectcache.on.change("secrets", registry=registry, **options)
+    async def follow(name: str, cause: str, **_: Any) -> None:
+        calls.append(f"{name} {cause}")
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow_all(name: str, cause: str, **_: Any) -> None:
+        all_calls.append(f"{name} {cause}")
+
+    async def main() -> None:
+        by_name = selectcache.Selector(namespaces=["shop"])
+        async with operating(registry, secret("a", app="web"), filter_=by_name) as cluster:
+            await until(lambda: all_calls == ["a entered"])
+            cluster.create(secret("b", app="web"))
+            await until(lambda: len(all_calls) == 2)
+            cluster.patch(secret("a"), labelled(tier="gold"))
+            await until(lambda: len(all_calls) == 3)
+            cluster.delete(secret("a"))
+            await until(lambda: len(all_calls) == 4 and len(calls) >= len(seen))
+        assert calls == seen
+
+    if "namespace" in options:
+        settings = declaring(secrets=selectcache.Selector(namespaces=["shop"]))
+        with pytest.raises(DeclarationError):
+            started(registry, settings)
+    else:
+        run(main())
+
+
+def test_15_no_handler_is_called_while_the_operator_is_paused(registry: kopf.OperatorRegistry) -> None:
+    seen: list[str] = []
+    given: list[kopf.OperatorSettings] = []
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, cause: str, **_: Any) -> None:
+        seen.append(f"{name} {cause}")
+
+    async def main() -> None:
+        options: dict[str, Any] = {"standalone": False, "peering_name": "ours", "priority": 1}
+        options["configure"] = given.append
+        async with operating(
+            registry, PEERINGS, PEERING, secret("a", app="web"), secret("b", app="web"), **options
+        ) as cluster:
+            await until(lambda: len(seen) == 2)
+            cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
+            parts = _kopf.parts_of(given[0])
+            assert parts is not None
+            await until(lambda: parts.is_paused)
+            cluster.delete(secret("a"))
+            cluster.patch(secret("b"), labelled(tier="gold"))
+            cluster.create(secret("c", app="web"))
+            operator = operator_of(given[0])
+            assert operator is not None
+            store = operator.runtime.informer("secrets").store
+            await until(lambda: {each.name for each in store.records()[0]} == {"b", "c"})
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert len(seen) == 2
+            cluster.patch(PEERING, {"status": {"another": None}})
+            await until(lambda: len(seen) == 5)
+            assert sorted(seen[2:]) == ["a left", "b updated", "c entered"]
+
+    run(main())
+
+
+def test_a_handler_may_post_events(registry: kopf.OperatorRegistry) -> None:
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(body: Any, **_: Any) -> None:
+        kopf.info(body, reason="Seen", message="by us")
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")) as cluster:
+            await until(
+                lambda: ("create", "events") in {(asked.verb, asked.resource) for asked in cluster.requests}
+            )
+
+    run(main())
+
+
+def test_an_operator_ends_though_a_sync_handler_waits(registry: kopf.OperatorRegistry) -> None:
+    begun = threading.Event()
+
+    @selectcache.on.change("secrets", registry=registry)
+    def wait(cache: selectcache.Cache, **_: Any) -> None:
+        begun.set()
+        cache.blocking.wait_for("secrets", lambda _: False)
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")):
+            await until(begun.is_set)
+
+    run(main())
+
+
+def test_a_kind_that_appears_later_is_followed_from_then_on(registry: kopf.OperatorRegistry) -> None:
+    seen: list[str] = []
+
+    def declare(settings: kopf.OperatorSettings) -> None:
+        settings_of(settings).selectors["example.com/v1/webapps"] = selectcache.Selector()
+
+    @selectcache.on.change("example.com/v1/webapps", registry=registry)
+    async def follow(name: str, cause: str, **_: Any) -> None:
+        seen.append(f"{name} {cause}")
+
+    app = {"apiVersion": "example.com/v1", "kind": "WebApp", "spec": {}}
+    app |= {"metadata": {"name": "a", "namespace": "shop", "uid": "1", "resourceVersion": "1"}}
+    cluster = Cluster(app)
+    cluster.refused["/apis/example.com/v1"] = 404
+
+    def make(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
+        return Runtime(
+            settings_of(settings),
+            cast("WritingTransport", cluster),
+            namespaces=namespaces,
+            chance=lambda: 0.5,
+            logger=logging.getLogger("tests"),
+            sleep=lambda _: asyncio.sleep(0),
+        )
+
+    async def main() -> None:
+        settings = kopf.OperatorSettings()
+        declare(settings)
+        settings.peering.clusterwide = True
+        with context(settings):
+            operator = launch(settings, make_runtime=make, registry=registry, beside=deliver_changes)
+            await until(lambda: [path for path, _ in cluster.asked].count("/apis/example.com/v1") > 2)
+            cluster.refused.clear()
+            await until(lambda: seen == ["a entered"])
+            operator.task.cancel()
+            await asyncio.wait({operator.task})
+
+    run(main())
+
+
+# ---- Declarations.
+
+
+def test_an_operator_that_handles_no_objects_has_no_pause() -> None:
+    settings = kopf.OperatorSettings()
+    orchestrator: Any = _kopf.orchestration.orchestrator
+    orchestrator(
+        processor=None, settings=settings, identity=None, insights=None, operator_paused=None
+    ).close()
+    assert _kopf.parts_of(settings) is None
+    _kopf.OperatorParts(cast("Any", None), None).allow_events()
+
+
+# ---- What goes wrong.
+
+
+def test_a_path_that_leads_into_a_list_is_logged_and_others_go_on(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+
+    @selectcache.on.change("secrets", registry=registry, where={"metadata.finalizers.name": "a"})
+    async def wrong(**_: Any) -> None:
+        seen.append("wrong")
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+
+    listing = secret("a", app="web")
+    listing["metadata"]["finalizers"] = ["example.com/ours"]
+
+    async def main() -> None:
+        async with operating(registry, listing) as cluster:
+            await until(lambda: seen and "is not called" in caplog.text)
+            cluster.patch(secret("a"), labelled(tier="gold"))
+            await until(lambda: len(seen) == 2)
+        assert "wrong" not in seen
+
+    run(main())
+
+
+def test_calls_start_again_after_a_bug(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    failures = [RuntimeError("a bug")]
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+
+    class Failing(Subscription):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            if failures:
+                raise failures.pop()
+            super().__init__(*args, **kwargs)
+
+    monkeypatch.setattr(module, "Subscription", Failing)
+    monkeypatch.setattr(module, "delay", lambda *_: 0.0)
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")):
+            await until(lambda: seen == ["a"])
+        assert "start again" in caplog.text
+
+    run(main())
+
+
+def test_a_request_that_the_kind_cannot_answer_is_logged_once(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(**_: Any) -> None: ...
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ReadError("no such field", remedy="Correct it")
+
+    monkeypatch.setattr(module, "Subscription", refuse)
+
+    async def main() -> None:
+        async with operating(registry):
+            await until(lambda: "no such field" in caplog.text)
+
+    run(main())
+
+
+def test_a_kind_of_which_the_cluster_has_not_said_what_it_is_is_waited_for(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    failures = [NotSynced("not known yet", remedy="Wait")] * 2
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+
+    class Failing(Subscription):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            if failures:
+                raise failures.pop()
+            super().__init__(*args, **kwargs)
+
+    monkeypatch.setattr(module, "Subscription", Failing)
+    monkeypatch.setattr(module, "delay", lambda *_: 0.0)
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")):
+            await until(lambda: seen == ["a"])
+        assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+    run(main())
+
+
+def test_a_change_is_not_lost_by_a_bug(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    failures = [RuntimeError("a bug")]
+    execute = _kopf.execute_handler_once
+
+    async def failing(**given: Any) -> Any:
+        if failures and "Change handler" in str(given["handler"]):
+            raise failures.pop()
+        return await execute(**given)
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+
+    monkeypatch.setattr(_kopf, "execute_handler_once", failing)
+    monkeypatch.setattr(module, "RETRY", 0.0)
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")):
+            await until(lambda: seen == ["a"])
+        assert failures == []
+
+    run(main())
+
+
+def test_departures_that_were_too_many_are_logged(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    @selectcache.on.change("secrets", registry=registry, entered=False)
+    async def follow(**_: Any) -> None: ...
+
+    class Small(Subscription):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.queue._most = 0
+
+    monkeypatch.setattr(module, "Subscription", Small)
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")) as cluster:
+            await until(lambda: "watch" in {asked.verb for asked in cluster.requests})
+            number = 0
+            while "too slow" not in caplog.text:
+                number += 1
+                cluster.create(secret(f"b{number}", app="web"))
+                await asyncio.sleep(0)
+                cluster.delete(secret(f"b{number}"))
+                await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_an_object_that_departs_while_its_handler_waits_for_a_turn_is_not_handled(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    seen: list[str] = []
+    held_up = asyncio.Event()
+
+    @selectcache.on.change("secrets", registry=registry, left=False)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+        await held_up.wait()
+
+    def limit(settings: kopf.OperatorSettings) -> None:
+        settings.queueing.worker_limit = 1
+        given.append(settings)
+
+    given: list[kopf.OperatorSettings] = []
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web"), configure=limit) as cluster:
+            await until(lambda: seen == ["a"])
+            operator = operator_of(given[0])
+            assert operator is not None
+            store = operator.runtime.informer("secrets").store
+            cluster.create(secret("b", app="web"))
+            await until(lambda: len(store.records()[0]) == 2)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            cluster.delete(secret("b"))
+            await until(lambda: len(store.records()[0]) == 1)
+            held_up.set()
+            cluster.create(secret("c", app="web"))
+            await until(lambda: seen == ["a", "c"])
+
+    run(main())
+
+
+def test_an_operator_ends_while_a_handler_waits_for_its_next_attempt(registry: kopf.OperatorRegistry) -> None:
+    seen: list[str] = []
+
+    @selectcache.on.change("secrets", registry=registry, backoff=3600)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+        raise RuntimeError("not yet")
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")):
+            await until(lambda: seen)
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_a_handler_that_reads_too_early_is_called_again() -> None:
+    async def read(**_: Any) -> None:
+        raise NotSynced("not yet", remedy="Wait")
+
+    with pytest.raises(kopf.TemporaryError):
+        run(module._call(read, cast("Any", SimpleNamespace(waits=Waits())), FakeCache([], {})._runtime))
+
+
+def test_a_pause_that_begins_while_a_handler_waits_for_its_turn_holds_it_up() -> None:
+    states = [True, False]
+
+    class Parts:
+        async def wait_until_resumed(self) -> None: ...
+
+        @property
+        def is_paused(self) -> bool:
+            return states.pop(0)
+
+    class Operator:
+        async def gate(self, *_: object, fresh: bool) -> None: ...
+
+    limit = asyncio.Semaphore(1)
+    delivery = object.__new__(module._Delivery)
+    vars(delivery).update(_parts=Parts(), _limit=limit, _operator=Operator())
+    run(delivery._enter())
+    assert limit.locked()
+    assert states == []
+
+
+def test_attempts_are_counted_as_kopf_counts_them() -> None:
+    attempts = module._Attempts(datetime.now(UTC), 1.0, lambda: 3.5)
+    assert (attempts.awakened, attempts.runtime.total_seconds()) == (True, 2.5)
+
+
+def test_a_handler_that_turns_its_cancellation_into_an_error_does_not_hold_up_the_end(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    seen: list[str] = []
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def stubborn(name: str, **_: Any) -> None:
+        seen.append(name)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise kopf.TemporaryError("again", delay=0) from None
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")):
+            await until(lambda: seen)
+        assert seen == ["a"]
+
+    run(main())

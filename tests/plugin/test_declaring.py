@@ -1,0 +1,366 @@
+"""Kinds that are declared and removed while an operator runs, and its handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import click
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import DeclarationError, NotSynced, Selector, _kopf
+from kopf_selectcache.cache.changes import Subscription
+from kopf_selectcache.plugin import changes
+from kopf_selectcache.settings.options import settings_of
+from tests.faults.environment import run, until
+from tests.kopf_operators import Cluster, context, cycles, declaring, launched
+from tests.plugin.test_change_handlers import operating
+from tests.secrets import labelled, secret
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+def test_a_handler_of_changes_goes_on_when_its_kind_is_declared_again(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    seen: list[str] = []
+    caches: list[selectcache.Cache] = []
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, cause: str, **_: Any) -> None:
+        seen.append(f"{name} {cause}")
+
+    async def main() -> None:
+        def configure(settings: kopf.OperatorSettings) -> None:
+            settings_of(settings).selectors["configmaps"] = ""
+            caches.append(selectcache.cache_of(settings))
+
+        async with operating(
+            registry, secret("a", app="web"), secret("b", app="db"), configure=configure
+        ) as cluster:
+            (cache,) = caches
+            await until(lambda: seen == ["a entered"])
+            await cache.remove("secrets")
+            cluster.patch(secret("a"), labelled(tier="gold"))
+            await cache.declare("nodes", "")
+            await cycles()
+            assert seen == ["a entered"]
+            await cache.declare("secrets", "app=db")
+            await until(lambda: seen == ["a entered", "b entered"])
+
+    run(main())
+
+
+@pytest.mark.parametrize("declared", [{}, {"configmaps": ""}], ids=["nothing", "another kind"])
+def test_a_handler_of_changes_begins_when_its_kind_is_declared(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, declared: dict[str, str]
+) -> None:
+    seen: list[str] = []
+    caches: list[selectcache.Cache] = []
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, cause: str, **_: Any) -> None:
+        seen.append(f"{name} {cause}")
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        selectors = settings_of(settings).selectors
+        del selectors["v1/secrets"]
+        selectors.update(declared)
+        if declared:
+            caches.append(selectcache.cache_of(settings))
+        else:
+            kopf.on.event("namespaces", registry=registry)(selectcache.with_cache(take))
+
+    def take(cache: selectcache.Cache, **_: Any) -> None:
+        caches[:] = [cache]
+
+    async def main() -> None:
+        objects = secret("a", app="web"), secret("b", app="db")
+        async with operating(registry, *objects, configure=configure) as cluster:
+            await until(lambda: caches)
+            (cache,) = caches
+            await until(lambda: "is not called" in caplog.text)
+            await cache.declare("v1/secrets", "app=web")
+            await until(lambda: seen == ["a entered"])
+            cluster.patch(secret("b"), labelled(app="web"))
+            await until(lambda: seen == ["a entered", "b entered"])
+            await cache.remove("secrets")
+            cluster.delete(secret("a"))
+            await cycles()
+            await cache.declare("secrets", "app=web")
+            await until(lambda: seen == ["a entered", "b entered", "b entered"])
+
+    run(main())
+
+
+def test_a_handler_of_changes_begins_when_a_filter_holds_what_it_follows(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    caches: list[selectcache.Cache] = []
+
+    @selectcache.on.change("secrets", registry=registry, label="app=db")
+    async def follow(name: str, cause: str, **_: Any) -> None:
+        seen.append(f"{name} {cause}")
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        del settings_of(settings).selectors["v1/secrets"]
+        settings_of(settings).selectors["configmaps"] = ""
+        caches.append(selectcache.cache_of(settings))
+
+    async def main() -> None:
+        objects = secret("a", app="web"), secret("b", app="db")
+        async with operating(registry, *objects, configure=configure):
+            (cache,) = caches
+            await cache.declare("v1/secrets", "app=web")
+            await until(lambda: "ERROR" in caplog.text)
+            await cache.change("v1/secrets", "app=db")
+            await until(lambda: seen == ["b entered"])
+
+    run(main())
+
+
+def test_a_handler_of_changes_ends_when_it_cannot_compare_objects_any_more(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    caches: list[selectcache.Cache] = []
+
+    @selectcache.on.change("secrets", registry=registry, where={"metadata.annotations.a": "b"})
+    async def follow(name: str, cause: str, **_: Any) -> None:
+        seen.append(f"{name} {cause}")
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        caches.append(selectcache.cache_of(settings))
+
+    annotated = secret("a", app="web")
+    annotated["metadata"]["annotations"] = {"a": "b"}
+
+    async def main() -> None:
+        async with operating(registry, annotated, configure=configure):
+            (cache,) = caches
+            await until(lambda: seen == ["a entered"])
+            await cache.change("secrets", "app=web", drop=["metadata.annotations"])
+            await until(lambda: "is not called" in caplog.text)
+            await cache.change("secrets", "app=web", drop=[])
+            await until(lambda: seen == ["a entered", "a entered"])
+
+    run(main())
+
+
+def test_calls_that_run_when_a_kind_is_removed_go_on_and_others_end(registry: kopf.OperatorRegistry) -> None:
+    seen: list[str] = []
+    caches: list[selectcache.Cache] = []
+    goes_on = asyncio.Event()
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(f"{name} begun")
+        if name == "b":
+            raise kopf.TemporaryError("later", delay=1000)
+        if name == "a":
+            await goes_on.wait()
+        seen.append(f"{name} done")
+
+    async def main() -> None:
+        def configure(settings: kopf.OperatorSettings) -> None:
+            settings.queueing.worker_limit = 1
+            caches.append(selectcache.cache_of(settings))
+
+        async with operating(registry, secret("b", app="web"), configure=configure) as cluster:
+            (cache,) = caches
+            await until(lambda: seen == ["b begun"])
+            cluster.create(secret("a", app="web"))
+            await until(lambda: seen == ["b begun", "a begun"])
+            cluster.create(secret("c", app="web"))
+            await until(lambda: len(cache.held("secrets")) == 3)
+            await cycles()
+            await cache.remove("secrets")
+            await cycles()
+            goes_on.set()
+            await until(lambda: seen == ["b begun", "a begun", "a done"])
+            await cycles()
+            await cache.declare("secrets", Selector(names=["c"]))
+            await until(lambda: seen[3:] == ["c begun", "c done"])
+
+    run(main())
+
+
+def test_a_removal_ends_the_wait_for_a_place(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    caches: list[selectcache.Cache] = []
+    goes_on, closed = asyncio.Event(), asyncio.Event()
+
+    class Closed(Subscription):
+        def close(self) -> None:
+            super().close()
+            closed.set()
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+        await goes_on.wait()
+
+    monkeypatch.setattr(changes, "Subscription", Closed)
+
+    async def main() -> None:
+        def configure(settings: kopf.OperatorSettings) -> None:
+            settings.queueing.worker_limit = 1
+            caches.append(selectcache.cache_of(settings))
+
+        objects = secret("a", app="web"), secret("b", app="web")
+        async with operating(registry, *objects, configure=configure):
+            (cache,) = caches
+            await until(lambda: seen == ["a"])
+            await cache.remove("secrets")
+            await closed.wait()
+            assert seen == ["a"]
+            goes_on.set()
+
+    run(main())
+
+
+def test_a_kind_that_is_declared_again_before_its_calls_have_ended_is_not_reported(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    caches: list[selectcache.Cache] = []
+    goes_on = asyncio.Event()
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+        await goes_on.wait()
+
+    async def main() -> None:
+        def configure(settings: kopf.OperatorSettings) -> None:
+            caches.append(selectcache.cache_of(settings))
+
+        async with operating(registry, secret("a", app="web"), secret("b", app="db"), configure=configure):
+            (cache,) = caches
+            await until(lambda: seen == ["a"])
+            await cache.remove("secrets")
+            await cache.declare("secrets", "app=db")
+            await cycles()
+            goes_on.set()
+            await until(lambda: seen == ["a", "b"])
+
+    with caplog.at_level(logging.INFO, logger="kopf_selectcache"):
+        run(main())
+    assert not [record for record in caplog.records if "is not called" in record.msg]
+
+
+def test_a_task_can_declare_before_the_operator_has_started() -> None:
+    async def main() -> None:
+        settings = declaring()
+        cache = selectcache.cache_of(settings)
+        with pytest.raises(NotSynced):
+            await cache.declare("secrets", "app=web", timeout=0)
+        declaring_ = asyncio.create_task(cache.declare("secrets", ""))
+        await cycles()
+        async with launched(settings, Cluster()):
+            await declaring_
+            assert cache.list("secrets") == []
+            with pytest.raises(DeclarationError):
+                await cache.declare("secrets", "app=web")
+            await cache.remove("secrets")
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (lambda selectors: selectors.__setitem__("v1/pods", "app=db"), "await cache.change('v1/pods', ...)"),
+        (lambda selectors: selectors.__setitem__("nodes", ""), "await cache.declare('nodes', ...)"),
+        (lambda selectors: selectors.update(nodes=""), "await cache.declare('nodes', ...)"),
+        (lambda selectors: selectors.__delitem__("pods"), "await cache.remove('v1/pods')"),
+        (lambda selectors: selectors.clear(), "await cache.remove('v1/pods')"),
+    ],
+)
+def test_settings_that_are_changed_too_late_name_the_line_to_write(
+    change: Callable[[Any], object], line: str
+) -> None:
+    async def main() -> None:
+        settings = kopf.OperatorSettings()
+        selectors = settings_of(settings).selectors
+        selectors["v1/pods"] = "app=web"
+        async with launched(settings, Cluster()) as operator:
+            await operator.logged_in()
+            with pytest.raises(DeclarationError) as caught:
+                change(selectors)
+            assert caught.value.remedy.endswith(line)
+
+    run(main())
+
+
+def test_a_later_kind_has_the_namespaces_of_the_operator() -> None:
+    async def main() -> None:
+        settings = kopf.OperatorSettings()
+        settings_of(settings).selectors["pods"] = Selector(namespaces=["shop"])
+        with _kopf.run_command.make_context("run", ["-n", "shop"]).scope():
+            async with launched(settings, Cluster()) as operator:
+                await operator.logged_in()
+                cache = selectcache.Cache(operator.runtime)
+                await cache.declare("secrets", "")
+                assert cache.scope("secrets") == Selector("", namespaces=["shop"])
+
+    run(main())
+
+
+def test_a_later_kind_whose_namespaces_are_unknown_is_refused() -> None:
+    async def main() -> None:
+        settings = kopf.OperatorSettings()
+        settings_of(settings).selectors["pods"] = Selector(namespaces=["shop"])
+        with click.Context(click.Command("theirs")).scope():
+            async with launched(settings, Cluster()) as operator:
+                await operator.logged_in()
+                settings.peering.clusterwide = False
+                cache = selectcache.Cache(operator.runtime)
+                with pytest.raises(DeclarationError):
+                    await cache.declare("secrets", "")
+                with pytest.raises(DeclarationError):
+                    await cache.change("pods", "")
+                assert list(operator.runtime.informers) == ["pods"]
+
+    run(main())
+
+
+def test_advice_on_a_kind_that_is_removed_is_left_out(registry: kopf.OperatorRegistry) -> None:
+    async def main() -> None:
+        settings, cluster = declaring(pods="", nodes=""), Cluster()
+        held = cluster.hold("/api/v1/pods")
+        with context(settings):
+            async with launched(settings, cluster, registry=registry) as operator:
+                await operator.logged_in()
+                await cycles()
+                await selectcache.Cache(operator.runtime).remove("pods")
+                await cycles()
+                held.set()
+                assert operator.restartable() == ""
+                assert set(operator.report()) == {"nodes"}
+
+    run(main())
+
+
+def test_handlers_do_not_wait_for_a_kind_of_the_start_that_is_removed() -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.hold("/api/v1/pods")
+        async with launched(declaring(pods="", nodes=""), cluster) as operator:
+            waiting = asyncio.create_task(operator.gate(None, None))
+            await cycles()
+            assert not waiting.done()
+            await selectcache.Cache(operator.runtime).remove("pods")
+            await waiting
+
+    run(main())

@@ -1,0 +1,154 @@
+"""The defaults as users assign them: which values are refused, and which namespaces may be declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import pytest
+
+from kopf_selectcache import (
+    ALL_OTHERS,
+    EVERYTHING,
+    UNSET,
+    BadSelector,
+    Cached,
+    ConflictingSelectors,
+    DeclarationError,
+    Defaults,
+    NotSelectable,
+    Selector,
+)
+from kopf_selectcache.cache.declaring import Options
+from kopf_selectcache.settings.kind_options import OPTIONS
+from kopf_selectcache.settings.options import SelectCacheSettings
+
+# What mypy would not let through.
+WRONG: Any = 5
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("label", "app in web"),
+        ("label", None),
+        ("label", WRONG),
+        ("field", {}),
+        ("namespaces", "shop"),
+        ("namespaces", WRONG),
+        ("namespaces", ["Shop"]),
+        ("namespaces", [WRONG]),
+        ("namespaces", {"shop": Selector(namespaces=["shop"])}),
+        ("namespaces", {"shop": Cached("app=web", keep=["spec"])}),
+        ("namespaces", {"shop": None}),
+        ("keep", "spec"),
+        ("drop", ["metadata.name"]),
+        ("drop", EVERYTHING),
+        ("transform", WRONG),
+        ("storage", "small"),
+        ("max_bytes", "200"),
+        ("page_limit", 0),
+        ("audit_interval", 1),
+        ("labels", "app=web"),
+        ("bogus", 1),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(name: str, value: Any) -> None:
+    defaults = Defaults()
+    with pytest.raises(DeclarationError) as caught:
+        setattr(defaults, name, value)
+    assert f"settings.selectcache.defaults.{name}" in caught.value.what or "no option" in caught.value.what
+    assert repr(defaults) == "Defaults()"
+
+
+def test_an_option_that_does_not_exist_cannot_be_read() -> None:
+    defaults: Any = Defaults()
+    with pytest.raises(DeclarationError):
+        _ = defaults.labels
+    with pytest.raises(AttributeError):
+        _ = defaults._hidden
+
+
+def test_every_option_of_the_table_is_one_of_kinds_and_of_defaults() -> None:
+    assert set(OPTIONS) <= vars(Defaults()).keys()
+    assert set(OPTIONS) <= get_type_hints(Options).keys()
+    for name, option in OPTIONS.items():
+        assert hasattr(Cached(""), name)
+        assert hasattr(SelectCacheSettings(), name) or not option.has_fallback
+
+
+def test_defaults_cannot_be_replaced() -> None:
+    settings: Any = SelectCacheSettings()
+    with pytest.raises(DeclarationError):
+        settings.defaults = {"label": "app=web"}
+
+
+def test_defaults_are_final_once_the_operator_has_started() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.label = "app=web"
+    copied = settings.with_defaults(page_limit=7)
+    assert copied.defaults is settings.defaults
+    with settings.selectors.in_use():
+        settings.defaults.label = "app=web"  # The same again changes nothing.
+        with pytest.raises(DeclarationError):
+            settings.defaults.label = "app=db"
+    settings.defaults.label = "app=db"
+
+
+@pytest.mark.parametrize(
+    ("declare", "error"),
+    [
+        (lambda select: select.update(nodes=Cached("", namespaces=["shop"])), ConflictingSelectors),
+        (lambda select: select.update(nodes=Cached("", namespaces={})), ConflictingSelectors),
+        (lambda select: select.update(nodes=Selector(namespaces=["shop"])), ConflictingSelectors),
+        (
+            lambda select: select.update(pods=Cached(Selector(namespaces=["a"]), namespaces=["b"])),
+            BadSelector,
+        ),
+        (lambda select: select.update(pods=Cached("", namespaces={"a": "x=1,x=2"})), ConflictingSelectors),
+        (
+            lambda select: select.update(pods=Cached("", namespaces={"a": Selector(field="spec.bogus=1")})),
+            NotSelectable,
+        ),
+    ],
+)
+def test_namespaces_of_a_kind_that_make_no_sense_are_refused(
+    declare: Callable[[Any], None], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        declare(SelectCacheSettings().selectors)
+
+
+def test_a_default_that_does_not_fit_a_kind_is_refused_at_the_start() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.field = "spec.nodeName=n1"
+    settings.selectors["pods"] = "app=web"
+    settings.selectors["secrets"] = "app=web"
+    assert settings.effective("pods").filter == Selector("app=web", field="spec.nodeName=n1")
+    with pytest.raises(NotSelectable) as caught:
+        settings.effective("secrets")
+    assert "secrets" in caught.value.what
+    assert "settings.selectcache.defaults" in caught.value.what
+
+
+def test_namespaces_are_a_list_or_a_dict() -> None:
+    defaults = Defaults()
+    defaults.namespaces = ["b", "a", ALL_OTHERS]
+    assert str(defaults.namespaces) == "['a', 'b', ALL_OTHERS]"
+    defaults.namespaces = {"b": {"app": "web"}, ALL_OTHERS: EVERYTHING, "a": UNSET}
+    assert (
+        str(defaults.namespaces)
+        == "{'a': UNSET, 'b': label='app=web', ALL_OTHERS: label=EVERYTHING, field=EVERYTHING}"
+    )
+    defaults.namespaces = {}
+    assert str(defaults.namespaces) == "{}"
+    assert [str(each) for each in (UNSET, EVERYTHING, ALL_OTHERS)] == ["UNSET", "EVERYTHING", "ALL_OTHERS"]
+
+
+def test_settings_of_a_kind_have_its_own_options() -> None:
+    settings = SelectCacheSettings(page_limit=100)
+    settings.selectors["pods"] = Cached("", page_limit=7, audit_interval=0, storage="raw")
+    own = settings.of_kind(settings.effective("pods"))
+    assert (own.page_limit, own.audit_interval, own.storage) == (7, 0, "raw")
+    assert settings.page_limit == 100
+    assert own.selectors is settings.selectors

@@ -1,0 +1,279 @@
+"""The precedence of options: every combination of unset, empty, everything and set, on all levels."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import ALL_OTHERS, EVERYTHING, UNSET, AnyOf, Cached, Kind, Level, Origin, Selector
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.selectors.text import LabelSelector
+from kopf_selectcache.settings.options import SelectCacheSettings
+from kopf_selectcache.settings.precedence import first_set
+
+LEVELS = (Level.ENTRY, Level.KIND, Level.DEFAULT_ENTRY, Level.DEFAULTS)
+STATES = ("unset", "empty", "everything", "set")
+CASES = [dict(zip(LEVELS, states, strict=True)) for states in product(STATES, repeat=len(LEVELS))]
+VALUES: dict[str, Any] = {"unset": UNSET, "empty": "", "everything": EVERYTHING}
+
+
+def value_of(level: Level, state: str) -> Any:
+    return VALUES.get(state, f"level={LEVELS.index(level)}")
+
+
+def expected(case: dict[Level, str]) -> tuple[Any, Level]:
+    """Return the value and its level, by hand."""
+    if case[Level.ENTRY] != "unset":
+        level = Level.ENTRY
+    elif case[Level.KIND] != "unset":
+        level = Level.KIND
+    elif case[Level.DEFAULT_ENTRY] != "unset":
+        level = Level.DEFAULT_ENTRY
+    elif case[Level.DEFAULTS] != "unset":
+        level = Level.DEFAULTS
+    else:
+        return UNSET, Level.NOWHERE
+    return value_of(level, case[level]), level
+
+
+def test_there_are_all_combinations() -> None:
+    assert len(CASES) == len(STATES) ** len(LEVELS) == 256
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.values()))
+def test_the_first_level_that_is_set_decides(case: dict[Level, str]) -> None:
+    found = first_set({level: value_of(level, state) for level, state in case.items()})
+    assert found == expected(case)
+    assert type(found[0]) is type(expected(case)[0])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.values()))
+def test_a_label_selector_comes_from_the_first_level_that_is_set(case: dict[Level, str]) -> None:
+    values = {level: value_of(level, state) for level, state in case.items()}
+    settings = SelectCacheSettings()
+    settings.selectors["pods"] = Cached(
+        Selector(None if values[Level.KIND] is UNSET else values[Level.KIND]),
+        namespaces={"shop": Selector(None if values[Level.ENTRY] is UNSET else values[Level.ENTRY])},
+    )
+    settings.defaults.label = values[Level.DEFAULTS]
+    entry = values[Level.DEFAULT_ENTRY]
+    settings.defaults.namespaces = {"shop": Selector(None if entry is UNSET else entry)}
+
+    effective, (value, level) = settings.effective("pods"), expected(case)
+    label = None if value is UNSET else Selector(value).label
+    assert effective.filter == Selector(label, namespaces=["shop"])
+    assert isinstance(effective.filter, Selector)
+    assert type(effective.filter.label) is type(label)
+    shown = value if value in (UNSET, EVERYTHING) else str(label)
+    assert effective.origins[0] == Origin("label", shown, level, ("shop",))
+
+
+NAMESPACES: dict[str, Any] = {"unset": UNSET, "empty": {}, "everything": EVERYTHING}
+
+
+@pytest.mark.parametrize(("kind", "default"), [*product(STATES, repeat=2)])
+def test_the_namespaces_of_the_kind_replace_the_default_ones(kind: str, default: str) -> None:
+    settings = SelectCacheSettings()
+    own, defaults = NAMESPACES.get(kind, ["own"]), NAMESPACES.get(default, ["default"])
+    settings.selectors["pods"] = Cached("app=web", namespaces=own)
+    settings.defaults.namespaces = defaults
+
+    level = Level.KIND if kind != "unset" else Level.DEFAULTS if default != "unset" else Level.NOWHERE
+    decides = {Level.KIND: kind, Level.DEFAULTS: default, Level.NOWHERE: ""}[level]
+    namespaces = {Level.KIND: ["own"], Level.DEFAULTS: ["default"]}.get(level) if decides == "set" else None
+    effective = settings.effective("pods")
+    assert effective.filter == Selector("app=web", namespaces=namespaces)
+    (origin,) = (each for each in effective.origins if each.option == "namespaces")
+    assert origin.level is level
+    assert (origin.value is UNSET) is (level is Level.NOWHERE)
+    assert (origin.value is EVERYTHING) is (decides == "everything")
+    assert (str(origin.value) == "{}") is (decides == "empty")
+
+
+OPTIONS: dict[str, tuple[Any, Any, Any]] = {
+    # empty, everything, set; NotImplemented where there is no such value
+    "keep": ((), EVERYTHING, ("spec",)),
+    "drop": ((), NotImplemented, ("status",)),
+    "transform": (None, NotImplemented, dict),
+    "storage": (NotImplemented, NotImplemented, "raw"),
+    "max_bytes": (None, NotImplemented, "1Gi"),
+    "page_limit": (NotImplemented, NotImplemented, 7),
+    "audit_interval": (0, NotImplemented, 60.0),
+    "bookmarks": (NotImplemented, NotImplemented, False),
+}
+STORED = ("keep", "drop", "transform")
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_of_the_kind_replaces_the_default(name: str) -> None:
+    values = [UNSET, *(value for value in OPTIONS[name] if value is not NotImplemented)]
+    for own, default in product(values, repeat=2):
+        settings = SelectCacheSettings()
+        settings.selectors["pods"] = Cached("app=web", **({} if own is UNSET else {name: own}))
+        if default is not UNSET:
+            setattr(settings.defaults, name, default)
+        effective = settings.effective("pods")
+        value = own if own is not UNSET else default
+        written = {} if value is UNSET else {name: value}
+        assert effective == Cached("app=web", **written).replaced(given=frozenset())
+        (origin,) = (each for each in effective.origins if each.option == name)
+        if own is UNSET and default is UNSET:
+            falls_back = name in ("storage", "page_limit", "audit_interval", "bookmarks")
+            assert origin.level is (Level.SETTINGS if falls_back else Level.NOWHERE)
+        else:
+            assert origin.level is (Level.KIND if own is not UNSET else Level.DEFAULTS)
+
+
+def test_keep_and_drop_are_inherited_together() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.drop = ["status"]
+    settings.defaults.transform = dict
+    settings.selectors["pods"] = Cached("app=web", keep=["spec", "status"])
+    settings.selectors["secrets"] = Cached("app=web", transform=None)
+    pods, secrets = settings.effective("pods"), settings.effective("secrets")
+    assert pods.projection == Cached("", keep=["spec", "status"], transform=dict).projection
+    assert secrets.projection == Cached("", drop=["status"]).projection
+
+
+# ---- Filters of several branches, and several namespaces.
+
+
+def test_each_namespace_has_its_own_levels() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.label = "level=3"
+    settings.defaults.namespaces = {"a": "level=2", "b": UNSET, "c": Selector(field="spec.nodeName=n2")}
+    settings.selectors["pods"] = Selector(field="spec.nodeName=n1")
+    settings.selectors["secrets"] = Cached(Selector(), namespaces={"a": UNSET, "d": "level=0"})
+    settings.selectors["configmaps"] = Selector(namespaces=["a", "d"])
+    # In a default namespace, the kind's own field selector wins: the reference's code has the entry win.
+    assert settings.effective("pods").filter == AnyOf(
+        [
+            Selector("level=2", field="spec.nodeName=n1", namespaces=["a"]),
+            Selector("level=3", field="spec.nodeName=n1", namespaces=["b", "c"]),
+        ]
+    )
+    assert settings.effective("secrets").filter == AnyOf(
+        [Selector("level=2", namespaces=["a"]), Selector("level=0", namespaces=["d"])]
+    )
+    assert settings.effective("configmaps").filter == AnyOf(
+        [Selector("level=2", namespaces=["a"]), Selector("level=3", namespaces=["d"])]
+    )
+    origins = [str(each) for each in settings.effective("secrets").origins if each.namespaces]
+    assert origins == [
+        "label='level=2' in a: from the default entry of the namespace",
+        "field=UNSET",
+        "label='level=0' in d: from the kind's entry of the namespace",
+    ]
+
+
+def test_each_branch_inherits_what_it_leaves_unset() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.label = "team=a"
+    settings.defaults.namespaces = ["shop"]
+    settings.selectors["pods"] = [
+        Selector("app=web"),
+        Selector(names=["ca"], namespaces=["infra"]),
+        Selector("app=db", field="metadata.namespace!=test"),
+        Selector(EVERYTHING, field="spec.nodeName=n1"),
+    ]
+    assert settings.effective("pods").filter == AnyOf(
+        [
+            Selector("app=web", namespaces=["shop"]),
+            Selector("team=a", names=["ca"], namespaces=["infra"]),
+            Selector("app=db", field="metadata.namespace!=test"),
+            Selector(EVERYTHING, field="spec.nodeName=n1", namespaces=["shop"]),
+        ]
+    )
+
+
+def test_a_filter_without_defaults_is_as_declared() -> None:
+    settings = SelectCacheSettings()
+    twice = AnyOf(["app=web", "app=web"])
+    settings.selectors["pods"] = twice
+    assert settings.effective("pods").filter is twice
+
+
+def test_everything_as_a_filter_stops_both_selectors() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.label, settings.defaults.field = "team=a", "metadata.name=a"
+    settings.defaults.namespaces = {"shop": EVERYTHING, "blog": ""}
+    settings.selectors["pods"] = EVERYTHING
+    settings.selectors["secrets"] = Selector()
+    assert settings.effective("pods").filter == Selector(
+        EVERYTHING, field=EVERYTHING, namespaces=["blog", "shop"]
+    )
+    assert settings.effective("secrets").filter == AnyOf(
+        [
+            Selector("", field="metadata.name=a", namespaces=["blog"]),
+            Selector(EVERYTHING, field=EVERYTHING, namespaces=["shop"]),
+        ]
+    )
+
+
+@pytest.mark.parametrize("where", ["kind", "default"])
+def test_all_others_are_the_namespaces_without_an_entry(where: str) -> None:
+    settings = SelectCacheSettings()
+    entries: Any = {"b": "app=b", ALL_OTHERS: UNSET, "a": Selector(names=["x"])}
+    if where == "kind":
+        settings.selectors["pods"] = Cached("app=web", namespaces=entries)
+    else:
+        settings.defaults.label = "app=web"
+        settings.defaults.namespaces = entries
+        settings.selectors["pods"] = Selector()
+    assert settings.effective("pods").filter == AnyOf(
+        [
+            Selector("app=web", field="metadata.namespace!=a,metadata.namespace!=b"),
+            Selector("app=web", names=["x"], namespaces=["a"]),
+            Selector("app=b", namespaces=["b"]),
+        ]
+    )
+
+
+def test_the_others_are_excluded_beside_other_fields() -> None:
+    settings = SelectCacheSettings()
+    settings.selectors["pods"] = Cached(
+        Selector(field="spec.nodeName=n1"), namespaces={"a": "x", ALL_OTHERS: UNSET}
+    )
+    assert settings.effective("pods").filter.branches[0] == Selector(
+        field="spec.nodeName=n1,metadata.namespace!=a"
+    )
+
+
+def test_all_others_alone_are_all_namespaces() -> None:
+    settings = SelectCacheSettings()
+    settings.selectors["pods"] = Cached("app=web", namespaces=[ALL_OTHERS])
+    assert settings.effective("pods").filter == Selector("app=web")
+
+
+# ---- Cluster-scoped kinds.
+
+
+def test_default_namespaces_do_not_concern_cluster_scoped_kinds() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.label = "team=a"
+    settings.defaults.namespaces = {"shop": "team=b"}
+    settings.selectors["nodes"] = Selector()
+    settings.selectors["example.com/v1/webapps"] = Selector()
+    assert settings.effective("nodes").filter == Selector("team=a")
+    assert settings.effective("nodes").unconfined is None
+    # Only the cluster knows of a custom resource.
+    custom = settings.effective("example.com/v1/webapps")
+    assert (custom.filter, custom.unconfined) == (Selector("team=b", namespaces=["shop"]), Selector("team=a"))
+    for namespaced, filter_ in (
+        (False, Selector("team=a")),
+        (True, Selector("team=b", namespaces=["shop"])),
+    ):
+        kind = Kind.unknown("example.com", "WebApp", "webapps", namespaced=namespaced)
+        planned = custom.plan(Resource(kind, "v1", fields_known=False), namespaces=None)
+        assert planned.filter == filter_
+    settings.selectors["example.com/v1/others"] = Selector(namespaces=["shop"])
+    assert settings.effective("example.com/v1/others").filter == Selector("team=b", namespaces=["shop"])
+
+
+def test_labels_are_stored_as_they_are_compared() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.label = {"app": "web"}
+    assert isinstance(settings.defaults.label, LabelSelector)
+    assert repr(settings.defaults) == "Defaults(label='app=web')"
