@@ -99,7 +99,7 @@ def test_a_body_that_is_always_ahead_is_waited_for_15_s_more() -> None:
                 )
             )
             await environment.clock.move_until(wait.done, most=60)
-            assert 15 <= environment.clock.now - began <= 20
+            assert 15 <= environment.clock.now - began < 30
 
     run(main())
 
