@@ -332,8 +332,8 @@ def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
 
 
 async def check_unconfirmed(environment: Gated, kind: str, call: asyncio.Task[Any]) -> None:
-    """Check that the leave is waited for as long as one may last, and that a handler of events reads then what
-    is unconfirmed, and any other raises."""
+    """Check that a call waits 15 s for the leave. After that, a handler of events reads the last known state,
+    and any other raises."""
     step = 0.5
     # The streams are waited for first: that takes as long as their requests.
     await environment.clock.move_until(lambda: environment.informer.awaited, step=step)

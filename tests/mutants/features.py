@@ -90,7 +90,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B11", (TESTS + "b11_a_read_is_explained_and_a_cache_is_audited",)),
     FeatureMutant("ignore the filter in the test kit", "testing/fake.py", "            self._make(key, settings.effective(key), assigned(key))\n", '            self._make(key, Cached(""), assigned(key))\n',
                   "B13", (TESTS + "b13_a_fake_cache_answers_as_the_cache_of_a_server",)),
-    FeatureMutant("start a second cache without its filters", "plugin/caches.py", "        self._settings.selectors.update(selectors or {})\n", "        pass\n",
+    FeatureMutant("start a second cache without its filters", "plugin/caches.py", "        own.update(selectors or {})\n", "",
                   "E1", (TESTS + "e1_a_second_cache_has_its_own_filter_and_login",)),
     FeatureMutant("leave names and namespaces out of a query", SELECTOR, "        return query_of(self, name=one[0], namespace=one[1])\n", "        return query_of(self)\n",
                   "E2", (TESTS + "e2_a_selector_is_the_query_of_any_client",)),

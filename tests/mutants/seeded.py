@@ -344,7 +344,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/informer/test_namespaces.py::test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_others",)),
     Mutant("let a default beat the kind", "settings/precedence.py", "for level in Level:", "for level in reversed(Level):", 1,
            ("tests/settings/test_precedence.py::test_each_namespace_has_its_own_levels",)),
-    Mutant("report every departure as a deletion", "settings/planner.py", "complete=not (self.selector.requirements or self.needs_fields)", "complete=True", 6,
+    Mutant("report every departure as a deletion", "settings/planner.py", 'complete=not self.selector.requirements\n            and all(term.label == "metadata.namespace" for term in self.selector.terms)', "complete=True", 6,
            (f"{DEPARTURES}of_two_overlapping_branches_the_last_one_makes_an_object_depart_once",)),
     Mutant("forget the difference that a commit makes", STORE, "changes = self._changes_to(staged)", "changes: list[Change] = []", 5,
            ("tests/core/store/test_store.py::test_a_commit_tells_the_difference_and_each_departure_once",)),

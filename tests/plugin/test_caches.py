@@ -115,9 +115,8 @@ class TestReads:
                     {
                         "apiVersion": "v1",
                         "kind": "Secret",
-                        "metadata": {"name": "db-2", "labels": {"app": "db"}},
-                    },
-                    namespace="shop",
+                        "metadata": {"name": "db-2", "namespace": "shop", "labels": {"app": "db"}},
+                    }
                 )
                 assert two.get("secrets", "db-2", "shop")["metadata"]["uid"] == made["metadata"]["uid"]
 
