@@ -12,7 +12,7 @@ from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Failing, Indexed
-from kopf_selectcache.core.store.projection import as_written
+from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.index_builder import Failed, Taken
 from kopf_selectcache.informer.informer import Informer
@@ -123,18 +123,29 @@ async def add_indexes(
         known = snapshot.comparisons.indexes.get(each.name)
         if known is not None and not known.is_like(each):
             raise _taken(request, known)
-        if known is None and each.path is not None and not snapshot.projection.exact(each.path):
-            what = f"{request!r}: {as_written(each.path)!r} is not stored, or may be transformed"
-            raise NotKept(what, remedy="Declare the index, which then sees whole objects")
+
+    def require_paths() -> None:
+        for each in made:
+            if each.path is not None and each.name not in informer.state.indexes:
+                _require_exact(request, each.path, informer.state.projection)
+
+    require_paths()
     ready = [replace(each, failing=_log_failure(snapshot.resource, each.name)) for each in made]
     try:
-        await informer.indexing.add(ready)
+        await informer.indexing.add(ready, require_paths)
     except Taken as taken:
         raise _taken(request, taken.by) from None
     except Failed as failed:
         what = f"{request!r}: for {'/'.join(filter(None, failed.record.key))}, {failed.why}"
         remedy = f"Correct the function of the index {shown(failed.name)}; {NO_VALUE}"
         raise ReadError(what, remedy=remedy) from None
+
+
+def _require_exact(request: Request, path: Keys, projection: Projection) -> None:
+    """Raise NotKept if the stored objects may lack the values of a path."""
+    if not projection.exact(path):
+        what = f"{request!r}: {as_written(path)!r} is not stored, or may be transformed"
+        raise NotKept(what, remedy="Declare the index, which then sees whole objects")
 
 
 def _taken(request: Request, known: Indexed) -> ReadError:

@@ -113,11 +113,11 @@ class IndexBuilder:
             await self._requested.wait()
             self._requested.clear()
 
-    async def add(self, indexes: Sequence[Indexed]) -> None:
+    async def add(self, indexes: Sequence[Indexed], check: Callable[[], None] = lambda: None) -> None:
         """Add indexes; return once all stored objects are indexed. Known indexes are skipped.
 
         Raise Taken if another index has one of the names, and Failed if a function fails for a stored object:
-        then none of them is added.
+        then none of them is added. `check` is called again if the stored objects are replaced meanwhile.
         """
         async with self._adding:
             if other := next(
@@ -130,7 +130,12 @@ class IndexBuilder:
             ):
                 raise Taken(other)
             added = self.with_slots([each for each in indexes if each.name not in self.indexes]).values()
-            computed = [(each, await self._computed(each, self._union)) for each in added]
+            while True:
+                union = self._union
+                computed = [(each, await self._computed(each, union)) for each in added]
+                if union is self._union:
+                    break
+                check()
             # From here on nothing fails, and a restart of the informer includes the new indexes.
             self.indexes = {**self.indexes, **{each.name: each for each, _ in computed}}
             self._replaced(self.indexes)

@@ -11,6 +11,7 @@ from kopf_selectcache import Cached
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.errors import NotKept, ReadError
+from kopf_selectcache.informer.index_builder import IndexBuilder
 from kopf_selectcache.informer.stream_split import Relist
 from kopf_selectcache.testing.faults import Silence
 from tests.faults.environment import run, until
@@ -189,6 +190,34 @@ def test_16_an_index_that_a_change_puts_back_has_values_again() -> None:
             await cache.change("secrets", WEB, index={"by": first})
             assert found(cache, "by", "first") == ["later", "web"]
             assert environment.informer.reflectors == kept, "values are computed from stored objects"
+
+    run(main())
+
+
+def test_16_an_index_of_a_part_that_is_dropped_meanwhile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute = IndexBuilder._computed
+    dropped = asyncio.Event()
+
+    async def compute_late(self: IndexBuilder, *arguments: Any) -> Any:
+        values = await compute(self, *arguments)
+        await dropped.wait()
+        return values
+
+    async def main() -> None:
+        async with caching(WEB, with_key("web")) as environment:
+            cache = await synced(environment)
+            with monkeypatch.context() as patched:
+                patched.setattr(IndexBuilder, "_computed", compute_late)
+                adding = asyncio.create_task(cache.add_index("secrets", added="data.key"))
+                other = asyncio.create_task(cache.add_index("secrets", other="metadata.labels.app"))
+                await cache.change("secrets", WEB, drop=["data"])
+                dropped.set()
+                with pytest.raises(NotKept, match="is not stored"):
+                    await adding
+                await other
+            with pytest.raises(ReadError, match="no index"):
+                found(cache, "added", "eA==")
+            assert found(cache, "other", "web") == ["web"]
 
     run(main())
 

@@ -53,6 +53,8 @@ CHANGING: tuple[Mutant, ...] = (
            ("tests/informer/test_changing_indexes.py::test_16_an_added_index_of_a_part_that_is_dropped_later_reads_whole_objects",)),
     Mutant("call a function of whole objects with stored parts", "informer/index_builder.py", "if not record.stored or indexed.known(record) is not None:", "if not record.stored:", 16,
            ("tests/informer/test_changing_indexes.py::test_16_a_function_of_whole_objects_is_not_called_with_stored_parts",)),
+    Mutant("index objects that are not stored any more", "informer/index_builder.py", "                if union is self._union:\n", "                if True:\n", 16,
+           ("tests/informer/test_changing_indexes.py::test_16_an_index_of_a_part_that_is_dropped_meanwhile_is_refused",)),
     Mutant("lose the options that a change does not give", "cache/declaring.py", "    return cached.completed(informer.declared, indexes=(*informer.indexes.values(),), given=options)\n", "    return cached\n", 16, (DECLARING + "test_options_that_are_not_given_stay_as_they_are", f"{PLANNING}has_the_options_that_are_not_given_as_they_are")),
     Mutant("keep the indexes of the former declaration", "informer/_exchange.py", "indexes=informer.indexing.with_slots(declared.indexes),\n            plan=planned", "indexes={**informer.indexes},\n            plan=planned", 16, (DECLARING + "test_options_that_are_not_given_stay_as_they_are",)),
     Mutant("keep the limit of the former declaration", "informer/_exchange.py", "informer.share.successor(declared.max_bytes), OwnWrites()", "informer.share.successor(informer.declared.max_bytes), OwnWrites()", 16, (f"{CHANGING_OPTIONS}a_limit_holds_for_the_next_filter_as_a_whole",)),
