@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TextIO
 
 from kopf_selectcache.client.discovery import NotServed, resolve
@@ -21,7 +21,7 @@ from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.estimate import Amount, Counter
 from kopf_selectcache.plugin.narrowing import advice_on
-from kopf_selectcache.plugin.on import change_handlers_of
+from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
@@ -112,6 +112,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
             for right in merged(calls)
             for lack in await reviewer.lacks(right)
         ]
+        others += [problem async for problem in _unserved_changes(operator, [key for key, *_ in declared])]
         limit, total = operator.declared.max_bytes, sum(expected.values())
         if limit is not None and total > (bytes_in(limit) or 0):
             others.append(
@@ -123,6 +124,20 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                 )
             )
         return Report(tuple(sections), tuple(others), tuple(needs.unknown))
+
+
+async def _unserved_changes(operator: Loaded, declared: Sequence[KindKey]) -> AsyncIterator[Problem]:
+    """Yield a problem for each handler of changes that is never called: its kind is neither declared nor
+    served.
+    """
+    for handler in undeclared_change_handlers(operator.registry, declared):
+        try:
+            await resolve(operator.transport, handler.kind)
+        except NotServed as error:
+            remedy = unserved(handler.kind, f"@selectcache.on.change({text_of(handler.kind)!r})")
+            yield Problem(f"{handler} is never called: {error}", remedy)
+        except (Refused, Garbled):
+            pass  # It may be served, and be declared at run time.
 
 
 def _done(right: Right) -> str:

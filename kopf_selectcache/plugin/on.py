@@ -146,6 +146,14 @@ def change_handlers_of(
     return (each for each in change_handlers(registry) if _declared_key(each.kind, keys) == key)
 
 
+def undeclared_change_handlers(
+    registry: _kopf.OperatorRegistry | None, declared: Collection[KindKey]
+) -> Iterator[ChangeHandler]:
+    """Yield the handlers of changes of kinds that are not declared. They may be declared later."""
+    keys = tuple(declared)  # The mapping itself would find other names of the same kind.
+    return (each for each in change_handlers(registry) if _declared_key(each.kind, keys) is None)
+
+
 def check_change_handlers(
     registry: _kopf.OperatorRegistry | None, declared: Mapping[KindKey, Branches]
 ) -> None:

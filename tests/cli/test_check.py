@@ -89,6 +89,23 @@ async def others(**_): ...
         assert "call follow" in text
         assert "call other" in text
 
+    def test_a_handler_of_changes_of_a_misspelt_kind_is_a_problem(self, command: Command) -> None:
+        handlers = """
+@selectcache.on.change('podz')
+async def follow(**_): ...
+
+@selectcache.on.change('v1/secrets')  # It may be declared at run time.
+async def others(**_): ...
+"""
+        said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
+        assert said.code == 1
+        assert (
+            "! Change handler 'follow' is never called: the cluster serves no podz. Did you mean 'pods'? If"
+            " not, install its definition, or correct the key of @selectcache.on.change('podz')."
+            in said.output
+        )
+        assert "others" not in said.output
+
     def test_an_operator_with_handlers_of_changes_needs_the_rights_that_rbac_prints(
         self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -10,7 +10,12 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError
-from kopf_selectcache.plugin.on import change_handlers, change_handlers_of, check_change_handlers
+from kopf_selectcache.plugin.on import (
+    change_handlers,
+    change_handlers_of,
+    check_change_handlers,
+    undeclared_change_handlers,
+)
 from tests.kopf_operators import declaring, started
 
 
@@ -117,6 +122,8 @@ def test_a_handler_says_which_objects_it_wants(registry: kopf.OperatorRegistry) 
     every, some = change_handlers(registry)
     assert list(change_handlers_of("v1/pods", registry, ["v1/pods"])) == [every, some]
     assert list(change_handlers_of("secrets", registry, ["v1/pods", "secrets"])) == []
+    assert list(undeclared_change_handlers(registry, ["v1/pods"])) == []
+    assert list(undeclared_change_handlers(registry, ["secrets"])) == [every, some]
     assert every.condition == ""
     assert some.condition.startswith("label=")
     assert "spec.x" in some.condition
