@@ -27,6 +27,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.store.accounting import weight
 from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.errors import Oversized
+from kopf_selectcache.informer._exchange import Next
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
@@ -159,7 +160,21 @@ class Follower:
         self.informer = informer
         self.view: dict[Key, Any] = {record.key: record for record in informer.store.records()[0]}
         self.errors: list[AssertionError] = []
+        self.former: Declaration | None = None
+        """The declaration before the last change of the filter."""
+        self._note_changes()
         self.end = informer.subscribe(self._follow)
+
+    def _note_changes(self) -> None:
+        """Note each former declaration: between two looks of the world, the filter may change twice."""
+        exchange = self.informer.changing._exchange
+        step = exchange.exchange
+
+        def note(following: Next) -> None:
+            self.former = self.world.declaration_of(self.informer)
+            step(following)
+
+        exchange.exchange = note  # type: ignore[method-assign]
 
     def _follow(self, change: Change | None) -> None:
         try:
@@ -183,15 +198,14 @@ class Follower:
             del self.view[record.key]
         else:
             self.view[record.key] = after
-        former, present = world.declared, world.declaration_of(self.informer)
-        assert former is not None
+        former, present = self.former, world.declaration_of(self.informer)
         assert present is not None
 
         def is_in(declaration: Declaration) -> bool:
             return declaration.filter.selects(record.key, record.labels)
 
         if change.by_filter:
-            assert former is not present, f"{change} is by a filter that has not changed"
+            assert former is not None, f"{change} is by a filter that has not changed"
             old, new = (former, present) if after is None else (present, former)
             assert is_in(old), f"{change} is not by the change of the filter"
             assert not is_in(new), f"{change} is not by the change of the filter"

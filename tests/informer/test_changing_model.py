@@ -46,6 +46,7 @@ def test_16_each_read_is_of_one_declaration_and_nothing_is_left(steps: list[Step
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(STEP, min_size=50, max_size=50), INITIAL)
 def test_16_nor_is_it_after_many_steps(steps: list[Step], initial: str) -> None:
