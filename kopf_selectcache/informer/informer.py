@@ -37,6 +37,7 @@ from ._dictionary_training import run_in_thread, trim_heap
 from ._list_version import shared_versions
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
+from ._resync import Resyncer
 from ._stream_factory import StreamFactory
 from ._stream_tasks import StreamTasks
 from .audit import Audit, Auditor
@@ -87,7 +88,14 @@ class Informer:
         self.share = (budget or Budget()).share(key, declared.max_bytes)
         """The bytes that it stores, and their limit."""
         self.declared_key = key
-        self.declared = declared
+        self._declared = declared
+        self._resyncer = Resyncer(
+            declared.resync,
+            environment,
+            store=lambda: self.store,
+            is_synced=lambda: self.synced and self.is_complete,
+            notify=self._notify,
+        )
         self._environment = environment
         self._namespaces = namespaces
         self._claims = claims or Claims()
@@ -130,6 +138,16 @@ class Informer:
         return str(self.resource) if self.resource is not None else self.key
 
     # ---- The present state.
+
+    @property
+    def declared(self) -> Cached:
+        """All that is declared of the kind."""
+        return self._declared
+
+    @declared.setter
+    def declared(self, declared: Cached) -> None:
+        self._declared = declared
+        self._resyncer.set_period(declared.resync)
 
     @property
     def resource(self) -> Resource | None:
@@ -368,7 +386,11 @@ class Informer:
         if (self.resource, planned) != self.begun or (self.parted and not let_go):
             self.begin(planned)
         self.mark_resolved()
-        beside = {"its indexes": self.indexing.run, "own writes": self.laying.run}
+        beside = {
+            "its indexes": self.indexing.run,
+            "own writes": self.laying.run,
+            "resync": self._resyncer.run,
+        }
         if self._environment.settings.audit_interval:
             beside["audit"] = self._auditor.run
         tasks = [self.tasks.start_beside(what, work) for what, work in beside.items()]

@@ -103,6 +103,10 @@ class Cached:
     bookmarks: bool | None = field(repr=False)
     """False to request watches without bookmarks, if it differs from the defaults or the settings."""
 
+    resync: float | None = field(repr=False)
+    """The average seconds between two resyncs, in which subscribers receive each stored object again; None
+    or 0 for no resync."""
+
     given: frozenset[str] = field(repr=False, compare=False)
     """The names of the options that are set. The defaults complete the others."""
 
@@ -118,7 +122,7 @@ class Cached:
         instead=(
             "Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=..., storage=...,"
             " index={...}, max_bytes=..., namespaces={...}, page_limit=..., audit_interval=...,"
-            f" bookmarks=...), as needed; the filter is {_FILTERS}"
+            f" bookmarks=..., resync=...), as needed; the filter is {_FILTERS}"
         ),
     )
     def __init__(
@@ -136,6 +140,7 @@ class Cached:
         page_limit: int | Unset = UNSET,
         audit_interval: float | Unset = UNSET,
         bookmarks: bool | Unset = UNSET,
+        resync: float | Unset = UNSET,
     ) -> None:
         if not isinstance(share_watches, bool):
             require(None, DeclarationError, "Cached()", "share_watches", share_watches, "True or False")
@@ -154,6 +159,7 @@ class Cached:
             "max_bytes": max_bytes,
         }
         options |= {"page_limit": page_limit, "audit_interval": audit_interval, "bookmarks": bookmarks}
+        options["resync"] = resync
         for name, value in options.items():
             if value is not UNSET:
                 if wrong := OPTIONS[name].check(value):
