@@ -20,7 +20,7 @@ from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import ALL, Path, Projection, Transform
-from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of, text_of
+from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
@@ -253,11 +253,13 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
     Selector(label='app=web')
     """
 
-    __slots__ = ("_declared", "_uses")
+    __slots__ = ("_declared", "_uses", "site")
 
-    def __init__(self) -> None:
+    def __init__(self, *, site: Site = SETTINGS) -> None:
         self._declared: dict[KindKey, Cached] = {}
         self._uses = 0
+        self.site = site
+        """The place of the declarations, in messages."""
 
     def __getitem__(self, key: AnyKey) -> Selector | AnyOf:
         return self.cached(key).filter
@@ -279,13 +281,13 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
                 )
         if self._uses and self._declared.get(key) != cached:
             verb = "change" if key in self._declared else "declare"
-            raise _too_late(key, f"Write: await cache.{verb}({key!r}, ...)")
+            raise self._too_late(key, f"Write: await cache.{verb}({key!r}, ...)")
         self._declared[key] = cached
 
     def __delitem__(self, key: AnyKey) -> None:
         key = self._declared_as(key_of(key))
         if self._uses:
-            raise _too_late(key, f"Write: await cache.remove({key!r})")
+            raise self._too_late(key, f"Write: await cache.remove({key!r})")
         del self._declared[key]
 
     def __iter__(self) -> Iterator[KindKey]:
@@ -330,6 +332,10 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
             yield
         finally:
             self._uses -= 1
+
+    def _too_late(self, key: KindKey, remedy: str) -> DeclarationError:
+        what = f"{self.site.line(key)} is changed after {self.site.start}"
+        return DeclarationError(what, remedy=remedy)
 
     def _declared_as(self, key: KindKey) -> KindKey:
         """Return the key under which the kind is declared, by whichever of its names; itself if it is not."""
@@ -425,8 +431,3 @@ def check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
                 what = f"{kind.plural} cannot be called {wrong!r}"
                 raise BadSelector(what, remedy="Use lower-case letters, digits, '-' and '.'", text=wrong)
     check_streams(cached.filter, key, kind, share_watches=cached.share_watches)
-
-
-def _too_late(key: KindKey, line: str) -> DeclarationError:
-    what = f"settings.selectcache.selectors[{key!r}] is changed after the operator has started"
-    return DeclarationError(what, remedy=line)
