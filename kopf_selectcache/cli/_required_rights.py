@@ -107,6 +107,11 @@ class Needs:
             planned = settings.completed(key, cached).plan(resource, namespaces=namespaces)
         except SelectCacheError as error:
             raise Unloadable(f"{where or text_of(key)}: {error}", code=PROBLEM) from error
+        if planned.joined:
+            self._note(
+                f"{resource} are listed in all namespaces, since they are cached in many. Without this right,"
+                " the operator lists each namespace: then a Role in each of them is enough."
+            )
         rights = [*of_cache(resource, planned)]
         if find(key) is None:
             definition = frozenset({f"{resource.kind.plural}.{resource.kind.group}"})
@@ -243,6 +248,10 @@ class Needs:
             raise Unloadable(f"only the cluster knows of which group {text_of(key)} are, and: {why}")
         self._unknown(f"{text_of(key)}: {why}. It is taken for the plural of a kind with namespaces.")
         return Resource(Kind.unknown(group, name, name, namespaced=True), version or "v1", fields_known=False)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
 
     def _unknown(self, text: str) -> None:
         if text not in self.unknown:

@@ -34,6 +34,7 @@ from kopf_selectcache.settings.planner import Plan
 from ._awaited_versions import AwaitedVersions
 from ._confirmer import Confirmer
 from ._dictionary_training import run_in_thread, trim_heap
+from ._joining import may_join
 from ._list_version import shared_versions
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
@@ -88,6 +89,8 @@ class Informer:
         self.share = (budget or Budget()).share(key, declared.max_bytes)
         """The bytes that it stores, and their limit."""
         self.declared_key = key
+        self._joins = True
+        """False if the server forbids to list all namespaces, so that no streams are joined."""
         self._declared = declared
         self._resyncer = Resyncer(
             declared.resync,
@@ -588,8 +591,26 @@ class Informer:
             warn_provisional(self.key, found, logger=environment.logger)
         self.state = replace(self.state, resource=resource)
         self._is_resolved()
+        self._joins = True  # The operator may have the right now.
+        await self.look_at_rights(self.declared, resource)
         return self.plan_for(self.declared, resource)
+
+    async def look_at_rights(self, declared: Cached, resource: Resource) -> None:
+        """Find out if streams of this declaration may be joined, before it is planned."""
+        planned = self.plan_for(declared, resource)
+        if not planned.joined or await may_join(planned, resource, self._environment.transport):
+            return
+        self._joins = False
+        self._environment.logger.info(
+            "The operator may not list %(resource)s in all namespaces: the cache lists and watches them in"
+            " each of %(count)s namespaces.",
+            {
+                "resource": str(self),
+                "count": f"{sum(len(each.selector.namespaces or ()) for each in planned.joined):,}",
+            },
+            extra=context_of(self),
+        )
 
     def plan_for(self, declared: Cached, resource: Resource) -> Plan:
         """Return the streams of a declaration."""
-        return declared.plan(resource, namespaces=self._namespaces)
+        return declared.plan(resource, namespaces=self._namespaces, joins=self._joins)

@@ -136,6 +136,7 @@ class Runtime:
         """Change what is declared of a kind; return once the new state has replaced the old one."""
         self.namespaces_for(key, cached.filter)
         if informer.resource is not None:
+            await informer.look_at_rights(cached, informer.resource)
             needless = informer.plan_for(cached, informer.resource).needless
             warn_of_needless(informer, needless, logger=self._environment.logger)
         try:

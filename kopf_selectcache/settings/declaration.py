@@ -190,14 +190,17 @@ class Cached:
             object.__setattr__(copied, name, value)
         return copied
 
-    def plan(self, resource: Resource, *, namespaces: Collection[str] | None) -> Plan:
-        """Return the streams of a resource, in an operator that watches these namespaces, or all."""
+    def plan(self, resource: Resource, *, namespaces: Collection[str] | None, joins: bool = True) -> Plan:
+        """Return the streams of a resource, in an operator that watches these namespaces, or all. Without
+        `joins`, those of many namespaces are not joined.
+        """
         unconfined = self.unconfined if resource.kind.namespaced is False else None
         return plan(
             self.filter if unconfined is None else unconfined,
             resource,
             namespaces=namespaces,
             share_watches=self.share_watches,
+            joins=joins,
         )
 
     def completed(
