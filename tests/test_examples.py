@@ -1,4 +1,4 @@
-"""The text of the six operators of examples/: short, explained, and each filter told once. What they do,
+"""The text of the operators of examples/: short, explained, and each filter told once. What they do,
 tests/real/ tells."""
 
 import ast

@@ -314,8 +314,8 @@ class Cache:
 
         `label` and `field` are text, dicts, or selectors. `where` compares values at any path, after the
         selection: it never makes a read complete; nor does `index`, which compares the values of declared
-        indexes. The order is unspecified without `sort_by`. Each object is made when it is reached
-        (`Objects`); with `keys_only=True` none is, and namespaces and names are returned.
+        indexes. The order is unspecified without `sort_by`. `limit=0` returns no object, after all checks.
+        Each object is made when reached (`Objects`); with `keys_only=True` namespaces and names are returned.
         """
         selector = self._access.select("list", label, field, names, namespace)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
@@ -357,7 +357,7 @@ class Cache:
 
             mine = cache.held('pods', namespace=namespace, label={'instance': name})
 
-        There may be others that match, outside the filter: where that matters, `list` is the read.
+        There may be others that match, outside the filter: where that matters, use `list`. `limit=0` is none.
         """
         selector = self._access.select("held", label, field, names, namespace)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
@@ -551,7 +551,7 @@ class Cache:
             async for change in cache.changes('jobs', label='app=web'):
                 print(change.cause, change.namespace, change.name)
 
-        Existing objects come first, unless `initial=False`. A slow reader gets `resumed`, with all `objects`.
+        Existing objects come first (unless `initial=False`), and in resyncs. Slow readers get `resumed`.
         """
         selector = self._access.select("changes", label, field, None, namespace)
         request = self._access.several("changes", kind, selector, where=where)

@@ -73,7 +73,7 @@ class Change:
         self._resource = resource
         self._views: dict[Record, BodyView] = {}
         self.cause = cause
-        """`entered`, `updated`, `left`, `gone`, or `resumed`."""
+        """`entered`, `updated`, `resync`, `left`, `gone`, or `resumed`."""
         self.filter_changed = change is not None and change.by_filter
         """True if it entered or left because the filter of the cache was changed, and not the object."""
         self.objects = objects
@@ -215,9 +215,12 @@ class Subscription:
             return
         if self._is_silent and change.cause is ChangeCause.ENTERED and not self._is_refused:
             return
-        if not len(self.queue):
+        pending = len(self.queue)
+        if not pending:
             self._limit = self._buffer
         self._narrowing.add(change)
+        if change.cause is ChangeCause.RESYNC:
+            self._limit += len(self.queue) - pending  # A reader is not slow because all objects come again.
         self._limit_pending()
 
     def _compare_again(self, request: Request) -> None:

@@ -54,6 +54,7 @@ class Options(TypedDict, total=False):
     page_limit: int
     audit_interval: float
     bookmarks: bool
+    resync: float
 
 
 def caller() -> str:

@@ -78,7 +78,7 @@ def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
 
 def _live(node: ast.Call, name: str, where: str, objects: Mapping[str, KindKey | None]) -> Iterator[Fetch]:
     if name in LIVE:
-        given = _keyword(node, "subresource")
+        given = keyword(node, "subresource")
         part = _constant(given)
         subresource = part if name in ("patch", "update") and isinstance(part, str) else ""
         key = _constant(argument(node, "kind"))
@@ -87,10 +87,10 @@ def _live(node: ast.Call, name: str, where: str, objects: Mapping[str, KindKey |
             is_main = verb == "get" and subresource == "status"
             yield Fetch(verb, key, where, name, is_live=True, subresource="" if is_main else subresource)
     elif name in LIVE_OBJECTS:
-        adopts = name == "ensure" and not _is_false(_keyword(node, "adopt"))
+        adopts = name == "ensure" and not _is_false(keyword(node, "adopt"))
         obj = argument(node, "obj")
         key = objects.get(obj.id) if isinstance(obj, ast.Name) else _kind_of(obj)
-        part = _constant(_keyword(node, "subresource")) if name == "replace" else None
+        part = _constant(keyword(node, "subresource")) if name == "replace" else None
         subresource = part if isinstance(part, str) else ""
         for verb in (*LIVE_OBJECTS[name], *(["patch"] if adopts else [])):
             yield Fetch(verb, key, where, name, is_live=True, subresource=subresource)
@@ -126,10 +126,11 @@ def _kind_of(node: ast.expr | None) -> KindKey | None:
 
 def argument(node: ast.Call, name: str, number: int = 0) -> ast.expr | None:
     """Return the first argument of a call, or that of a number, which may be given by its name."""
-    return node.args[number] if len(node.args) > number else _keyword(node, name)
+    return node.args[number] if len(node.args) > number else keyword(node, name)
 
 
-def _keyword(node: ast.Call, name: str) -> ast.expr | None:
+def keyword(node: ast.Call, name: str) -> ast.expr | None:
+    """Return the argument of a call that is given by this name."""
     return next((each.value for each in node.keywords if each.arg == name), None)
 
 
@@ -169,9 +170,18 @@ def declarations_in(tree: ast.AST) -> Iterator[ast.Call]:
             yield node
 
 
+def second_caches_in(tree: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls of `Caches` and `selectcache.Caches`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name == "Caches":
+                yield node
+
+
 def declares_later(tree: ast.AST) -> bool:
-    """Return True if the code caches something at run time."""
-    return any(True for _ in declarations_in(tree))
+    """Return True if the code caches something at run time, or beside the operator's caches."""
+    return any(True for calls in (declarations_in, second_caches_in) for _ in calls(tree))
 
 
 def posts_events(tree: ast.AST) -> bool:

@@ -1,5 +1,5 @@
-"""Caches that an operator declares at run time: those of `--kind` and `--filter`, and those of the calls of
-`cache.declare` and `cache.change` in its files. Parses the code, and does not run it.
+"""Caches that an operator declares besides its settings: those of `--kind` and `--filter`, and those of the
+calls of `cache.declare`, `cache.change` and `Caches` in its files. Parses the code, and does not run it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kopf_selectcache.selectors.kind_keys import checked_key
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked
 
-from ._code import argument
+from ._code import argument, keyword, second_caches_in
 from ._code import declarations_in as calls_in
 from ._operator_loader import PROBLEM, Unloadable
 
@@ -60,6 +60,23 @@ class Unknown(NamedTuple):
     def is_named_by(self, named: Collection[KindKey]) -> bool:
         """Return True if the command line may name it: its kind, or any if its own is not written out."""
         return bool(named) if self.key is None else any(are_one_kind(self.key, each) for each in named)
+
+
+class Beside(NamedTuple):
+    """A cache of `Caches(...)` with the login of the operator."""
+
+    key: KindKey
+    cached: Cached
+    where: str
+    namespaces: tuple[str, ...] | None = None
+    """The namespaces of filters that name none; None for all."""
+
+
+class Unseen(NamedTuple):
+    """A call of `Caches(...)` of which some rights are unknown."""
+
+    why: str
+    where: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -137,6 +154,45 @@ def declarations_in(tree: ast.AST, file: str) -> Iterator[Late | Unknown]:
             raise Unloadable(f"{where}: {error}", code=PROBLEM) from error
         except ValueError:
             yield Unknown(method_of(node), where, written)
+
+
+def second_caches(tree: ast.AST, file: str) -> Iterator[Beside | Unseen]:
+    """Yield the caches of the calls of `Caches(...)`; raise Unloadable if one makes no sense.
+
+    >>> text = "hub = selectcache.Caches({'v1/pods': 'app=web'}, namespaces=['shop'], settings=options)"
+    >>> unseen, beside = second_caches(ast.parse(text), 'web.py')
+    >>> unseen.why
+    'may have more filters in settings=: name them with --kind and --filter'
+    >>> beside.key, beside.cached.filter, beside.where, beside.namespaces
+    ('v1/pods', Selector(label='app=web'), 'web.py, line 1', ('shop',))
+    """
+    for node in second_caches_in(tree):
+        where = f"{file}, line {node.lineno}"
+        login, settings = keyword(node, "login"), keyword(node, "settings")
+        if login is not None and not (isinstance(login, ast.Constant) and login.value is None):
+            yield Unseen("have a login of their own, whose rights are not looked at", where)
+            continue
+        if settings is not None:
+            yield Unseen("may have more filters in settings=: name them with --kind and --filter", where)
+        try:
+            yield from _beside(node, where)
+        except DeclarationError as error:
+            raise Unloadable(f"{where}: {error}", code=PROBLEM) from error
+        except ValueError:
+            yield Unseen("are not written out there: name them with --kind and --filter", where)
+
+
+def _beside(node: ast.Call, where: str) -> Iterable[Beside]:
+    """Return the caches of a call; raise ValueError if they are not written out."""
+    given, within = argument(node, "selectors"), keyword(node, "namespaces")
+    if not isinstance(given, ast.Dict | None) or any(each.arg is None for each in node.keywords):
+        raise ValueError("it is no dict")
+    namespaces = None if within is None else Selector(namespaces=_value(within)).namespaces
+    found = []
+    for name, value in zip(given.keys, given.values, strict=True) if given is not None else ():
+        key = checked_key(_value(name))
+        found.append(Beside(key, checked(key, find(key), _value(value)), where, namespaces))
+    return found
 
 
 def method_of(call: ast.Call) -> str:

@@ -17,10 +17,11 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.selectors.kind_keys import checked_key, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
+from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.rights import Right, of_cache
 
 from ._code import fetches_in, posts_events
-from ._late import Late, declarations_in
+from ._late import Beside, Late, declarations_in, second_caches
 from ._operator_loader import PROBLEM, Loaded, Unloadable
 from ._rights import CRDS, LIVE, SETTLING, of_events, of_fetch, of_handlers, of_kopf, of_live
 
@@ -77,6 +78,17 @@ class Needs:
                     f"The kind or the filter of cache.{each.call} in {each.where}, is not written out"
                     " there: name them with --kind and --filter."
                 )
+        return rights + await self._of_second_caches()
+
+    async def _of_second_caches(self) -> list[Right]:
+        """Return the rights of caches beside those of the operator that have its login."""
+        rights = list[Right]()
+        for file, tree in self._code:
+            for each in second_caches(tree, file):
+                if isinstance(each, Beside):
+                    rights += await self._of_cache(each.key, each.cached, each.where, beside=each)
+                else:
+                    self._unknown(f"The caches of Caches(...) in {each.where}, {each.why}.")
         return rights
 
     def _declared(self) -> list[tuple[KindKey, Cached]]:
@@ -84,12 +96,22 @@ class Needs:
         declared = self._operator.declared
         return [(key, declared.effective(key)) for key in declared.selectors]
 
-    async def _of_cache(self, key: KindKey, cached: Cached, where: str = "") -> list[Right]:
+    async def _of_cache(
+        self, key: KindKey, cached: Cached, where: str = "", *, beside: Beside | None = None
+    ) -> list[Right]:
         operator, resource = self._operator, await self._resource(key)
+        # Caches beside those of the operator have neither its defaults nor its namespaces.
+        settings = operator.declared if beside is None else SelectCacheSettings()
+        namespaces = operator.namespaces if beside is None else beside.namespaces
         try:
-            planned = operator.declared.completed(key, cached).plan(resource, namespaces=operator.namespaces)
+            planned = settings.completed(key, cached).plan(resource, namespaces=namespaces)
         except SelectCacheError as error:
             raise Unloadable(f"{where or text_of(key)}: {error}", code=PROBLEM) from error
+        if planned.joined:
+            self._note(
+                f"{resource} are listed in all namespaces, since they are cached in many. Without this right,"
+                " the operator lists each namespace: then a Role in each of them is enough."
+            )
         rights = [*of_cache(resource, planned)]
         if find(key) is None:
             definition = frozenset({f"{resource.kind.plural}.{resource.kind.group}"})
@@ -226,6 +248,10 @@ class Needs:
             raise Unloadable(f"only the cluster knows of which group {text_of(key)} are, and: {why}")
         self._unknown(f"{text_of(key)}: {why}. It is taken for the plural of a kind with namespaces.")
         return Resource(Kind.unknown(group, name, name, namespaced=True), version or "v1", fields_known=False)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
 
     def _unknown(self, text: str) -> None:
         if text not in self.unknown:

@@ -9,6 +9,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from kopf_selectcache.client.discovery import NotServed, resolve
@@ -175,6 +176,8 @@ class Check:
         resource, planned = await self._resource(), None
         if resource is not None:
             planned = self._plan(resource)
+        if resource is not None and planned is not None and await self._must_not_join(resource, planned):
+            planned = self._plan(resource, joins=False)
         if resource is None or planned is None:
             return Section(text_of(self._key), _shown(self._cached.filter), problems=tuple(self._problems))
         needed, missing = await self._rights(resource, planned)
@@ -266,9 +269,15 @@ class Check:
             self._problem(f"{key}: {error}", "See to the server behind its API group")
         return None
 
-    def _plan(self, resource: Resource) -> Plan | None:
+    async def _must_not_join(self, resource: Resource, planned: Plan) -> bool:
+        """Return True if the right to list is missing to a stream of all namespaces that may be several."""
+        needed = merged(of_cache(resource, replace(planned, streams=planned.joined)))
+        listing = [replace(right, verbs=frozenset({"list"})) for right in needed]
+        return any([await self._reviewer.lacks(right) for right in listing])
+
+    def _plan(self, resource: Resource, *, joins: bool = True) -> Plan | None:
         try:
-            return self._cached.plan(resource, namespaces=self._operator.namespaces)
+            return self._cached.plan(resource, namespaces=self._operator.namespaces, joins=joins)
         except SelectCacheError as error:
             self._problem(f"{resource}: {error.what}", error.remedy)
             return None

@@ -34,9 +34,11 @@ from kopf_selectcache.settings.planner import Plan
 from ._awaited_versions import AwaitedVersions
 from ._confirmer import Confirmer
 from ._dictionary_training import run_in_thread, trim_heap
+from ._joining import may_join
 from ._list_version import shared_versions
 from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
+from ._resync import Resyncer
 from ._stream_factory import StreamFactory
 from ._stream_tasks import StreamTasks
 from .audit import Audit, Auditor
@@ -87,7 +89,16 @@ class Informer:
         self.share = (budget or Budget()).share(key, declared.max_bytes)
         """The bytes that it stores, and their limit."""
         self.declared_key = key
-        self.declared = declared
+        self._joins = True
+        """False if the server forbids to list all namespaces, so that no streams are joined."""
+        self._declared = declared
+        self._resyncer = Resyncer(
+            declared.resync,
+            environment,
+            store=lambda: self.store,
+            is_synced=lambda: self.synced and self.is_complete,
+            notify=self._notify,
+        )
         self._environment = environment
         self._namespaces = namespaces
         self._claims = claims or Claims()
@@ -130,6 +141,16 @@ class Informer:
         return str(self.resource) if self.resource is not None else self.key
 
     # ---- The present state.
+
+    @property
+    def declared(self) -> Cached:
+        """All that is declared of the kind."""
+        return self._declared
+
+    @declared.setter
+    def declared(self, declared: Cached) -> None:
+        self._declared = declared
+        self._resyncer.set_period(declared.resync)
 
     @property
     def resource(self) -> Resource | None:
@@ -368,7 +389,11 @@ class Informer:
         if (self.resource, planned) != self.begun or (self.parted and not let_go):
             self.begin(planned)
         self.mark_resolved()
-        beside = {"its indexes": self.indexing.run, "own writes": self.laying.run}
+        beside = {
+            "its indexes": self.indexing.run,
+            "own writes": self.laying.run,
+            "resync": self._resyncer.run,
+        }
         if self._environment.settings.audit_interval:
             beside["audit"] = self._auditor.run
         tasks = [self.tasks.start_beside(what, work) for what, work in beside.items()]
@@ -566,8 +591,26 @@ class Informer:
             warn_provisional(self.key, found, logger=environment.logger)
         self.state = replace(self.state, resource=resource)
         self._is_resolved()
+        self._joins = True  # The operator may have the right now.
+        await self.look_at_rights(self.declared, resource)
         return self.plan_for(self.declared, resource)
+
+    async def look_at_rights(self, declared: Cached, resource: Resource) -> None:
+        """Find out if streams of this declaration may be joined, before it is planned."""
+        planned = self.plan_for(declared, resource)
+        if not planned.joined or await may_join(planned, resource, self._environment.transport):
+            return
+        self._joins = False
+        self._environment.logger.info(
+            "The operator may not list %(resource)s in all namespaces: the cache lists and watches them in"
+            " each of %(count)s namespaces.",
+            {
+                "resource": str(self),
+                "count": f"{sum(len(each.selector.namespaces or ()) for each in planned.joined):,}",
+            },
+            extra=context_of(self),
+        )
 
     def plan_for(self, declared: Cached, resource: Resource) -> Plan:
         """Return the streams of a declaration."""
-        return declared.plan(resource, namespaces=self._namespaces)
+        return declared.plan(resource, namespaces=self._namespaces, joins=self._joins)

@@ -55,7 +55,7 @@ class Runtime:
         self.ending = Ending()
         self.memo = Memo()
         """Memoised requests of reads, by their usual arguments."""
-        self.names = InformersByName(self.ending)
+        self.names = InformersByName(self.ending, settings.selectors.site)
         self.namespaces_for: Callable[[KindKey, Branches], tuple[str, ...] | None] = lambda *_: namespaces
         """Returns the namespaces that the operator watches, None for all, for a filter that is declared
         later; raises DeclarationError if the filter needs them and they are unknown."""
@@ -68,7 +68,7 @@ class Runtime:
         self._group: asyncio.TaskGroup | None = None  # Set while `run` runs.
         self._tasks: dict[Informer, asyncio.Task[None]] = {}
         for key in settings.selectors:
-            self._make(key, settings.effective(key), namespaces)
+            self._make(key, settings.effective(key), namespaces, settings.selectors.site.line(key))
         self._initial = set(self.informers.values())
         self.fetches = Fetcher(
             transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep, chance=chance
@@ -121,9 +121,7 @@ class Runtime:
 
     def declare(self, key: KindKey, cached: Cached) -> Informer:
         """Start the informer of a new kind, and return it. Reads find it from now on."""
-        informer = self._make(
-            key, cached, self.namespaces_for(key, cached.filter), line=called("declare", key)
-        )
+        informer = self._make(key, cached, self.namespaces_for(key, cached.filter), called("declare", key))
         self._environment.logger.info(
             "The cache of %(resource)s is declared, with %(filter)s.",
             _named(informer),
@@ -138,6 +136,7 @@ class Runtime:
         """Change what is declared of a kind; return once the new state has replaced the old one."""
         self.namespaces_for(key, cached.filter)
         if informer.resource is not None:
+            await informer.look_at_rights(cached, informer.resource)
             needless = informer.plan_for(cached, informer.resource).needless
             warn_of_needless(informer, needless, logger=self._environment.logger)
         try:
@@ -182,9 +181,7 @@ class Runtime:
         task.cancel()
         await asyncio.wait({task})
 
-    def _make(
-        self, key: KindKey, cached: Cached, namespaces: tuple[str, ...] | None, line: str | None = None
-    ) -> Informer:
+    def _make(self, key: KindKey, cached: Cached, namespaces: tuple[str, ...] | None, line: str) -> Informer:
         informer = Informer(
             key,
             cached,

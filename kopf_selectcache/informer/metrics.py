@@ -1,13 +1,14 @@
 """Metrics of the caches of an operator: counters, and a collector for Prometheus.
 
-Labels are group, version and resource; some metrics add a verb, an outcome, a reason or a state. Each has few
-values: no label grows with the cluster or contains text of an object.
+Labels are group, version and resource, and `cache` if there are several sets of caches; some metrics add a
+verb, an outcome, a reason or a state. Each has few values: no label grows with the cluster or contains text
+of an object.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
@@ -89,9 +90,11 @@ class Collector:
         self,
         informers: Callable[[], Iterable[Observed]],
         *,
+        others: Callable[[], Mapping[str, Iterable[Observed]]] = dict,
         longest_stall: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._informers = informers
+        self._others = others  # Returns the informers of other sets of caches, by name.
         self._longest_stall = longest_stall
 
     def describe(self) -> Iterable[Metric]:
@@ -102,7 +105,9 @@ class Collector:
         # prometheus_client is an optional dependency.
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
-        names = ["group", "version", "resource"]
+        others = self._others()
+        # Prometheus takes an empty label for an absent one: the operator's own series stay the same.
+        names = [*(["cache"] if others else []), "group", "version", "resource"]
         prefix = "kopf_selectcache_"
         gauges = {
             name: GaugeMetricFamily(prefix + name, text, labels=names)
@@ -139,9 +144,11 @@ class Collector:
             " the resource is the declared key.",
             labels=[*names, "state"],
         )
-        for informer in self._informers():
+        sets = {"": self._informers(), **others}
+        for name, informer in ((name, each) for name, informers in sets.items() for each in informers):
             resource = informer.resource
-            labels = (
+            labels = [name] if others else []
+            labels += (
                 [resource.kind.group, resource.version, resource.kind.plural]
                 if resource is not None
                 else ["", "", informer.key]
@@ -156,8 +163,8 @@ class Collector:
             gauges["synced"].add_metric(labels, informer.synced)
             if (age := informer.age()) is not None:
                 gauges["staleness_seconds"].add_metric(labels, age)
-            for name, counter in counters.items():
-                counter.add_metric(labels, getattr(informer.counts, name))
+            for counted, counter in counters.items():
+                counter.add_metric(labels, getattr(informer.counts, counted))
             for family, reasons in ((failures, informer.counts.failures), (relists, informer.counts.relists)):
                 for reason, count in tuple(reasons.items()):
                     family.add_metric([*labels, reason], count)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kopf_selectcache._errors import NotSynced, ReadError
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.selectors.kind_keys import are_alike, not_declared, text_of
+from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, are_alike, not_declared, text_of
 
 from .ending import Ending
 from .health import Health
@@ -40,10 +40,11 @@ class InformersByName:
     discards informers.
     """
 
-    def __init__(self, ending: Ending) -> None:
+    def __init__(self, ending: Ending, site: Site = SETTINGS) -> None:
         self.informers: Mapping[KindKey, Informer] = {}
         """The informers by declared key. The mapping is replaced in one assignment, and never changed."""
         self.ending = ending
+        self._site = site
         self.pending: dict[Informer, int] = {}
         """Informers that no call of `declare` has seen synced yet, with the number of calls that wait."""
         self.quick: dict[KindKey, Informer] = {}
@@ -137,7 +138,7 @@ class InformersByName:
             )
         if not found:
             removal = next((each for each in self._removals if each.concerns(key)), None)
-            raise removal.error() if removal is not None else not_declared(key, informers)
+            raise removal.error() if removal is not None else not_declared(key, informers, self._site)
         return informers[found[0]]
 
 

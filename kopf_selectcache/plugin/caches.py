@@ -22,8 +22,10 @@ from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.kind_keys import CACHES
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.settings.declaration import Selectors
@@ -34,6 +36,8 @@ Login: TypeAlias = Callable[..., Credentials | Awaitable[Credentials | None] | N
 """A login handler of Kopf, such as `kopf.login_with_kubeconfig`, called with `logger` and `settings`."""
 
 _KEY = _kopf.VaultKey("selectcache")  # There is one login.
+
+_SLOT = "_selectcache_caches"  # The attribute of settings with the named caches of their operator.
 
 LOGIN = 60.0
 """Maximum duration of a login in seconds."""
@@ -53,6 +57,9 @@ class Caches:
     own cluster, with its login. A filter without namespaces covers `namespaces`, or all. `settings` has the
     options, and may have selectors as well.
 
+    `name` is their name in the metrics and the probe of the operator in whose handler or task they start;
+    without one, they are in neither.
+
     Entering it logs in and starts the caches; `wait_synced` waits until they are synced. Leaving it ends
     them: reads raise from then on. A startup handler calls `start`, and a cleanup handler `stop`.
     """
@@ -65,18 +72,27 @@ class Caches:
         login: Login | Credentials | None = None,
         namespaces: Collection[str] | None = None,
         settings: SelectCacheSettings | None = None,
+        name: str | None = None,
     ) -> None:
         for argument, given, fits, wanted in (
             ("selectors", selectors, isinstance(selectors, Mapping | None), "{'v1/pods': 'app=web'}"),
             ("settings", settings, isinstance(settings, SelectCacheSettings | None), "SelectCacheSettings()"),
+            (
+                "name",
+                name,
+                name is None or (isinstance(name, str) and is_dns_subdomain(name)),
+                "a text of lower-case letters, digits, '-' and '.'",
+            ),
             ("login", login, login is None or callable(login) or _is_credentials(login), _LOGINS),
         ):
             require(fits, DeclarationError, "Caches()", argument, given, wanted)
-        given, own = settings if settings is not None else SelectCacheSettings(), Selectors()
+        given, own = settings if settings is not None else SelectCacheSettings(), Selectors(site=CACHES)
         own.update(given.selectors)
         own.update(selectors or {})
         # A copy: the settings may be those of other caches, too.
         self._settings = replace(given, selectors=own, defaults=copy(given.defaults))
+        self.name = name
+        """Their name in the metrics and the probe of the operator; None for caches that are in neither."""
         self._login = login
         self._namespaces = None if namespaces is None else Selector(namespaces=namespaces).namespaces
         self._stack: AsyncExitStack | None = None
@@ -86,6 +102,11 @@ class Caches:
     def selectors(self) -> Selectors:
         """The filter of each kind that is declared at the start."""
         return self._settings.selectors
+
+    @property
+    def settings(self) -> SelectCacheSettings:
+        """The options, with the selectors."""
+        return self._settings
 
     @property
     def informers(self) -> Iterable[Informer]:
@@ -101,6 +122,7 @@ class Caches:
         async with AsyncExitStack() as stack:
             self._stack = stack
             stack.callback(self._forget)
+            self._announce(stack)
             stack.enter_context(self._settings.selectors.in_use())
             vault, waits = await self._vault(stack), Waits()
             runtime = self._runtime = self._make_runtime(vault)
@@ -121,6 +143,18 @@ class Caches:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    def _announce(self, stack: AsyncExitStack) -> None:
+        """Make them known to the metrics and the probe of the operator whose code is running."""
+        operator = _kopf.settings_var.get(None)
+        if self.name is None or operator is None:
+            return
+        named: dict[str, Caches] = vars(operator).setdefault(_SLOT, {})
+        if self.name in named:
+            what = f"other caches with the name {self.name!r} run in this operator"
+            raise DeclarationError(what, remedy="Give each a name of its own: Caches(..., name='hub')")
+        named[self.name] = self
+        stack.callback(named.pop, self.name)
 
     def _forget(self) -> None:
         self._stack = self._runtime = None
@@ -150,7 +184,16 @@ class Caches:
         return Runtime(settings, transport, namespaces=self._namespaces, chance=random.random, logger=_logger)
 
 
+def named_caches(settings: kopf.OperatorSettings) -> Mapping[str, Caches]:
+    """Return the caches with a name that run in an operator. It is called in any thread."""
+    return {**vars(settings).get(_SLOT, {})}
+
+
 _LOGINS = "kopf.login_with_kubeconfig, another login handler of Kopf, or a kopf.ConnectionInfo"
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and is_dns_subdomain(name)
 
 
 def _is_credentials(login: object) -> bool:

@@ -28,6 +28,7 @@ from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.store.change_queue import key_of
 from kopf_selectcache.core.store.store import Change as StoreChange
+from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
@@ -207,6 +208,11 @@ class _Delivery:
             is_plain=handler.where is None,
         )
         subscription = Subscription(informer, request, initial=handler.initial, causes=handler.causes)
+        if ChangeCause.RESYNC in handler.causes and not (informer.declared.resync or self._has_followed):
+            _logger.warning(
+                "%(handler)s is not called for resyncs: %(resource)s are declared without resync=.",
+                {"handler": str(handler), "resource": str(informer)},
+            )
         calls: set[asyncio.Task[None]] = set()
         lost = 0
         self._has_followed = True

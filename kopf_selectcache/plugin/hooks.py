@@ -24,6 +24,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .access import note_activity
+from .caches import named_caches
 from .changes import deliver_changes
 from .handlers import check_handlers
 from .narrowing import narrow
@@ -31,11 +32,13 @@ from .on import change_handlers, check_change_handlers
 from .operator import (
     SHARED_SETTINGS,
     Operator,
+    failing,
     is_requested,
     launch,
     make_runtime,
     namespaces_of,
     operator_of,
+    reports,
 )
 
 # The attribute of a registry of activities with the operator's registry that it is part of.
@@ -92,10 +95,17 @@ async def _cleanup(*, settings: kopf.OperatorSettings, **_: Any) -> None:
 
 
 async def _probe(*, settings: kopf.OperatorSettings, **_: Any) -> object:
-    operator = _own(settings)
-    if operator is not None and (why := operator.restartable()):
-        raise kopf.PermanentError(why)  # Kopf answers 500. With any other error it would not answer.
-    return operator.report() if operator is not None else None
+    operator, others = _own(settings), named_caches(settings)
+    whys = [operator.restartable()] if operator is not None else []
+    for name, each in others.items():
+        if why := failing(each.informers, each.settings.probe_limits()):
+            whys.append(f"Of {name}: {why}")
+    if any(whys):  # Kopf answers 500. With any other error it would not answer.
+        raise kopf.PermanentError(" ".join(filter(None, whys)))
+    report = dict(operator.report()) if operator is not None else {}
+    for name, each in others.items():
+        report |= {f"{name}: {key}": found for key, found in reports(each.informers).items()}
+    return report or None
 
 
 class _Hook(_kopf.ActivityHandler):
@@ -135,8 +145,11 @@ def hook(
 def _hooks(activities: _kopf.ActivityRegistry, activity: _kopf.Activity) -> Iterator[_kopf.ActivityHandler]:
     settings = _kopf.settings_var.get(None)
     running = settings is not None and _own(settings) is not None
-    if activity is _kopf.Activity.STARTUP or (
-        running and activity in (_kopf.Activity.CLEANUP, _kopf.Activity.PROBE)
+    has_others = settings is not None and bool(named_caches(settings))
+    if (
+        activity is _kopf.Activity.STARTUP
+        or (running and activity is _kopf.Activity.CLEANUP)
+        or ((running or has_others) and activity is _kopf.Activity.PROBE)
     ):
         ours = hook(activity, registry=_registry_of(activities))
         if all(handler.id != ours.id for handler in activities.get_all_handlers()):

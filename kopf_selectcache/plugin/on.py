@@ -60,6 +60,7 @@ def change(
     updated: bool = True,
     left: bool = True,
     gone: bool = True,
+    resync: bool = False,
     label: Label = None,
     field: Field = None,
     where: Where | None = None,
@@ -83,9 +84,10 @@ def change(
     The causes are `entered`, `updated`, `left` (the filter does not select the object any more; it may still
     exist) and `gone` (it does not exist any more). `old` and `new` are read-only views, None where there is
     no object; `body` is the one that is there. `cache` needs no `with_cache`. Existing objects are delivered
-    as `entered`, unless `initial=False`. The changes of one object are delivered one at a time and in order;
-    those that come meanwhile are joined. `errors`, `timeout`, `retries`, `backoff`, `param` and `id` are
-    those of Kopf's handlers.
+    as `entered`, unless `initial=False`. With `resync=True`, each object comes again once per period of the
+    kind (`Cached(..., resync=36000)`), with the cause `resync`. The changes of one object are delivered one
+    at a time and in order; those that come meanwhile are joined. `errors`, `timeout`, `retries`, `backoff`,
+    `param` and `id` are those of Kopf's handlers.
     """
     require_kind(kind)
     key = checked_key(kind)
@@ -94,6 +96,7 @@ def change(
         ChangeCause.UPDATED: updated,
         ChangeCause.LEFT: left,
         ChangeCause.GONE: gone,
+        ChangeCause.RESYNC: resync,
     }
     require_flags({**{str(cause): flag for cause, flag in flags.items()}, "initial": initial})
     causes = frozenset(cause for cause, flag in flags.items() if flag)

@@ -35,6 +35,7 @@ from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
+from .caches import named_caches
 from .narrowing import advise, warn_of_filter
 
 Kinds: TypeAlias = tuple[KindKey, ...] | None
@@ -277,7 +278,7 @@ class Operator:
     def report(self) -> Mapping[str, Any]:
         """Return the health of each cache, for people. It has no contents of objects."""
         try:
-            return {informer.key: _feed_report(informer) for informer in self.runtime.informers.values()}
+            return reports(self.runtime.informers.values())
         except ReadError as error:
             return {"trouble": error.what, "remedy": error.remedy}
 
@@ -299,7 +300,12 @@ def failing(informers: Iterable[Informer], limits: Mapping[str, float]) -> str:
     )
 
 
-def _feed_report(informer: Informer) -> Mapping[str, Any]:
+def reports(informers: Iterable[Informer]) -> dict[str, Any]:
+    """Return the health of each informer by its key, for people. It has no contents of objects."""
+    return {informer.key: _report(informer) for informer in informers}
+
+
+def _report(informer: Informer) -> Mapping[str, Any]:
     records, version = informer.store.records()
     age = informer.age()
     report = {
@@ -369,7 +375,7 @@ def _resolve(launched: Future[None]) -> None:
 
 
 def collector(settings: kopf.OperatorSettings) -> Collector:
-    """Return the Prometheus collector of an operator's caches.
+    """Return the Prometheus collector of an operator's caches, and of named `Caches` beside them.
 
     @kopf.on.startup()
     def configure(settings, **_):
@@ -390,7 +396,10 @@ def collector(settings: kopf.OperatorSettings) -> Collector:
     def longest_stall() -> float | None:
         return found.pulse.longest if (found := runtime()) is not None else None
 
-    return Collector(informers, longest_stall=longest_stall)
+    def others() -> Mapping[str, Iterable[Informer]]:
+        return {name: caches.informers for name, caches in named_caches(settings).items()}
+
+    return Collector(informers, others=others, longest_stall=longest_stall)
 
 
 def launch(

@@ -5,7 +5,8 @@ Kubernetes' own kinds are known. Only the cluster knows if there is a custom res
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 from kopf_selectcache._errors import NotDeclared, UnknownKind
@@ -75,6 +76,33 @@ def key_of(given: object) -> KindKey:
 def assigned(key: KindKey) -> str:
     """Return the target of the assignment that declares a kind in a startup handler."""
     return f"settings.selectcache.selectors[{key!r}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The place where kinds are declared, as messages name it."""
+
+    line: Callable[[KindKey], str]
+    """Returns the target of a declaration."""
+    remedy: Callable[[KindKey], str]
+    """Returns how to declare a kind there."""
+    start: str
+    """The event after which nothing can be declared there."""
+
+
+SETTINGS = Site(
+    assigned,
+    lambda key: f"in a startup handler: {assigned(key)} = 'app=web', or another filter",
+    "the operator has started",
+)
+"""The settings of an operator."""
+
+CACHES = Site(
+    lambda key: f"Caches({{{key!r}: ...}})",
+    lambda key: f"with the others: Caches({{..., {key!r}: 'app=web'}}), or another filter",
+    "the caches have started",
+)
+"""The arguments of a second set of caches."""
 
 
 def called(verb: str, key: KindKey) -> str:
@@ -169,7 +197,7 @@ def declared_like(key: KindKey, declared: Iterable[KindKey]) -> KindKey | None:
     return None if meant is None else names[meant]
 
 
-def not_declared(key: KindKey, declared: Iterable[KindKey]) -> NotDeclared:
+def not_declared(key: KindKey, declared: Iterable[KindKey], site: Site = SETTINGS) -> NotDeclared:
     """Return the error of a kind without a cache, with the declared kinds."""
     listed = list(declared)
     more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
@@ -177,8 +205,5 @@ def not_declared(key: KindKey, declared: Iterable[KindKey]) -> NotDeclared:
     known = f"declared are {some}{more}" if listed else "nor for any other kind"
     meant = declared_like(key, listed)
     ask = f"Did you mean {meant!r}? If not, declare it" if meant is not None else "Declare it"
-    remedy = (
-        f"{ask} in a startup handler: {assigned(key)} = 'app=web', or another filter; or later: await"
-        f" {called('declare', key)}"
-    )
+    remedy = f"{ask} {site.remedy(key)}; or later: await {called('declare', key)}"
     return NotDeclared(f"no cache is declared for {text_of(key)}; {known}", remedy=remedy)

@@ -20,6 +20,15 @@ def number(least: float, most: float, unit: str) -> Callable[[object], Complaint
     return check
 
 
+def period(value: object) -> Complaint:
+    if (value == 0 and not isinstance(value, bool)) or number(1.0, 30 * LONGEST, "seconds")(value) is None:
+        return None
+    return (
+        f"neither 0 nor a number of seconds from 1 to {30 * LONGEST:.12g} (30 days)",
+        "Assign 0 for no resync, or 36000 for one every ten hours",
+    )
+
+
 def interval(value: object) -> Complaint:
     if (value == 0 and not isinstance(value, bool)) or number(60.0, 30 * LONGEST, "seconds")(value) is None:
         return None

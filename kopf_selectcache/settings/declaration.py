@@ -20,7 +20,7 @@ from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import ALL, Path, Projection, Transform
-from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of, text_of
+from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
@@ -103,6 +103,10 @@ class Cached:
     bookmarks: bool | None = field(repr=False)
     """False to request watches without bookmarks, if it differs from the defaults or the settings."""
 
+    resync: float | None = field(repr=False)
+    """The average seconds between two resyncs, in which subscribers receive each stored object again; None
+    or 0 for no resync."""
+
     given: frozenset[str] = field(repr=False, compare=False)
     """The names of the options that are set. The defaults complete the others."""
 
@@ -118,7 +122,7 @@ class Cached:
         instead=(
             "Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=..., storage=...,"
             " index={...}, max_bytes=..., namespaces={...}, page_limit=..., audit_interval=...,"
-            f" bookmarks=...), as needed; the filter is {_FILTERS}"
+            f" bookmarks=..., resync=...), as needed; the filter is {_FILTERS}"
         ),
     )
     def __init__(
@@ -136,6 +140,7 @@ class Cached:
         page_limit: int | Unset = UNSET,
         audit_interval: float | Unset = UNSET,
         bookmarks: bool | Unset = UNSET,
+        resync: float | Unset = UNSET,
     ) -> None:
         if not isinstance(share_watches, bool):
             require(None, DeclarationError, "Cached()", "share_watches", share_watches, "True or False")
@@ -154,6 +159,7 @@ class Cached:
             "max_bytes": max_bytes,
         }
         options |= {"page_limit": page_limit, "audit_interval": audit_interval, "bookmarks": bookmarks}
+        options["resync"] = resync
         for name, value in options.items():
             if value is not UNSET:
                 if wrong := OPTIONS[name].check(value):
@@ -184,14 +190,17 @@ class Cached:
             object.__setattr__(copied, name, value)
         return copied
 
-    def plan(self, resource: Resource, *, namespaces: Collection[str] | None) -> Plan:
-        """Return the streams of a resource, in an operator that watches these namespaces, or all."""
+    def plan(self, resource: Resource, *, namespaces: Collection[str] | None, joins: bool = True) -> Plan:
+        """Return the streams of a resource, in an operator that watches these namespaces, or all. Without
+        `joins`, those of many namespaces are not joined.
+        """
         unconfined = self.unconfined if resource.kind.namespaced is False else None
         return plan(
             self.filter if unconfined is None else unconfined,
             resource,
             namespaces=namespaces,
             share_watches=self.share_watches,
+            joins=joins,
         )
 
     def completed(
@@ -247,11 +256,13 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
     Selector(label='app=web')
     """
 
-    __slots__ = ("_declared", "_uses")
+    __slots__ = ("_declared", "_uses", "site")
 
-    def __init__(self) -> None:
+    def __init__(self, *, site: Site = SETTINGS) -> None:
         self._declared: dict[KindKey, Cached] = {}
         self._uses = 0
+        self.site = site
+        """The place of the declarations, in messages."""
 
     def __getitem__(self, key: AnyKey) -> Selector | AnyOf:
         return self.cached(key).filter
@@ -273,13 +284,13 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
                 )
         if self._uses and self._declared.get(key) != cached:
             verb = "change" if key in self._declared else "declare"
-            raise _too_late(key, f"Write: await cache.{verb}({key!r}, ...)")
+            raise self._too_late(key, f"Write: await cache.{verb}({key!r}, ...)")
         self._declared[key] = cached
 
     def __delitem__(self, key: AnyKey) -> None:
         key = self._declared_as(key_of(key))
         if self._uses:
-            raise _too_late(key, f"Write: await cache.remove({key!r})")
+            raise self._too_late(key, f"Write: await cache.remove({key!r})")
         del self._declared[key]
 
     def __iter__(self) -> Iterator[KindKey]:
@@ -324,6 +335,10 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
             yield
         finally:
             self._uses -= 1
+
+    def _too_late(self, key: KindKey, remedy: str) -> DeclarationError:
+        what = f"{self.site.line(key)} is changed after {self.site.start}"
+        return DeclarationError(what, remedy=remedy)
 
     def _declared_as(self, key: KindKey) -> KindKey:
         """Return the key under which the kind is declared, by whichever of its names; itself if it is not."""
@@ -419,8 +434,3 @@ def check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
                 what = f"{kind.plural} cannot be called {wrong!r}"
                 raise BadSelector(what, remedy="Use lower-case letters, digits, '-' and '.'", text=wrong)
     check_streams(cached.filter, key, kind, share_watches=cached.share_watches)
-
-
-def _too_late(key: KindKey, line: str) -> DeclarationError:
-    what = f"settings.selectcache.selectors[{key!r}] is changed after the operator has started"
-    return DeclarationError(what, remedy=line)

@@ -51,6 +51,7 @@ class Defaults:
     page_limit: int | Unset = UNSET
     audit_interval: float | Unset = UNSET
     bookmarks: bool | Unset = UNSET
+    resync: float | Unset = UNSET
 
     if not TYPE_CHECKING:  # With these methods, type checkers would accept any attribute.
 

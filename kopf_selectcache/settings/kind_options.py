@@ -8,7 +8,7 @@ from typing import get_args
 
 from kopf_selectcache.core.store.compression import Storage
 
-from .checks import Complaint, interval, objects_per_page, one_of
+from .checks import Complaint, interval, objects_per_page, one_of, period
 from .quantity import complaint
 
 
@@ -29,5 +29,6 @@ OPTIONS: Mapping[str, KindOption] = {
     "page_limit": KindOption(objects_per_page, changes=False),
     "audit_interval": KindOption(interval, changes=False),
     "bookmarks": KindOption(one_of(True, False), changes=False),
+    "resync": KindOption(period, has_fallback=False),
 }
 """Each is an argument of `Cached`, an attribute of `Defaults`, and one of `cache.declare` and `change`."""

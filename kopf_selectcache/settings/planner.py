@@ -13,8 +13,9 @@ The rules, in this order:
 5. While there are more than `most` streams, those that differ only in their namespace are joined into one of
    all namespaces, of which only the objects in the listed ones are stored. Streams with a selector are joined
    first, because the server sends the least for them, and of these the most numerous. A joined stream takes
-   the right to list and watch in all namespaces, so none is joined without need.
-6. More than `most` streams are an error, which names a remedy.
+   the right to list and watch in all namespaces, so none is joined without need. If the operator lacks that
+   right, none is joined (`joins` is false).
+6. More than `most` streams are an error, which names a remedy; `MOST_UNJOINED` if none may be joined.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
 MOST_STREAMS = 100
 """Maximum of streams of one filter. Each is a connection, and takes memory of the server."""
+
+MOST_UNJOINED = 1_000
+"""Maximum of streams of a filter whose streams would be joined, if the operator had the right."""
 
 _MOST_WRITTEN = 10_000
 """Maximum of streams that are folded."""
@@ -140,6 +144,11 @@ class Plan:
     """The declared branches that select nothing that the others do not: most often a mistake, worth a line in
     the log."""
 
+    @property
+    def joined(self) -> tuple[Stream, ...]:
+        """The streams that stand for one in each of several namespaces."""
+        return tuple(each for each in self.streams if len(each.selector.namespaces or ()) > 1)
+
 
 def plan(
     declared: Selector | AnyOf,
@@ -148,11 +157,13 @@ def plan(
     namespaces: Collection[str] | None = None,
     share_watches: bool = False,
     most: int = MOST_STREAMS,
+    joins: bool = True,
 ) -> Plan:
     """Return the streams for the filter of a resource, in an operator that watches these namespaces, or all.
 
     With `share_watches`, the names of a branch share one watch of their namespace. That takes the right to
     list and watch all objects there. The server sends all of them, and only the named ones are stored.
+    Without `joins`, no streams are joined: the operator may not list all namespaces.
 
     Raises ConflictingSelectors, NotSelectable, or a DeclarationError if it takes more than `most` streams.
     """
@@ -165,10 +176,10 @@ def plan(
     cells = [cell for branch in confined for cell in _cells(branch, share_watches=share_watches)]
     folded = _folded(list(dict.fromkeys(cells)), resource)
     kept, _ = _without_needless(folded, resource)
-    if len(kept) > most:
+    if len(kept) > most and joins:
         kept, _ = _without_needless(_joined(kept, most), resource)
-    if len(kept) > most:
-        raise _too_many(len(kept), most)
+    if len(kept) > (allowed := most if joins else MOST_UNJOINED):
+        raise _too_many(len(kept), allowed)
     _, needless = _without_needless(confined, resource)
     return Plan(filter_, tuple(map(Stream, kept)), tuple(branches[at] for at in needless) + tuple(nowhere))
 

@@ -167,6 +167,23 @@ def test_many_existing_objects_do_not_make_a_reader_too_slow() -> None:
     run(main())
 
 
+def test_a_resync_of_many_objects_does_not_make_a_reader_too_slow() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod(f"web-{number}") for number in range(5)], {"pods": "app=web"})
+        informer, subscription = subscribed(cache, initial=False, buffer=2)
+        records = informer.store.records()[0]
+        for record in records:
+            subscription._add(Change(record, record, ChangeCause.RESYNC))
+        for record in records:
+            subscription._add(Change(record, record, ChangeCause.UPDATED))
+        assert not subscription.must_resume
+        assert [each.cause for each in subscription.queue.drain()] == ["updated"] * 5
+        cache.cluster.delete(*(pod(f"web-{number}") for number in range(3)))
+        assert subscription.must_resume, "afterwards the buffer has its size again"
+
+    run(main())
+
+
 def subscribed(cache: FakeCache, **options: Any) -> tuple[Informer, module.Subscription]:
     informer = cache._runtime.informer("pods")
     return informer, module.Subscription(informer, None, **options)

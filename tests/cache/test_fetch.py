@@ -354,6 +354,8 @@ def test_no_more_is_asked_for_than_is_wanted() -> None:
         found = await environment.cache().fetch_list("pods", namespace=["a", "b", "c"], limit=2)
         assert [obj["metadata"]["namespace"] for obj in found] == ["a", "b"]
         assert len(environment.server.asked) == 2
+        assert await environment.cache().fetch_list("pods", limit=0) == []
+        assert len(environment.server.asked) == 2
 
     run(main)
 

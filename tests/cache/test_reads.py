@@ -18,6 +18,7 @@ from kopf_selectcache import (
     OutsideFilter,
     Reason,
     Selector,
+    Stalled,
 )
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.grammar import LabelRequirement
@@ -255,7 +256,20 @@ def test_sorting_and_cutting() -> None:
         for obj in cache.list("pods", sort_by=("metadata", "labels", "order"), limit=1)
     ] == ["c"]
     assert len(cache.list("pods", limit=2)) == 2
-    assert cache.list("pods", limit=0) == []
+
+
+def test_a_limit_of_zero_returns_no_object_and_checks_the_read_as_any_other() -> None:
+    environment = Environment()
+    informer = environment.declare(Selector("app=web")).hold(WEB, GOLD)
+    cache = environment.cache()
+    for sort_by in (None, "metadata.name"):
+        assert cache.list("pods", label="app=web", sort_by=sort_by, limit=0) == []
+        assert cache.held("pods", sort_by=sort_by, limit=0) == []
+        with pytest.raises(OutsideFilter):
+            cache.list("pods", sort_by=sort_by, limit=0)
+    informer.fail(Stalled("it is stalled", remedy="Wait"))
+    with pytest.raises(Stalled):
+        cache.held("pods", limit=0)
 
 
 def test_counting_decodes_nothing_unless_fields_or_paths_are_asked_for() -> None:

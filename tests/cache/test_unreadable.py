@@ -16,7 +16,7 @@ from kopf_selectcache import Cached, Rejected, Selector, Unreadable
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.informer.log import LOG_INTERVAL
-from kopf_selectcache.plugin.operator import _feed_report
+from kopf_selectcache.plugin.operator import reports
 from kopf_selectcache.testing.faults import IgnoreSelectors, Inserted, Planned
 from tests.faults.environment import run, until
 from tests.secrets import Environment, caching, labelled, named, secret
@@ -480,7 +480,7 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
             )
             assert lines() == [line]
             assert (
-                _feed_report(environment.informer)["unreadable"]
+                reports([environment.informer])["secrets"]["unreadable"]
                 == f"shop/deep (it is nested too deeply, version {version})"
             )
             environment.informer.reflectors[0].relist(MetricReason.AUDIT)
@@ -503,6 +503,6 @@ def test_where_nothing_is_unreadable_the_probe_says_nothing_of_it() -> None:
     async def main() -> None:
         async with caching("app=web", OBJECTS[1]) as environment:
             await environment.cache.wait_synced()
-            assert "unreadable" not in _feed_report(environment.informer)
+            assert "unreadable" not in reports([environment.informer])["secrets"]
 
     run(main())

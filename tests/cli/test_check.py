@@ -126,6 +126,26 @@ async def follow(cause, body, **_):
             cluster.requests.wait("create", "events", user=WEB)
         assert not cluster.requests.where(user=WEB, where=lambda asked: asked.code == 403)
 
+    def test_second_caches_are_named_if_they_have_a_login_of_their_own(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.user(WEB, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
+        handlers = """
+def make_hub():
+    return selectcache.Caches({'v1/configmaps': ''}, login=kopf.login_with_kubeconfig)
+
+def make_second():
+    return selectcache.Caches({'v1/secrets': 'app=web'})
+"""
+        said = parsed(
+            command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, "-o", "json", handlers=handlers)
+        )
+        (unknown,) = said["unknown"]
+        assert "have a login of their own" in unknown
+        assert "secrets" in str(said)
+        assert "configmaps" not in str(said)
+        assert said["problems"] == 1
+
     def test_a_kind_that_is_not_served(self, command: Command) -> None:
         said = command("check", "select['example.com/v1/widgets'] = ''")
         assert said.code == 1

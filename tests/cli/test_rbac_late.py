@@ -104,3 +104,47 @@ class TestCachesThatAreDeclaredAtRunTime:
             *(argument for kind in named for argument in ("--kind", kind, "--filter", "app=web")),
         )
         assert said.output.count("name them with --kind and --filter") == hints
+
+
+@pytest.mark.usefixtures("registry", "nowhere")
+class TestSecondCaches:
+    def test_literal_calls_without_a_login_are_of_this_cluster(self, command: Command) -> None:
+        said = command(
+            "rbac",
+            "settings.selectcache.defaults.namespaces = ['infra']\n"
+            "select['v1/pods'] = 'app=web'\n\n"
+            "def f(**_):\n"
+            "    return Caches({'v1/secrets': 'app=web'}, namespaces=['shop'], login=None)\n"
+            "def g(**_):\n"
+            "    return selectcache.Caches({'nodes': Cached('a=b')})",
+            *("-n", "blog"),
+        )
+        found = of_caches(said.output)
+        assert found["shop"] == [READ | {"resources": ["secrets"]}]
+        assert found[""] == [READ | {"resources": ["nodes"]}]
+        assert found["infra"] == [READ | {"resources": ["pods"]}]
+        assert "Caches(...)" not in said.output
+
+    @pytest.mark.parametrize(
+        ("call", "why"),
+        [
+            ("Caches({'v1/secrets': ''}, login=log_in)", "have a login of their own"),
+            ("Caches(login=kopf.login_with_kubeconfig)", "have a login of their own"),
+            ("Caches(FILTERS)", "are not written out"),
+            ("Caches({**FILTERS})", "are not written out"),
+            ("Caches({'v1/secrets': filter_})", "are not written out"),
+            ("Caches({'v1/secrets': ''}, namespaces=spaces)", "are not written out"),
+            ("Caches({'v1/secrets': ''}, **options)", "are not written out"),
+            ("Caches(settings=options)", "may have more filters in settings="),
+        ],
+    )
+    def test_others_are_named(self, command: Command, call: str, why: str) -> None:
+        said = command("rbac", f"def f(**_): return {call}")
+        assert said.code == 0
+        assert f", {why}" in said.output
+        assert "secrets" not in said.output.split("kind:", 1)[1]
+
+    def test_a_call_that_makes_no_sense_is_a_problem(self, command: Command) -> None:
+        said = command("rbac", "def f(**_): return Caches({'v1/secrets': 'app in web'})")
+        assert said.code == 1
+        assert "app in web" in said.errors

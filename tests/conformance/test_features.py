@@ -266,6 +266,23 @@ def test_a13_callers_have_copies_or_views_that_cannot_be_changed(configs: Place)
     run(main())
 
 
+def test_a14_each_object_is_passed_to_subscribers_again(configs: Place) -> None:
+    async def main() -> None:
+        configs.create("web-1", "web-2", labels=WEB)
+        async with cached(configs, {"v1/configmaps": Cached("app=web", resync=1)}) as cache:
+            changes = cache.changes("configmaps", initial=False)
+            for _ in range(2):
+                seen = [await anext(changes), await anext(changes)]
+                assert {(each.name, str(each.cause)) for each in seen} == {
+                    ("web-1", "resync"),
+                    ("web-2", "resync"),
+                }
+                assert all(each.old is each.new for each in seen)
+            await cache.change("configmaps", "app=web", resync=0)
+
+    run(main())
+
+
 @pytest.mark.parametrize("bookmarks", [True, False])
 def test_a15_watches_ask_for_bookmarks_and_errors_are_passed_on(configs: Place, *, bookmarks: bool) -> None:
     asked, errors = list[str](), list[WatchError]()

@@ -51,6 +51,7 @@ def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, P
     async def main() -> None:
         filters = {"v1/configmaps": Selector(), "v1/secrets": Cached("app=db", keep=["metadata"])}
         defaults: dict[str, Any] = {"label": "app=web", "namespaces": [one.namespace], "keep": ["data"]}
+        defaults["resync"] = 36_000
         async with opened(caches_of(one, filters, **defaults)) as cache:
             await synced(cache)
             (config,) = cache.list("configmaps", namespace=one.namespace, label="app=web")
@@ -59,6 +60,7 @@ def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, P
             assert secret["metadata"]["annotations"] == {"note": "long"}
             with pytest.raises(OutsideFilter):
                 cache.get("secrets", "web", one.namespace)
+            assert "resync=36000: from the defaults" in map(str, cache.scope("secrets").origins)
 
     run(main())
 

@@ -233,7 +233,11 @@ def test_what_is_installed_is_an_extra_of_ours_or_known() -> None:
 
 def test_files_of_commands_are_there() -> None:
     for fence, words in commands():
-        own = {each.name for each in fences(fence.page) if each.name} | READERS_OWN | {"demo.kubeconfig"}
+        own = (
+            {each.name for each in fences(fence.page) if each.name}
+            | READERS_OWN
+            | {"demo.kubeconfig", "hub.kubeconfig"}
+        )
         files = {
             word for word in words if re.fullmatch(r"[\w./-]+\.(yaml|py|json|md|kubeconfig)|[\w-]+/", word)
         }

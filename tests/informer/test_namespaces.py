@@ -3,6 +3,8 @@ held, and that a read outside fails with the reason."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from typing import Any
 
 import kopf
@@ -24,6 +26,7 @@ from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
+from kopf_selectcache.testing.faults import Disconnect, Fault, MalformedJSON, Refuse
 from tests.faults.environment import run, until
 from tests.secrets import caching, labelled, named, secret
 
@@ -223,6 +226,72 @@ def test_a_joined_stream_stores_what_is_in_its_namespaces_and_is_audited() -> No
             audit = await environment.cache.audit("secrets")
             assert audit
             assert audit.objects == 2
+
+    run(main())
+
+
+SECRETS = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}]
+
+
+def user_of(cluster: EmbeddedCluster, namespaces: Iterable[str]) -> str:
+    """Return the token of a user with a Role in each of these namespaces."""
+    token = ""
+    for each in namespaces:
+        if each != "shop":  # It exists.
+            cluster.namespace(each)
+        token = cluster.user("robot", SECRETS, namespace=each)
+    return token
+
+
+@pytest.mark.parametrize(("count", "asks"), [(3, False), (MOST_STREAMS + 1, True)])
+def test_roles_in_the_namespaces_are_enough_for_any_number_of_them(
+    count: int, asks: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kopf_selectcache")
+    spaces, objects = MANY[:count], [secret("a", "shop", app="web"), secret("b", "infra", app="web")]
+
+    def robot(cluster: EmbeddedCluster) -> str:
+        for number in range(30):
+            cluster.namespace(f"other-{number}")
+        return user_of(cluster, spaces)
+
+    async def main() -> None:
+        async with caching(Selector("app=web", namespaces=spaces), *objects, who=robot) as environment:
+            await environment.cache.wait_synced()
+            assert len(environment.informer.reflectors) == count
+            assert named(environment.cache.list("secrets", label="app=web", namespace="shop")) == ["a"]
+            environment.cluster.create(secret("c", spaces[-1], app="web"))
+            await until(lambda: len(environment.cache.held("secrets")) == 2)
+            wide = [each for each in environment.cluster.requests if each.code == 403]
+            assert [each.query["limit"] for each in wide] == (["1"] if asks else [])
+
+    run(main())
+    assert sum("in all namespaces" in message for message in caplog.messages) == asks
+
+
+def test_a_change_to_many_namespaces_joins_none_without_the_right() -> None:
+    async def main() -> None:
+        declared = Selector("app=web", namespaces=MANY[:2])
+        async with caching(declared, who=lambda cluster: user_of(cluster, MANY)) as environment:
+            await environment.cache.wait_synced()
+            await environment.cache.change("secrets", Selector("app=web", namespaces=MANY))
+            assert len(environment.informer.reflectors) == len(MANY)
+            assert environment.cache.list("secrets", label="app=web", namespace=MANY) == []
+
+    run(main())
+
+
+@pytest.mark.parametrize("fault", [Refuse(500), Disconnect(), MalformedJSON()])
+def test_a_question_that_fails_otherwise_does_not_keep_streams_from_being_joined(fault: Fault) -> None:
+    async def main() -> None:
+        declared = Selector("app=web", namespaces=MANY)
+        async with caching(declared, secret("a", "shop", app="web")) as environment:
+            await environment.cache.wait_synced()
+            environment.cluster.faults.add(fault, verb="list", resource="secrets", times=4)
+            resource = environment.informer.resource
+            assert resource is not None
+            await environment.informer.look_at_rights(environment.informer.declared, resource)
+            assert len(environment.informer.plan_for(environment.informer.declared, resource).streams) == 1
 
     run(main())
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import kopf
 import pytest
 from kopf._cogs.clients.auth import vault_var
 from kopf._cogs.structs.credentials import Vault
+from prometheus_client import CollectorRegistry, generate_latest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import (
@@ -23,11 +25,13 @@ from kopf_selectcache import (
     SelectCacheSettings,
     Selector,
 )
+from kopf_selectcache._kopf import settings_var
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.caches import _LoginTask
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import nothing_left, run, until
 from tests.kopf_operators import Cluster, operating, pod
+from tests.plugin.test_probe import free_endpoint, probe
 from tests.secrets import secret
 
 
@@ -59,8 +63,10 @@ class TestReads:
                 assert cache.count("secrets", label="app=web") == 2
                 with pytest.raises(OutsideFilter):
                     cache.get("secrets", "db-1", "shop")
-                with pytest.raises(NotDeclared):
+                with pytest.raises(NotDeclared) as caught:
                     cache.get("pods", "web-1", "shop")
+                assert "Caches({..., 'pods': 'app=web'})" in caught.value.remedy
+                assert "settings.selectcache" not in str(caught.value)
                 other.create(secret("web-3", app="web"))
                 await cache.wait_for("secrets", lambda one: one["metadata"]["name"] == "web-3")
                 assert await asyncio.to_thread(cache.exists, "secrets", "web-3", "shop")
@@ -152,8 +158,9 @@ class TestReads:
                 with pytest.raises(DeclarationError):
                     await ours.start()
                 await cache.wait_synced()
-                with pytest.raises(DeclarationError):
+                with pytest.raises(DeclarationError) as caught:
                     ours.selectors["v1/pods"] = ""  # They run: `cache.declare` is for that.
+                assert "settings.selectcache" not in str(caught.value)
 
         run(main())
 
@@ -223,6 +230,90 @@ class TestBesideAnOperator:
         async def main() -> None:
             with pytest.raises(DeclarationError, match="login="):
                 await Caches(WEB).start()
+
+        run(main())
+
+
+class TestNames:
+    """Caches with a name are in the metrics and the probe of the operator in whose code they start."""
+
+    @pytest.mark.parametrize("declares", [True, False])
+    def test_the_metrics_and_the_probe_have_them(self, other: EmbeddedCluster, *, declares: bool) -> None:
+        registry, given = kopf.OperatorRegistry(), list[kopf.OperatorSettings]()
+        endpoint, prometheus = free_endpoint(), CollectorRegistry()
+        hub = Caches(WEB, login=credentials(other), name="hub")
+        unnamed = Caches(WEB, login=credentials(other))
+
+        @kopf.on.startup(registry=registry)
+        async def begin(settings: kopf.OperatorSettings, **_: Any) -> None:
+            if declares:
+                selectcache.settings_of(settings).selectors["pods"] = ""
+            prometheus.register(selectcache.collector(settings))
+            await (await hub.start()).wait_synced()
+            await (await unnamed.start()).wait_synced()
+            given.append(settings)
+
+        def lines() -> list[str]:
+            text = generate_latest(prometheus).decode().splitlines()
+            return [line for line in text if line.startswith("kopf_selectcache_objects{")]
+
+        async def main() -> None:
+            async with operating(registry, Cluster(pod()), logs_in=True, liveness_endpoint=endpoint):
+                await until(lambda: given)
+                ours = 'group="",resource="secrets",version="v1"} 2.0'
+                expected = [f'kopf_selectcache_objects{{cache="hub",{ours}']
+                if declares:
+                    pods = 'cache="",group="",resource="pods",version="v1"} 1.0'
+                    expected.insert(0, f"kopf_selectcache_objects{{{pods}")
+                await until(lambda: lines() == expected)
+                code, report = await probe(endpoint)
+                assert code == 200
+                assert {*report} == {"hub: v1/secrets", *(["pods"] if declares else [])}
+                assert report["hub: v1/secrets"]["objects"] == 2
+                await hub.stop()
+                await unnamed.stop()
+                assert len(lines()) == declares
+                assert 'cache="' not in "".join(lines())
+
+        run(main())
+
+    def test_the_probe_fails_by_their_own_settings(self, other: EmbeddedCluster) -> None:
+        registry, endpoint = kopf.OperatorRegistry(), free_endpoint()
+        reader = other.user("reader", [])
+        settings = SelectCacheSettings(failing_probe=True)
+        hub = Caches(WEB, login=credentials(other, reader), name="hub", settings=settings)
+
+        @kopf.on.startup(registry=registry)
+        async def begin(settings: kopf.OperatorSettings, **_: Any) -> None:
+            selectcache.settings_of(settings).selectors["pods"] = ""
+            with suppress(ReadError):
+                await (await hub.start()).wait_synced()
+
+        async def main() -> None:
+            async with operating(registry, Cluster(pod()), logs_in=True, liveness_endpoint=endpoint):
+                while (await probe(endpoint))[0] != 500:
+                    pass
+                await hub.stop()
+
+        run(main())
+
+    def test_a_name_is_used_once_in_an_operator(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            settings_var.set(kopf.OperatorSettings())
+            async with Caches(WEB, login=credentials(other), name="hub"):
+                with pytest.raises(DeclarationError, match="hub"):
+                    await Caches(WEB, login=credentials(other), name="hub").start()
+                async with Caches(WEB, login=credentials(other), name="other"):
+                    settings_var.set(kopf.OperatorSettings())
+                    async with Caches(WEB, login=credentials(other), name="hub"):
+                        pass
+
+        run(main())
+
+    def test_outside_of_an_operator_a_name_is_not_used(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            async with Caches(WEB, login=credentials(other), name="hub") as cache:
+                await cache.wait_synced()
 
         run(main())
 
@@ -313,6 +404,8 @@ class TestMistakes:
             ((WEB,), {"login": "token"}),
             ((WEB,), {"settings": kopf.OperatorSettings()}),
             ((WEB,), {"namespaces": "shop"}),
+            ((WEB,), {"name": "The hub"}),
+            ((WEB,), {"name": 1}),
             ((WEB,), {"selector": ""}),
             (({"v1/pods": "app in web"},), {}),
         ],

@@ -284,6 +284,40 @@ def test_a_handler_gets_the_changes_that_it_wants(
         run(main())
 
 
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_a_handler_is_called_for_resyncs_only_if_it_asks(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, *, is_declared: bool
+) -> None:
+    calls: list[str] = []
+    all_calls: list[str] = []
+
+    @selectcache.on.change("secrets", entered=False, resync=True, registry=registry)
+    async def repeat(name: str, cause: str, old: Any, new: Any, **_: Any) -> None:
+        assert (cause == "resync") is (old is new)
+        calls.append(f"{name} {cause}")
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, cause: str, **_: Any) -> None:
+        all_calls.append(f"{name} {cause}")
+
+    async def main() -> None:
+        given: list[kopf.OperatorSettings] = []
+        filter_ = selectcache.Cached("app=web", resync=1) if is_declared else "app=web"
+        objects = secret("a", app="web"), secret("b", app="web")
+        async with operating(registry, *objects, filter_=filter_, configure=given.append) as cluster:
+            await until(lambda: len(all_calls) == 2)
+            if is_declared:
+                await until(lambda: len(calls) >= 4)
+                assert set(calls) == {"a resync", "b resync"}
+            cluster.patch(secret("a"), labelled(tier="gold"))
+            await until(lambda: "a updated" in calls)
+        assert sorted(all_calls) == ["a entered", "a updated", "b entered"]
+
+    run(main())
+    missing = "is not called for resyncs: secrets are declared without resync="
+    assert sum(missing in message for message in caplog.messages) == (0 if is_declared else 1)
+
+
 def test_15_no_handler_is_called_while_the_operator_is_paused(registry: kopf.OperatorRegistry) -> None:
     seen: list[str] = []
     given: list[kopf.OperatorSettings] = []

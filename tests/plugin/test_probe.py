@@ -72,17 +72,22 @@ async def probed(health: Health, *, failing: bool) -> tuple[int, Any]:
             )
 
         await until(is_so)
-        async with aiohttp.ClientSession() as session:
-            while True:
-                try:
-                    async with session.get(endpoint) as response:
-                        text = await response.text()
-                        assert response.ok or text.startswith("500 Internal Server Error"), (
-                            "Kopf lets the web server answer"
-                        )
-                        return response.status, json.loads(text)["selectcache.probe"] if response.ok else None
-                except aiohttp.ClientConnectorError:
-                    continue  # Kopf has not opened it yet.
+        return await probe(endpoint)
+
+
+async def probe(endpoint: str) -> tuple[int, Any]:
+    """Ask a probe: give the code and what it tells."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(endpoint) as response:
+                    text = await response.text()
+                    assert response.ok or text.startswith("500 Internal Server Error"), (
+                        "Kopf lets the web server answer"
+                    )
+                    return response.status, json.loads(text)["selectcache.probe"] if response.ok else None
+            except aiohttp.ClientConnectorError:
+                continue  # Kopf has not opened it yet.
 
 
 @pytest.mark.parametrize("health", [health for health in Health if health is not Health.STALE])

@@ -74,7 +74,7 @@ def test_every_option_of_the_table_is_one_of_kinds_and_of_defaults() -> None:
     assert set(OPTIONS) <= get_type_hints(Options).keys()
     for name, option in OPTIONS.items():
         assert hasattr(Cached(""), name)
-        assert hasattr(SelectCacheSettings(), name) or not option.has_fallback
+        assert not option.has_fallback or hasattr(SelectCacheSettings(), name)
 
 
 def test_defaults_cannot_be_replaced() -> None:

@@ -11,7 +11,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.errors import ConflictingSelectors, DeclarationError, NotSelectable
 from kopf_selectcache.selectors.selector import AnyOf, Selector
-from kopf_selectcache.settings.planner import MOST_STREAMS, Plan, plan
+from kopf_selectcache.settings.planner import MOST_STREAMS, MOST_UNJOINED, Plan, plan
 from kopf_selectcache.settings.rights import of_cache
 
 
@@ -347,6 +347,18 @@ def test_any_number_of_namespaces_is_within_the_bound(count: int) -> None:
         assert stream.is_wider is (count > MOST_STREAMS)
     held = [any(stream.keys.have((each, "x")) for stream in planned.streams) for each in check]
     assert held == [True] * count + [False]
+
+
+def test_without_the_right_to_all_namespaces_none_are_joined() -> None:
+    def planned(count: int) -> Plan:
+        declared = Selector("app=web", namespaces=[f"n-{number:04}" for number in range(count)])
+        return plan(declared, PODS, joins=False)
+
+    assert len(planned(MOST_STREAMS + 1).streams) == MOST_STREAMS + 1
+    assert not planned(MOST_UNJOINED).joined
+    with pytest.raises(DeclarationError, match="1,001 lists and watches, more than 1,000"):
+        planned(MOST_UNJOINED + 1)
+    assert len(plan(Selector(namespaces=MANY), PODS).joined) == 1
 
 
 def test_a_joined_stream_takes_the_right_to_all_namespaces_for_its_name() -> None:

@@ -102,6 +102,7 @@ OPTIONS: dict[str, tuple[Any, Any, Any]] = {
     "page_limit": (NotImplemented, NotImplemented, 7),
     "audit_interval": (0, NotImplemented, 60.0),
     "bookmarks": (NotImplemented, NotImplemented, False),
+    "resync": (0, NotImplemented, 36_000),
 }
 STORED = ("keep", "drop", "transform")
 

@@ -22,7 +22,7 @@ MOST_DEPARTURES = 100_000
 
 
 class _Pending:
-    """The changes of one name, in their order: departures, then one entry or update."""
+    """The changes of one name, in their order: departures, then one entry, update or resync."""
 
     __slots__ = ("arrival", "departures")
 
@@ -166,7 +166,15 @@ class ChangeQueue:
     def _arrive(self, change: Change) -> None:
         assert change.after is not None, "it is in the store"
         pending = self._pending(change.after.key)
-        pending.arrival = change if pending.arrival is None else _joined(pending.arrival, change)
+        pending.arrival = change if pending.arrival is None else self._joined(pending.arrival, change)
+
+    def _joined(self, earlier: Change, later: Change) -> Change:
+        """Return one entry, update or resync for two. A resync has the present object."""
+        if earlier.cause is not ChangeCause.RESYNC:
+            return Change(earlier.before, later.after, earlier.cause, earlier.by_filter)
+        if later.cause is not ChangeCause.RESYNC and ChangeCause.UPDATED in self._causes:
+            return Change(earlier.before, later.after, ChangeCause.UPDATED)
+        return Change(later.after, later.after, ChangeCause.RESYNC)
 
     def _forget_if_empty(self, key: ObjectKey, pending: _Pending) -> None:
         if not pending:
@@ -202,7 +210,7 @@ class ChangeQueue:
             return change
         if not pending.departures:
             assert pending.arrival is not None, "an empty one is dropped"
-            change = _joined(change, pending.arrival)
+            change = self._joined(change, pending.arrival)
             pending.arrival = None
         else:
             change = pending.pop()
@@ -225,10 +233,6 @@ def key_of(change: Change) -> ObjectKey:
     record = change.after if change.after is not None else change.before
     assert record is not None, "a change has an object"
     return record.key
-
-
-def _joined(earlier: Change, later: Change) -> Change:
-    return Change(earlier.before, later.after, earlier.cause, earlier.by_filter)
 
 
 def _without_object(record: Record) -> Record:
@@ -255,6 +259,10 @@ class Narrowing:
 
     def add(self, change: Change) -> None:
         """Add to the queue what the subscriber sees of a change, if anything."""
+        if change.cause is ChangeCause.RESYNC:
+            if change.after is not None and change.after.stored and self._matches(change.after):
+                self._queue.add(change)
+            return
         before, after, cause = self._before(change), change.after, change.cause
         if after is None:
             if before is not None:

@@ -31,6 +31,8 @@ class ChangeCause(StrEnum):
 
     ENTERED = "entered"
     UPDATED = "updated"
+    RESYNC = "resync"
+    """Nothing has changed: subscribers receive each stored object again, once per period."""
     LEFT = "left"
     """No stream selects the object any more. It may still exist."""
     GONE = "gone"

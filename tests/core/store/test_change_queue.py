@@ -14,6 +14,7 @@ from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.core.store.store import Change, ChangeCause
 
 ENTERED, UPDATED, LEFT, GONE = ChangeCause.ENTERED, ChangeCause.UPDATED, ChangeCause.LEFT, ChangeCause.GONE
+RESYNC = ChangeCause.RESYNC
 
 
 def record(name: str, version: int, uid: str = "one", **labels: str) -> Record:
@@ -26,6 +27,10 @@ def entered(after: Record) -> Change:
 
 def updated(before: Record, after: Record) -> Change:
     return Change(before, after, UPDATED)
+
+
+def resync(record: Record) -> Change:
+    return Change(record, record, RESYNC)
 
 
 def left(before: Record, cause: ChangeCause = LEFT) -> Change:
@@ -68,6 +73,26 @@ def test_an_update_that_nobody_wants_refreshes_an_entry_that_waits() -> None:
     assert drained(queue) == []
 
 
+def test_a_resync_that_waits_has_the_present_object_though_nobody_wants_updates() -> None:
+    queue = ChangeQueue(causes={RESYNC, GONE})
+    queue.add(resync(A1))
+    queue.add(updated(A1, A2))
+    assert drained(queue) == [("resync", "2", "2")]
+    queue.add(resync(A2))
+    failed = queue.take()
+    queue.add(resync(A2))
+    queue.add(updated(A2, A3))
+    renewed = queue.renew(failed)
+    assert renewed is not None
+    assert (renewed.before, renewed.after, renewed.cause) == (A3, A3, RESYNC)
+
+
+def test_only_those_that_want_resyncs_receive_them() -> None:
+    queue = ChangeQueue(causes={ENTERED, UPDATED})
+    queue.add(resync(A1))
+    assert drained(queue) == []
+
+
 @pytest.mark.parametrize(
     ("changes", "received"),
     [
@@ -80,6 +105,10 @@ def test_an_update_that_nobody_wants_refreshes_an_entry_that_waits() -> None:
         ([left(A1), entered(A2), left(A2)], [("left", "2", None)]),
         ([left(A1, GONE), entered(B4)], [("gone", "1", None), ("entered", None, "4")]),
         ([left(A1, GONE), entered(B4), left(B4, GONE)], [("gone", "1", None), ("gone", "4", None)]),
+        ([resync(A1), resync(A1)], [("resync", "1", "1")]),
+        ([resync(A1), updated(A1, A2), resync(A2)], [("updated", "1", "2")]),
+        ([entered(A1), resync(A1)], [("entered", None, "1")]),
+        ([resync(A1), left(A1)], [("left", "1", None)]),
     ],
 )
 def test_15_changes_of_one_object_are_joined_while_they_wait(
@@ -274,6 +303,8 @@ def seen_of(changes: list[Change]) -> list[tuple[str, Record | None, Record | No
         ([updated(DB, DB)], []),
         ([left(WEB, GONE)], [("gone", WEB, None)]),
         ([left(DB)], []),
+        ([resync(WEB), resync(DB), resync(ODD)], [("resync", WEB, WEB)]),
+        ([updated(WEB, ODD), resync(ODD), updated(ODD, WEB5)], [("updated", WEB, WEB5)]),
     ],
 )
 def test_15_a_narrowed_change_is_the_one_of_the_matching_objects(changes: list[Change], seen: Any) -> None:
