@@ -126,6 +126,18 @@ async def follow(cause, body, **_):
             cluster.requests.wait("create", "events", user=WEB)
         assert not cluster.requests.where(user=WEB, where=lambda asked: asked.code == 403)
 
+    def test_many_namespaces_with_a_role_each_are_no_problem(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+        spaces = [f"n-{number}" for number in range(101)]
+        for each in spaces:
+            cluster.namespace(each)
+            cluster.user(WEB, rules, namespace=each)
+        declared = f"select['v1/pods'] = Selector('app=web', namespaces={spaces})"
+        assert parsed(command("check", declared, *AS_WEB, "-o", "json"))["problems"] == 0
+        assert "a Role in each of them is enough" in command("rbac", declared).output
+
     def test_second_caches_are_named_if_they_have_a_login_of_their_own(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:

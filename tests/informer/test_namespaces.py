@@ -257,7 +257,8 @@ def test_roles_in_the_namespaces_are_enough_for_any_number_of_them(
 
     async def main() -> None:
         async with caching(Selector("app=web", namespaces=spaces), *objects, who=robot) as environment:
-            await environment.cache.wait_synced()
+            await environment.informer.wait_until_settled()
+            assert environment.informer.part().error is None
             assert len(environment.informer.reflectors) == count
             assert named(environment.cache.list("secrets", label="app=web", namespace="shop")) == ["a"]
             environment.cluster.create(secret("c", spaces[-1], app="web"))
