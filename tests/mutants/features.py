@@ -34,7 +34,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "else name in kind.names and", "else name == kind.plural and",
                   "A2", (TESTS + "a2_custom_resources_have_every_form_of_key",)),
     FeatureMutant("read a kind that is not declared from another cache", "informer/names.py",
-                  "            raise removal.error() if removal is not None else not_declared(key, informers)\n",
+                  "            raise removal.error() if removal is not None else not_declared(key, informers, self._site)\n",
                   "            return next(iter(informers.values()))\n",
                   "A3", (TESTS + "a3_a_kind_that_is_not_declared_has_no_cache",)),
     FeatureMutant("answer a hidden object with the default", SNAPSHOT, "    if coverage.answer is Answer.YES:\n        raise NotFound", "    if True:\n        raise NotFound",
