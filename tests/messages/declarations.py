@@ -11,7 +11,7 @@ import click
 import kopf
 from kopf._core.intents import causes
 
-from kopf_selectcache import AnyOf, Cached, Selector, _kopf, cache_of, settings_of, with_cache
+from kopf_selectcache import AnyOf, Cached, Caches, Selector, _kopf, cache_of, settings_of, with_cache
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.plugin.handlers import check_handlers
 from kopf_selectcache.plugin.operator import launch, namespaces_of
@@ -263,6 +263,8 @@ NAMESPACES: dict[str, Callable[[], Any]] = {
     ),
     "namespaces of a cluster-scoped kind": declare(Cached("", namespaces=["shop"]), "nodes"),
     "an entry that contradicts itself": declare(Cached("", namespaces={"shop": "app=web,app=db"})),
+    "a resync that is too frequent": lambda: Cached("", resync=0.5),
+    "second caches with a bad name": lambda: Caches({"v1/pods": ""}, name="The hub"),
     "page_limit of a kind is no integer": lambda: Cached("", page_limit=2.5),  # type: ignore[arg-type]
     "a default label with a mistake": assign_default("label", "app in"),
     "a default label of None": assign_default("label", None),
