@@ -175,12 +175,13 @@ def plan(
         raise _too_many(count, most)
     cells = [cell for branch in confined for cell in _cells(branch, share_watches=share_watches)]
     folded = _folded(list(dict.fromkeys(cells)), resource)
-    kept, _ = _without_needless(folded, resource)
+    kept, needless = _without_needless(folded, resource)
+    if folded != confined:
+        _, needless = _without_needless(confined, resource)
     if len(kept) > most and joins:
         kept, _ = _without_needless(_joined(kept, most), resource)
     if len(kept) > (allowed := most if joins else MOST_UNJOINED):
         raise _too_many(len(kept), allowed)
-    _, needless = _without_needless(confined, resource)
     return Plan(filter_, tuple(map(Stream, kept)), tuple(branches[at] for at in needless) + tuple(nowhere))
 
 
