@@ -85,10 +85,13 @@ class OutsideFilter(ReadError):
     guess.
     """
 
-    def __init__(self, request: Request, coverage: Coverage) -> None:
+    def __init__(self, request: Request, coverage: Coverage, *, lacking: str = "") -> None:
         self.witness = coverage.witness
         describe = _describe_one if request.name is not None else _describe_several
         self.reason, why, remedy = describe(request, coverage)
+        if lacking:
+            why = f"{lacking}; the filter is {_short(coverage.filter)}"
+            remedy = f"Label the namespace; {remedy[0].lower()}{remedy[1:]}"
         super().__init__(f"{request!r}: {why}", remedy=remedy)
 
 

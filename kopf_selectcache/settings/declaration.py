@@ -21,9 +21,10 @@ from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import ALL, Path, Projection, Transform
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
-from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector
+from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
+from kopf_selectcache.selectors.text import LabelSelector
 
 from .kind_options import OPTIONS
 from .namespaces import Namespaces, NamespacesGiven, assemble, namespaces_in
@@ -190,8 +191,21 @@ class Cached:
             object.__setattr__(copied, name, value)
         return copied
 
-    def plan(self, resource: Resource, *, namespaces: Collection[str] | None, joins: bool = True) -> Plan:
-        """Return the streams of a resource, in an operator that watches these namespaces, or all. Without
+    @property
+    def namespace_labels(self) -> tuple[LabelSelector, ...]:
+        """The label selectors by which the filter chooses namespaces."""
+        return labels_of_namespaces(self.filter)
+
+    def plan(
+        self,
+        resource: Resource,
+        *,
+        namespaces: Collection[str] | None,
+        labelled: Mapping[LabelSelector, Collection[str]] | None = None,
+        joins: bool = True,
+    ) -> Plan:
+        """Return the streams of a resource, in an operator that watches these namespaces, or all. `labelled`
+        has the namespaces of each label selector; without it, any namespace may have the labels. Without
         `joins`, those of many namespaces are not joined.
         """
         unconfined = self.unconfined if resource.kind.namespaced is False else None
@@ -200,6 +214,7 @@ class Cached:
             resource,
             namespaces=namespaces,
             share_watches=self.share_watches,
+            labelled=labelled,
             joins=joins,
         )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kopf_selectcache._errors import BadSelector, ConflictingSelectors
-from kopf_selectcache.core.redact import shown, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown, shown_with_type
 from kopf_selectcache.core.selection.grammar import FieldTerm
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.selectors.names import namespaces_of
@@ -24,15 +24,15 @@ from kopf_selectcache.selectors.special_values import (
     Everything,
     Unset,
 )
-from kopf_selectcache.selectors.text import FieldSelector
+from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
 from .precedence import Level, Origin, Place, first_set
 
 Entry: TypeAlias = str | Mapping[str, str | Collection[str]] | Selector | Everything | Unset
 """The selector of one namespace: as a filter of a kind, but no OR; UNSET for one that has only a name."""
 
-NamespacesGiven: TypeAlias = Mapping[Place, Entry] | Collection[Place] | Everything | Unset
-"""Namespaces as users write them: a list, or a dict with a selector for each."""
+NamespacesGiven: TypeAlias = Mapping[Place, Entry] | Collection[Place] | LabelSelector | Everything | Unset
+"""Namespaces as users write them: a list, a dict with a selector for each, or a selector of their labels."""
 
 _NOTHING = Selector()
 _PARTS = ("label", "field", "names")
@@ -40,9 +40,10 @@ _PARTS = ("label", "field", "names")
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """Namespaces with a selector each. None at all stands for all namespaces."""
+    """Namespaces with a selector each. None at all stands for all namespaces, or for those with a label."""
 
     entries: Mapping[Place, Selector] = field(default_factory=dict)
+    label: LabelSelector | None = None
 
     def entry(self, place: Place) -> Selector:
         return self.entries.get(place, _NOTHING)
@@ -53,6 +54,8 @@ class Namespaces:
         return tuple(place for place in self.entries if not isinstance(place, AllOthers))
 
     def __str__(self) -> str:
+        if self.label is not None:
+            return repr(self.label)
         if self.entries and all(entry == _NOTHING for entry in self.entries.values()):
             return str(list(self.entries))
         texts = {place: UNSET if entry == _NOTHING else entry for place, entry in self.entries.items()}
@@ -67,9 +70,17 @@ def namespaces_in(given: NamespacesGiven) -> Namespaces | Everything | Unset:
     """
     if isinstance(given, (Unset, Everything)):
         return given
+    if isinstance(given, LabelSelector):
+        return Namespaces(label=Selector(namespaces=given).namespace_label)
     if not isinstance(given, Collection) or isinstance(given, (str, bytes, bytearray)):
         what = f"namespaces= is {shown_with_type(given)}"
         raise BadSelector(what, remedy="Write namespaces=['shop'], or namespaces={'shop': 'app=web'}")
+    if any(isinstance(place, LabelSelector) for place in given):
+        what = (
+            "namespaces= has a label selector among its entries, and a namespace may have the labels of two"
+        )
+        remedy = "Write one alone, namespaces=LabelSelector.parse(...); or a Selector for each, in a list"
+        raise BadSelector(what, remedy=remedy)
     named = [place for place in given if place is not ALL_OTHERS]
     names = namespaces_of(named) if named else ()
     places: list[Place] = [*names, *((ALL_OTHERS,) if len(named) < len(given) else ())]
@@ -90,7 +101,7 @@ def _entry(place: Place, given: object) -> Selector:
             remedy="Write a text or a Selector. keep=, transform= and the other options are of the kind: all"
             " of its objects are stored alike",
         )
-    if given.namespaces is not None:
+    if given.namespaces is not None or given.namespace_label is not None:
         what = f"namespaces={{{shown(place)}: {given!r}}} has namespaces of its own"
         raise BadSelector(what, remedy="Leave them out")
     return given
@@ -131,13 +142,18 @@ def assemble(
     made, unconfined = dict[Selector, None](), dict[Selector, None]()
     noted: dict[_Decided, list[Place]] = {}
     for branch in declared.branches:
-        if branch.namespaces is not None and namespaces is not UNSET:
+        if _has_namespaces(branch) and namespaces is not UNSET:
             what = f"namespaces= is given beside those of {branch!r}"
             raise BadSelector(what, remedy="Write them in one place")
         unconfined[make_selector(**_parts(levels := _decided(branch, default)))] = None
+        label = branch.namespace_label
+        if label is None and isinstance(chosen, Namespaces) and not _is_confined(branch):
+            label = chosen.label
+        if label is not None:
+            _require_no_entries(label, defaults)
         places = _places(branch, chosen)
         if not places:
-            made[make_selector(**_parts(levels))] = None
+            made[make_selector(**_parts(levels), namespace_label=label)] = None
             noted |= {each: [] for each in levels if each not in noted}
         alike: dict[Selector, list[str]] = {}
         for place in places:
@@ -191,10 +207,29 @@ def _parts(decided: Iterable[_Decided]) -> dict[str, Any]:
 
 def _places(branch: Selector, chosen: object) -> Collection[Place]:
     """Return the namespaces of a branch: its own, else the chosen ones, unless it names some by a field."""
-    if branch.namespaces is not None:
+    if branch.namespaces is not None and branch.namespace_label is None:
         return branch.namespaces
-    is_confined = any(term.label == "metadata.namespace" for term in branch.terms)
+    is_confined = _is_confined(branch)
     return tuple(chosen.entries) if isinstance(chosen, Namespaces) and not is_confined else ()
+
+
+def _has_namespaces(branch: Selector) -> bool:
+    return branch.namespaces is not None or branch.namespace_label is not None
+
+
+def _is_confined(branch: Selector) -> bool:
+    """Return True if a branch has namespaces of its own, by name, by label, or by a field."""
+    return _has_namespaces(branch) or any(term.label == "metadata.namespace" for term in branch.terms)
+
+
+def _require_no_entries(label: LabelSelector, defaults: Namespaces) -> None:
+    """Raise ConflictingSelectors if a namespace with the label could have a default entry with a selector."""
+    if any(entry != _NOTHING for entry in defaults.entries.values()):
+        raise ConflictingSelectors(
+            f"namespaces={label!r}, and the defaults have selectors of single namespaces:"
+            f" {clipped(defaults, 300)}",
+            remedy="Declare the namespaces of the kind by name; or the defaults without selectors",
+        )
 
 
 def _besides(part: Selector, named: Iterable[str]) -> Selector:

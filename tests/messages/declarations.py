@@ -49,6 +49,13 @@ def _misfit() -> Any:
     return settings.effective("configmaps")
 
 
+def _choose_beside_entries() -> Any:
+    settings = settings_of(kopf.OperatorSettings())
+    settings.selectors["pods"] = Selector(namespaces=LabelSelector.parse("tenant=yes"))
+    settings.defaults.namespaces = {"shop": "app=web"}
+    return settings.effective("pods")
+
+
 class Nothing:
     """A class that names no kind."""
 
@@ -252,6 +259,21 @@ OPTIONS: dict[str, Callable[[], Any]] = {
 
 NAMESPACES: dict[str, Callable[[], Any]] = {
     "namespaces that are text": lambda: Cached("app=web", namespaces="shop"),
+    "an empty label selector of namespaces": lambda: Selector(namespaces=LabelSelector.parse("")),
+    "a label selector of namespaces that is compared": lambda: Selector(
+        namespaces=LabelSelector.parse("tenant=yes")
+    ).covers(Selector()),
+    "a label selector of namespaces among entries": lambda: Cached(
+        "",
+        namespaces={LabelSelector.parse("tenant=yes"): "app=web"},  # type: ignore[dict-item]
+    ),
+    "an entry with a label selector of namespaces": lambda: Cached(
+        "", namespaces={"shop": Selector(namespaces=LabelSelector.parse("tenant=yes"))}
+    ),
+    "a label selector of namespaces for cluster-scoped objects": declare(
+        Selector(namespaces=LabelSelector.parse("tenant=yes")), "nodes"
+    ),
+    "a label selector of namespaces beside default entries": _choose_beside_entries,
     "namespaces of another type": lambda: Cached("app=web", namespaces=5),  # type: ignore[arg-type]
     "a bad namespace": lambda: Cached("app=web", namespaces={"Shop": "app=db"}),
     "an entry with options": lambda: Cached("", namespaces={"shop": Cached("app=db", keep=["data"])}),
