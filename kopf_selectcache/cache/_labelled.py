@@ -10,7 +10,7 @@ from kopf_selectcache.informer.state import Serving
 from kopf_selectcache.selectors.selector import Selector
 
 from .errors import OutsideFilter, for_request
-from .matcher import Comparisons, Coverage
+from .comparisons import Comparisons, Coverage
 from .request import Request
 
 
