@@ -144,6 +144,8 @@ class TestReads:
                     await each
             with pytest.raises(ReadError, match="these caches have ended"):
                 cache.get("secrets", "web-1", "shop")
+            with pytest.raises(ReadError, match="these caches have ended"):
+                await cache.wait_synced()  # Without a warning of Python: see `filterwarnings`.
             assert not ours.informers
             await ours.stop()  # It does nothing.
             async with ours as again:  # They can be entered again.
@@ -161,6 +163,20 @@ class TestReads:
                 with pytest.raises(DeclarationError) as caught:
                     ours.selectors["v1/pods"] = ""  # They run: `cache.declare` is for that.
                 assert "settings.selectcache" not in str(caught.value)
+
+        run(main())
+
+    def test_an_iteration_over_changes_ends_with_the_caches(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            ours = Caches(WEB, login=credentials(other))
+            async with ours as cache:
+                await cache.wait_synced()
+                seen = []
+                async for change in cache.changes("secrets"):
+                    seen.append(change)
+                    if len(seen) == 2:
+                        await ours.stop()
+            assert len(seen) == 2
 
         run(main())
 
