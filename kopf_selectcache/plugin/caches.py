@@ -95,7 +95,7 @@ class Caches:
         """Their name in the metrics and the probe of the operator; None for caches that are in neither."""
         self._login = login
         self._namespaces = None if namespaces is None else Selector(namespaces=namespaces).namespaces
-        self._stack: AsyncExitStack | None = None
+        self._task: asyncio.Task[None] | None = None  # Logs in, runs the caches, and ends them.
         self._runtime: Runtime | None = None
 
     @property
@@ -114,29 +114,34 @@ class Caches:
         return tuple(self._runtime.informers.values()) if self._runtime is not None else ()
 
     async def start(self) -> Cache:
-        """Log in, start the caches, and return their reads. Raise `kopf.LoginError` if the login fails."""
-        if self._stack is not None:
+        """Log in, start the caches, and return their reads. Raise `kopf.LoginError` if the login fails, and
+        ReadError if `stop` is called meanwhile.
+        """
+        if self._task is not None:
             raise DeclarationError(
                 "these caches run already", remedy="Use the cache that start() has returned"
             )
-        async with AsyncExitStack() as stack:
-            self._stack = stack
-            stack.callback(self._forget)
-            self._announce(stack)
-            stack.enter_context(self._settings.selectors.in_use())
-            vault, waits = await self._vault(stack), Waits()
-            runtime = self._runtime = self._make_runtime(vault)
-            task = asyncio.create_task(_run(runtime, vault), name="selectcache: caches")
-            task.add_done_callback(partial(_end, runtime))
-            stack.push_async_callback(_cancel, task)
-            stack.callback(waits.end, "the caches end")
-            self._stack = stack.pop_all()
-        return Cache(runtime, waits=waits)
+        started: asyncio.Future[Cache] = asyncio.get_running_loop().create_future()
+        task = self._task = asyncio.create_task(self._run(started), name="selectcache: caches")
+        task.add_done_callback(self._forget)
+        try:
+            await asyncio.wait({task, started}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        if started.done() and not task.done() and not task.cancelling():
+            return started.result()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()  # Raises its error.
+        raise ReadError("stop() was called before start() had returned", remedy="Start the caches again")
 
     async def stop(self) -> None:
-        """End the caches, and their login. Does nothing if they do not run."""
-        if self._stack is not None:
-            await self._stack.aclose()
+        """End the caches, and their login, also while they start. Does nothing if they do not run."""
+        if (task := self._task) is not None:
+            if not task.cancelling():  # A second one would cancel what the first one waits for.
+                task.cancel()
+            await asyncio.wait({task})
 
     async def __aenter__(self) -> Cache:
         return await self.start()
@@ -156,8 +161,29 @@ class Caches:
         named[self.name] = self
         stack.callback(named.pop, self.name)
 
-    def _forget(self) -> None:
-        self._stack = self._runtime = None
+    async def _run(self, started: asyncio.Future[Cache]) -> None:
+        """Run the caches until the task is cancelled: it alone begins and ends what belongs to them."""
+        async with AsyncExitStack() as stack:
+            self._announce(stack)
+            stack.enter_context(self._settings.selectors.in_use())
+            vault, waits = await self._vault(stack), Waits()
+            runtime = self._runtime = self._make_runtime(vault)
+            stack.callback(runtime.end, _ended)
+            stack.callback(waits.end, "the caches end")
+            started.set_result(Cache(runtime, waits=waits))
+            # In a startup handler, the operator logs in only after it.
+            await vault.wait_for_readiness()
+            try:
+                await runtime.run()
+            except Exception as error:
+                _logger.error("The caches end with an error.", exc_info=error)
+                runtime.end(_ended)
+                await asyncio.Event().wait()  # Their states stay in the metrics until `stop`.
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._task = self._runtime = None
+        if not task.cancelled():
+            task.exception()  # A `start` that was cancelled does not retrieve it.
 
     async def _vault(self, stack: AsyncExitStack) -> _kopf.Vault:
         """Return the credentials: those of the operator, or others, which a task renews."""
@@ -198,19 +224,6 @@ def _is_name(name: object) -> bool:
 
 def _is_credentials(login: object) -> bool:
     return isinstance(login, _kopf.ConnectionInfo | _kopf.AiohttpSession)
-
-
-async def _run(runtime: Runtime, vault: _kopf.Vault) -> None:
-    # In a startup handler, the operator logs in only after it.
-    await vault.wait_for_readiness()
-    await runtime.run()
-
-
-def _end(runtime: Runtime, task: asyncio.Task[None]) -> None:
-    """End the reads, for any end of the task."""
-    runtime.end(_ended)
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _logger.error("The caches end with an error.", exc_info=error)
 
 
 def _ended() -> ReadError:

@@ -197,6 +197,80 @@ class TestReads:
         assert [record.exc_info for record in caplog.records if record.levelno == logging.ERROR]
 
 
+class TestStart:
+    """A login may take long, and anything may happen meanwhile."""
+
+    @staticmethod
+    def slow(other: EmbeddedCluster) -> tuple[Caches, asyncio.Event, asyncio.Event]:
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def log_in(**_: Any) -> kopf.ConnectionInfo:
+            begun.set()
+            await may_end.wait()
+            return credentials(other)
+
+        return Caches(WEB, login=log_in), begun, may_end
+
+    def test_stop_ends_a_start(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            before = asyncio.all_tasks()
+            ours, begun, may_end = self.slow(other)
+            start = asyncio.create_task(ours.start())
+            await begun.wait()
+            await asyncio.gather(ours.stop(), ours.stop())
+            with pytest.raises(ReadError, match=r"stop\(\) was called"):
+                await start
+            await nothing_left(before)
+            may_end.set()
+            async with ours as cache:
+                await cache.wait_synced()
+
+        run(main())
+
+    def test_stop_ends_a_start_that_is_about_to_return(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            before = asyncio.all_tasks()
+            ours = Caches(WEB, login=credentials(other))
+            start = asyncio.create_task(ours.start())
+            while not ours.informers:
+                await asyncio.sleep(0)
+            await ours.stop()
+            with pytest.raises(ReadError, match=r"stop\(\) was called"):
+                await start
+            await nothing_left(before)
+
+        run(main())
+
+    def test_a_start_that_is_cancelled_leaves_nothing(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            before = asyncio.all_tasks()
+            ours, begun, may_end = self.slow(other)
+            start = asyncio.create_task(ours.start())
+            await begun.wait()
+            start.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await start
+            await nothing_left(before)
+            may_end.set()
+            async with ours as cache:
+                await cache.wait_synced()
+
+        run(main())
+
+    def test_one_of_two_starts_at_a_time_succeeds(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            ours, begun, may_end = self.slow(other)
+            start = asyncio.create_task(ours.start())
+            await begun.wait()
+            with pytest.raises(DeclarationError, match="run already"):
+                await ours.start()
+            may_end.set()
+            await (await start).wait_synced()
+            await ours.stop()
+
+        run(main())
+
+
 class TestBesideAnOperator:
     def test_two_caches_of_one_kind_read_what_each_declares(self, other: EmbeddedCluster) -> None:
         """Those of another cluster are opened by a startup handler, and closed by a cleanup handler."""
