@@ -8,10 +8,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from threading import Thread
 from typing import Any, TypeAlias, cast
 
 import kopf
@@ -23,6 +26,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.values import is_dns_subdomain
+from kopf_selectcache.core.store.projection import where_of
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import CACHES
@@ -243,26 +247,41 @@ class _LoginTask:
         login: Login | Credentials,
         vault: _kopf.Vault,
         *,
+        timeout: float = LOGIN,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._login, self._vault, self._sleep, self._chance = login, vault, sleep, chance
+        self._timeout = timeout
+        self._thread: Future[object] | None = None  # The result of a sync login that has not been awaited.
 
     async def log_in(self) -> None:
         """Log in once. Raise `kopf.LoginError`, which does not show the text of another error: it may have
         a token.
         """
+        limit = asyncio.timeout(self._timeout)
         try:
-            async with asyncio.timeout(LOGIN):
+            async with limit:
                 info = await self._called()
-        except Exception as error:
-            raise kopf.LoginError(f"the login of Caches() fails with {type(error).__name__}") from error
-        if info is None:
-            raise kopf.LoginError("the login of Caches() has found no credentials")
-        if not _is_credentials(info):
-            raise kopf.LoginError(f"the login of Caches() returns a {type(info).__name__}: return {_LOGINS}")
-        # A copy, because credentials are compared by identity: a late refusal does not hit new ones.
-        await self._vault.populate({_KEY: copy(info)})
+        except Exception as error:  # It is anybody's code.  # noqa: BLE001
+            why = (
+                f"has not returned after {self._timeout:g} s: give its requests a timeout"
+                if limit.expired()
+                else f"fails with {type(error).__name__}{where_of(error)}"
+            )
+        else:
+            if _is_credentials(info):
+                # A copy, because credentials are compared by identity: a late refusal does not hit new ones.
+                await self._vault.populate({_KEY: copy(info)})
+                return
+            why = (
+                "has found no credentials: return a kopf.ConnectionInfo"
+                if info is None
+                else f"returns a {type(info).__name__}: return a kopf.ConnectionInfo, or call the login"
+                " handler, as in kopf.login_with_kubeconfig(**kwargs)"
+            )
+        # Raised outside of the handler: Kopf logs the context of an error, with its text.
+        raise kopf.LoginError(f"the login of Caches() {why}")
 
     async def _called(self) -> object:
         if not callable(self._login):
@@ -271,7 +290,13 @@ class _LoginTask:
         call = partial(self._login, logger=_logger, settings=settings)
         if _kopf.is_async_fn(self._login):
             return await cast("Awaitable[object]", call())
-        return await asyncio.to_thread(call)
+        if self._thread is None:
+            self._thread = _run_in_thread(call)
+        try:
+            return await asyncio.wrap_future(self._thread)
+        finally:
+            if self._thread.done():
+                self._thread = None
 
     async def run(self) -> None:
         """Log in again when the credentials are used up, and repeat it until it succeeds."""
@@ -291,3 +316,20 @@ class _LoginTask:
                     await self._sleep(pause)
                 else:
                     break
+
+
+def _run_in_thread(call: Callable[[], object]) -> Future[object]:
+    """Call a login in a thread of its own: one that hangs takes no thread of the loop's, which looks up
+    hosts in these, and does not keep the process from exiting.
+    """
+    result, run = Future[object](), copy_context().run
+    result.set_running_or_notify_cancel()  # A wait that is cancelled does not cancel it.
+
+    def work() -> None:
+        try:
+            result.set_result(run(call))
+        except BaseException as error:  # It is raised where the result is awaited.  # noqa: BLE001
+            result.set_exception(error)
+
+    Thread(target=work, name="selectcache: login", daemon=True).start()
+    return result

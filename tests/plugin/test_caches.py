@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -27,7 +29,7 @@ from kopf_selectcache import (
 )
 from kopf_selectcache._kopf import settings_var
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.plugin.caches import _LoginTask
+from kopf_selectcache.plugin.caches import LOGIN, _LoginTask
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import nothing_left, run, until
 from tests.kopf_operators import Cluster, operating, pod
@@ -454,14 +456,92 @@ class TestLogin:
 
         run(main())
 
-    def test_its_error_shows_no_text_of_another(self) -> None:
+    @pytest.mark.parametrize("is_async", [True, False])
+    def test_its_error_has_the_place_and_no_text_of_another(self, *, is_async: bool) -> None:
         def log_in(**_: Any) -> Any:
             raise RuntimeError("the password is hunter2")
 
+        async def log_in_async(**_: Any) -> Any:
+            log_in()
+
         async def main() -> None:
-            with pytest.raises(kopf.LoginError) as caught:
-                await Caches(WEB, login=log_in).start()
-            assert "hunter2" not in str(caught.value)
+            with pytest.raises(kopf.LoginError, match=r"RuntimeError at test_caches\.py:\d+$") as caught:
+                await Caches(WEB, login=log_in_async if is_async else log_in).start()
+            # As Kopf logs it, with its cause and its context.
+            assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+        run(main())
+
+    @pytest.mark.parametrize(
+        ("info", "remedy"),
+        [
+            (None, "return a kopf.ConnectionInfo"),
+            (kopf.login_with_kubeconfig, "call the login handler"),
+        ],
+        ids=["nothing", "a login handler"],
+    )
+    def test_its_error_says_what_to_return(self, info: object, remedy: str) -> None:
+        async def main() -> None:
+            with pytest.raises(kopf.LoginError, match=remedy):
+                await _LoginTask(lambda **_: info, Vault()).log_in()
+
+        run(main())
+
+    def test_an_async_login_that_hangs_fails(self) -> None:
+        async def log_in(**_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        async def main() -> None:
+            with pytest.raises(kopf.LoginError, match="has not returned after 0 s: give"):
+                await _LoginTask(log_in, Vault(), timeout=0).log_in()
+
+        run(main())
+
+    def test_a_sync_login_that_hangs_takes_one_thread_of_its_own(self) -> None:
+        """The threads of the loop stay free, and its credentials are taken once it returns."""
+        may_end, threads = threading.Event(), list[threading.Thread]()
+
+        def log_in(**_: Any) -> kopf.ConnectionInfo:
+            threads.append(threading.current_thread())
+            may_end.wait()
+            return kopf.ConnectionInfo(server="http://127.0.0.1:1")
+
+        async def main() -> None:
+            vault = Vault()
+            login = _LoginTask(log_in, vault, timeout=0)
+            for _ in range(3):
+                with pytest.raises(kopf.LoginError, match="has not returned after 0 s"):
+                    await login.log_in()
+            may_end.set()
+            (thread,) = threads
+            assert thread.daemon
+            assert thread.name == "selectcache: login"
+            thread.join()
+            login._timeout = 10.0
+            await login.log_in()
+            assert len(threads) == 1
+            assert not vault.is_empty()
+            await login.log_in()
+            assert len(threads) == 2
+
+        run(main())
+
+    def test_it_may_take_a_minute(self) -> None:
+        assert (_LoginTask(lambda **_: None, Vault())._timeout, LOGIN) == (60.0, 60.0)
+
+    def test_equal_credentials_are_new_ones_each_time(self) -> None:
+        """A late refusal of the former ones does not hit them."""
+
+        async def main() -> None:
+            vault, info = Vault(), kopf.ConnectionInfo(server="http://127.0.0.1:1")
+            login = _LoginTask(info, vault)
+            await login.log_in()
+            ((key, first),) = [each async for each in vault]
+            await login.log_in()
+            ((_, second),) = [each async for each in vault]
+            assert second is not first
+            await vault.invalidate(key, first)
+            assert not vault.is_empty()
 
         run(main())
 
