@@ -23,7 +23,6 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, ReadError, require
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.projection import where_of
@@ -34,6 +33,8 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings
+
+from ._runtimes import create_runtime
 
 Credentials: TypeAlias = _kopf.ConnectionInfo | _kopf.AiohttpSession
 Login: TypeAlias = Callable[..., Credentials | Awaitable[Credentials | None] | None]
@@ -95,6 +96,8 @@ class Caches:
         own.update(selectors or {})
         # A copy: the settings may be those of other caches, too.
         self._settings = replace(given, selectors=own, defaults=copy(given.defaults))
+        # An option stays assigned if its value is the default: Kopf's settings do not replace it.
+        vars(self._settings)["_assigned"].update(vars(given)["_assigned"])
         self.name = name
         """Their name in the metrics and the probe of the operator; None for caches that are in neither."""
         self._login = login
@@ -128,8 +131,9 @@ class Caches:
         started: asyncio.Future[Cache] = asyncio.get_running_loop().create_future()
         task = self._task = asyncio.create_task(self._run(started), name="selectcache: caches")
         task.add_done_callback(self._forget)
+        first: tuple[asyncio.Future[Any], ...] = task, started
         try:
-            await asyncio.wait({task, started}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await self.stop()
             raise
@@ -171,7 +175,9 @@ class Caches:
             self._announce(stack)
             stack.enter_context(self._settings.selectors.in_use())
             vault, waits = await self._vault(stack), Waits()
-            runtime = self._runtime = self._make_runtime(vault)
+            runtime = self._runtime = create_runtime(
+                self._settings, vault, kopf_settings=_kopf_settings(), namespaces=self._namespaces
+            )
             stack.callback(runtime.end, _ended)
             stack.callback(waits.end, "the caches end")
             started.set_result(Cache(runtime, waits=waits))
@@ -179,8 +185,8 @@ class Caches:
             await vault.wait_for_readiness()
             try:
                 await runtime.run()
-            except Exception as error:
-                _logger.error("The caches end with an error.", exc_info=error)
+            except Exception:
+                _logger.exception("The caches end with an error.")
                 runtime.end(_ended)
                 await asyncio.Event().wait()  # Their states stay in the metrics until `stop`.
 
@@ -203,27 +209,18 @@ class Caches:
         stack.push_async_callback(_cancel, asyncio.create_task(login.run(), name="selectcache: login"))
         return vault
 
-    def _make_runtime(self, vault: _kopf.Vault) -> Runtime:
-        settings, operator = self._settings, _kopf.settings_var.get(None)
-        transport = KopfTransport(
-            vault,
-            request_timeout=settings.request_timeout,
-            connect_timeout=operator.networking.connect_timeout if operator is not None else None,
-            max_bytes=settings.page_bytes(),
-        )
-        return Runtime(settings, transport, namespaces=self._namespaces, chance=random.random, logger=_logger)
-
 
 def named_caches(settings: kopf.OperatorSettings) -> Mapping[str, Caches]:
     """Return the caches with a name that run in an operator. It is called in any thread."""
     return {**vars(settings).get(_SLOT, {})}
 
 
+def _kopf_settings() -> kopf.OperatorSettings:
+    """Return the settings of the operator whose code is running; outside of one, Kopf's defaults."""
+    return _kopf.settings_var.get(None) or kopf.OperatorSettings()
+
+
 _LOGINS = "kopf.login_with_kubeconfig, another login handler of Kopf, or a kopf.ConnectionInfo"
-
-
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and is_dns_subdomain(name)
 
 
 def _is_credentials(login: object) -> bool:
@@ -286,8 +283,7 @@ class _LoginTask:
     async def _called(self) -> object:
         if not callable(self._login):
             return self._login
-        settings = _kopf.settings_var.get(None) or kopf.OperatorSettings()
-        call = partial(self._login, logger=_logger, settings=settings)
+        call = partial(self._login, logger=_logger, settings=_kopf_settings())
         if _kopf.is_async_fn(self._login):
             return await cast("Awaitable[object]", call())
         if self._thread is None:

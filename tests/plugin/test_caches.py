@@ -102,6 +102,42 @@ class TestReads:
         lists = [each for each in other.requests if each.verb == "list" and each.resource == "secrets"]
         assert len(lists) == 2
 
+    def test_their_requests_have_the_limits_of_their_settings(self, other: EmbeddedCluster) -> None:
+        settings = SelectCacheSettings(request_timeout=7.0, max_page_bytes="20Mi")
+
+        async def main() -> None:
+            async with (ours := Caches(WEB, settings=settings, login=credentials(other))):
+                runtime: Any = ours._runtime
+                assert runtime.transport._request_timeout == 7.0
+                assert runtime.transport._max_bytes == 20 * 1024**2
+                assert runtime.transport._connect_timeout is None
+
+        run(main())
+
+    def test_options_that_are_not_assigned_are_those_of_kopf(self, other: EmbeddedCluster) -> None:
+        """As of the operator in whose code they start."""
+        kopfs, settings = kopf.OperatorSettings(), SelectCacheSettings()
+        kopfs.watching.chunk_size, kopfs.watching.inactivity_timeout = 50, 30
+        kopfs.networking.request_timeout, kopfs.networking.connect_timeout = 9, 3
+        settings.page_limit = 500  # Assigned, although it is the default.
+
+        async def main() -> None:
+            settings_var.set(kopfs)
+            for given, page_limit in ((None, 50), (settings, 500)):
+                async with (ours := Caches(WEB, settings=given, login=credentials(other))) as cache:
+                    await cache.wait_synced()
+                    runtime: Any = ours._runtime
+                    assert runtime.settings.page_limit == page_limit
+                    assert (runtime.settings.idle_timeout, runtime.settings.request_timeout) == (30, 9)
+                    assert runtime.transport._request_timeout == 9
+                    assert runtime.transport._connect_timeout == 3
+                    with pytest.raises(DeclarationError):
+                        ours.selectors["v1/pods"] = ""  # The declarations in use are these.
+
+        run(main())
+        lists = [each for each in other.requests if each.verb == "list"]
+        assert [each.query["limit"] for each in lists if "limit" in each.query] == ["50", "500"]
+
     def test_settings_may_be_those_of_several_caches(self, other: EmbeddedCluster) -> None:
         settings = SelectCacheSettings()
         settings.selectors["v1/configmaps"] = ""
@@ -234,7 +270,7 @@ class TestStart:
             before = asyncio.all_tasks()
             ours = Caches(WEB, login=credentials(other))
             start = asyncio.create_task(ours.start())
-            while not ours.informers:
+            while not ours.informers:  # Stopped in just that cycle.  # noqa: ASYNC110
                 await asyncio.sleep(0)
             await ours.stop()
             with pytest.raises(ReadError, match=r"stop\(\) was called"):
@@ -480,7 +516,7 @@ class TestLogin:
         ],
         ids=["nothing", "a login handler"],
     )
-    def test_its_error_says_what_to_return(self, info: object, remedy: str) -> None:
+    def test_its_error_says_what_to_return(self, info: Any, remedy: str) -> None:
         async def main() -> None:
             with pytest.raises(kopf.LoginError, match=remedy):
                 await _LoginTask(lambda **_: info, Vault()).log_in()
