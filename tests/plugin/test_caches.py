@@ -28,6 +28,7 @@ from kopf_selectcache import (
     Selector,
 )
 from kopf_selectcache._kopf import settings_var
+from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.caches import LOGIN, _LoginTask
 from kopf_selectcache.testing import EmbeddedCluster
@@ -191,6 +192,31 @@ class TestReads:
                 assert again.count("secrets", label="app=web") == 2
 
         run(main())
+
+    def test_a_read_that_a_thread_begins_just_at_the_end_raises(
+        self, other: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The loop may never run again, so the thread must not wait for it."""
+
+        errors = list[str]()
+
+        async def main() -> None:
+            ours = Caches(WEB, login=credentials(other))
+            cache = await ours.start()
+            await ours.stop()
+
+            def read() -> None:
+                with pytest.raises(ReadError) as caught:
+                    cache.blocking.wait_synced()
+                errors.append(caught.value.what)
+
+            monkeypatch.setattr(Ending, "check", lambda _: None)  # The thread did that before the end.
+            thread = threading.Thread(target=read, daemon=True)
+            thread.start()
+            thread.join(10)  # The loop does not run meanwhile.
+
+        run(main())
+        assert errors == ["the wait for the cache was ended: the caches end"]
 
     def test_they_are_entered_once_at_a_time(self, other: EmbeddedCluster) -> None:
         async def main() -> None:
