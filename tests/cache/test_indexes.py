@@ -13,8 +13,10 @@ import pytest
 from kopf_selectcache import Cached, NotKept, OutsideFilter, Selector
 from kopf_selectcache.cache._overlay import own_of
 from kopf_selectcache.cache.matcher import Obj
+from kopf_selectcache.core.errors import BadIndex
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page
+from kopf_selectcache.core.store.index_spec import PARTS
 from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import UnreadableRecord
@@ -475,6 +477,16 @@ class TestFunctionsOfKopf:
         (index,) = indexes({"it": parts})
         made = index.values({"metadata": {"name": "a", "namespace": "ns", "uid": "1"}})
         assert made == ("spec", "status", "labels", "annotations")
+
+    def test_parts_are_those_of_the_object(self) -> None:
+        def parts(**given: Any) -> Any:
+            assert [*given] == [*PARTS]
+            return [str(given[name]) for name in PARTS[2:]]
+
+        meta = {"uid": "1", "name": "a", "namespace": "ns", "labels": {"l": "1"}, "annotations": {"n": "2"}}
+        (index,) = indexes({"it": parts})
+        made = index.values({"metadata": meta, "spec": {"s": 1}, "status": {"t": 2}})
+        assert made == ("{'s': 1}", "{'t': 2}", "1", "a", "ns", "{'l': '1'}", "{'n': '2'}")
 
     def test_a_function_of_the_whole_object_may_have_keywords(self) -> None:
         def names(obj: Obj, **_: Any) -> list[str]:
