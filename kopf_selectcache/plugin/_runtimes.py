@@ -12,8 +12,6 @@ from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
 
-_logger = logging.getLogger("kopf_selectcache")
-
 
 def create_runtime(
     declared: SelectCacheSettings,
@@ -21,6 +19,7 @@ def create_runtime(
     *,
     kopf_settings: kopf.OperatorSettings,
     namespaces: tuple[str, ...] | None,
+    logger: logging.Logger,
 ) -> Runtime:
     """Create a runtime with these credentials. Kopf's settings are the defaults of the options."""
     networking, watching = kopf_settings.networking, kopf_settings.watching
@@ -35,4 +34,4 @@ def create_runtime(
         connect_timeout=networking.connect_timeout,
         max_bytes=declared.page_bytes(),
     )
-    return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=_logger)
+    return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=logger)

@@ -28,7 +28,7 @@ from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.projection import where_of
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.selectors.kind_keys import CACHES
+from kopf_selectcache.selectors.kind_keys import CACHES, CACHES_WITH_LOGIN
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.settings.declaration import Selectors
@@ -91,7 +91,8 @@ class Caches:
             ("login", login, login is None or callable(login) or _is_credentials(login), _LOGINS),
         ):
             require(fits, DeclarationError, "Caches()", argument, given, wanted)
-        given, own = settings if settings is not None else SelectCacheSettings(), Selectors(site=CACHES)
+        given = settings if settings is not None else SelectCacheSettings()
+        own = Selectors(site=CACHES if login is None else CACHES_WITH_LOGIN)
         own.update(given.selectors)
         own.update(selectors or {})
         # A copy: the settings may be those of other caches, too.
@@ -176,7 +177,11 @@ class Caches:
             stack.enter_context(self._settings.selectors.in_use())
             vault, waits = await self._vault(stack), Waits()
             runtime = self._runtime = create_runtime(
-                self._settings, vault, kopf_settings=_kopf_settings(), namespaces=self._namespaces
+                self._settings,
+                vault,
+                kopf_settings=_kopf_settings(),
+                namespaces=self._namespaces,
+                logger=_logger.getChild("caches" if self.name is None else f"caches.{self.name}"),
             )
             stack.callback(runtime.end, _ended)
             stack.callback(waits.end, "the caches end")

@@ -65,7 +65,11 @@ _logger = logging.getLogger("kopf_selectcache")
 def make_runtime(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
     """Create the runtime of the operator whose code is running, with Kopf's credentials."""
     return create_runtime(
-        settings_of(settings), _kopf.vault_var.get(), kopf_settings=settings, namespaces=namespaces
+        settings_of(settings),
+        _kopf.vault_var.get(),
+        kopf_settings=settings,
+        namespaces=namespaces,
+        logger=_logger,
     )
 
 

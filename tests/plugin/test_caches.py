@@ -20,12 +20,14 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import (
     Caches,
     DeclarationError,
+    Forbidden,
     NotDeclared,
     NotSynced,
     OutsideFilter,
     ReadError,
     SelectCacheSettings,
     Selector,
+    Unauthorized,
 )
 from kopf_selectcache._kopf import settings_var
 from kopf_selectcache.informer.ending import Ending
@@ -384,6 +386,35 @@ class TestBesideAnOperator:
         async def main() -> None:
             with pytest.raises(DeclarationError, match="login="):
                 await Caches(WEB).start()
+
+        run(main())
+
+
+class TestMessages:
+    """They name the arguments of `Caches`, and not the settings of an operator."""
+
+    @pytest.mark.parametrize("name", [None, "hub"])
+    def test_a_refused_login(
+        self, other: EmbeddedCluster, caplog: pytest.LogCaptureFixture, name: str | None
+    ) -> None:
+        async def main() -> None:
+            async with Caches(WEB, login=credentials(other, "wrong"), name=name) as cache:
+                with pytest.raises(Unauthorized, match=r"no credentials of Caches\(\)") as caught:
+                    await cache.wait_synced()
+                assert "Correct login= of Caches()" in caught.value.remedy
+
+        run(main())
+        names = {each.name for each in caplog.records if "no credentials" in each.getMessage()}
+        assert names == {"kopf_selectcache.caches.hub" if name else "kopf_selectcache.caches"}
+
+    def test_a_missing_right(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            login = credentials(other, other.user("reader", []))
+            async with Caches(WEB, login=login) as cache:
+                with pytest.raises(Forbidden, match=r"Caches\(\) may not list") as caught:
+                    await cache.wait_synced()
+                assert "for Caches({'v1/secrets': ...}), label='app=web')" in caught.value.remedy
+                assert "give Caches() namespaces=" in caught.value.remedy
 
         run(main())
 
