@@ -81,7 +81,7 @@ def describe(
     """Return a failure in words. `line` is the assignment or the call that declares the kind; `verb` is that
     of the request, `get` for discovery.
     """
-    log_in = Phrase("Correct %(login)s; the cache goes on asking", login=site.login)
+    log_in = Phrase(f"Correct {site.login}; the cache goes on asking")
 
     def of_subject(template: str, **parts: object) -> Phrase:
         return Phrase(f"%(resource)s: {template}", resource=subject, **parts)
@@ -136,7 +136,7 @@ def describe(
             )
         case Refusal(401):
             return Described(
-                of_subject("the server accepts no credentials of %(whose)s", whose=site.whose),
+                of_subject(f"the server accepts no credentials of {site.whose}"),
                 log_in,
                 said=failure.message,
             )
@@ -200,11 +200,7 @@ def _declaration(subject: Subject, line: str) -> Phrase:
 def _forbidden(refusal: Refusal, subject: Subject, line: str, verb: str, site: Site) -> Described:
     if verb == "get":
         return Described(
-            Phrase(
-                "%(resource)s: %(whose)s may not ask what the cluster serves",
-                resource=subject,
-                whose=site.whose,
-            ),
+            Phrase(f"%(resource)s: {site.whose} may not ask what the cluster serves", resource=subject),
             Phrase("Bind it to the ClusterRole system:discovery"),
             said=refusal.message,
         )
@@ -222,9 +218,8 @@ def _forbidden(refusal: Refusal, subject: Subject, line: str, verb: str, site: S
     anywhere = " in a ClusterRole" if not where and kind is not None and kind.namespaced else ""
     return Described(
         Phrase(
-            "%(resource)s: %(whose)s may not %(verb)s them%(where)s",
+            f"%(resource)s: {site.whose} may not %(verb)s them%(where)s",
             resource=subject,
-            whose=site.whose,
             verb=verb,
             where=where,
         ),

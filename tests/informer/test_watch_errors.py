@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Selector, WatchError
+from kopf_selectcache.core.reasons import StatusCode
 from kopf_selectcache.informer._watch_errors import WatchErrors
 from kopf_selectcache.informer.health import Health
 from tests.faults.environment import operating, run, until
@@ -54,7 +55,7 @@ def test_a_failure_has_the_namespace_of_its_list_or_watch(
     writer: Any = SimpleNamespace(
         condition=condition, filter=Selector(namespaces=namespaces), resource="pods", verb="list"
     )
-    WatchErrors(errors.append, logging.getLogger()).report(writer, "403")
+    WatchErrors(errors.append, logging.getLogger()).report(writer, StatusCode("403"))
     assert [(each.namespace, each.state) for each in errors] == [(expected, "forbidden")]
 
 
