@@ -63,7 +63,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "        await _wait_until_readable(informer, request, _timeout_of(runtime, request))\n    except BaseException:\n        if informer in pending:",
                   "        pass\n    except BaseException:\n        if informer in pending:",
                   "A16", (TESTS + "a16_a_kind_is_declared_at_run_time_and_is_synced_then",)),
-    FeatureMutant("start caches that run", "plugin/caches.py", "        if self._stack is not None:\n            raise", "        if False:\n            raise",
+    FeatureMutant("start caches that run", "plugin/caches.py", "        if self._task is not None:\n            raise", "        if False:\n            raise",
                   "A17", (TESTS + "a17_kinds_are_removed_and_caches_start_once",)),
     FeatureMutant("answer from a store that has no list", SNAPSHOT, "if informer.resource is None or not part.store.version:", "if informer.resource is None:",
                   "A18", (TESTS + "a18_no_read_answers_before_the_first_list",)),
