@@ -155,8 +155,9 @@ func play(t *testing.T, asked script) answer {
 			q.Done(key)
 		}
 	}
+	var workers sync.WaitGroup
 	for range asked.Workers {
-		go work()
+		workers.Go(work)
 	}
 	synctest.Wait()
 	for _, op := range asked.Ops {
@@ -177,10 +178,11 @@ func play(t *testing.T, asked script) answer {
 	synctest.Wait()
 	lock.Lock()
 	found.Adds, found.Retries, found.Depth = metrics.adds.value, metrics.retries.value, metrics.depth.value
-	lock.Unlock()
-	// What the workers do after this is not counted: they may have begun a long run.
-	q.ShutDown()
 	answered := found
+	lock.Unlock()
+	// The runs that have begun go on to their ends, since no goroutine may be left. They are not counted.
+	q.ShutDown()
+	workers.Wait()
 	return answered
 }
 
