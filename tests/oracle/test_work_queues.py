@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 
 from kopf_selectcache.reconcile.queue import AGEING
-from tests.apiserver.build import Go
 from tests.oracle.work_queues import COUNT, DIFFERENCES, GO, SORTS, ask, build, scripts, stored
 from tests.reconcile.virtual import SECOND, Answer, Script, play
 
@@ -21,10 +20,15 @@ def is_equal(script: Script, theirs: Answer, *, ageing: float = WITHOUT) -> bool
     return (
         [each["key"] for each in ours["taken"]] == [each["key"] for each in theirs["taken"]]
         and all(
-            abs(one["at"] - other["at"]) < SECOND / 1e6 for one, other in zip(ours["taken"], theirs["taken"], strict=True)
+            abs(one["at"] - other["at"]) < SECOND / 1e6
+            for one, other in zip(ours["taken"], theirs["taken"], strict=True)
         )
-        and (script["queue"] == GO or [e["priority"] for e in ours["taken"]] == [e["priority"] for e in theirs["taken"]])
-        and (ours["adds"], ours["retries"], ours["depth"]) == (theirs["adds"], theirs["retries"], theirs["depth"])
+        and (
+            script["queue"] == GO
+            or [e["priority"] for e in ours["taken"]] == [e["priority"] for e in theirs["taken"]]
+        )
+        and (ours["adds"], ours["retries"], ours["depth"])
+        == (theirs["adds"], theirs["retries"], theirs["depth"])
     )
 
 
@@ -49,7 +53,7 @@ def test_with_ageing_a_key_of_the_list_is_overtaken_for_a_minute_at_most() -> No
     ours = {each["key"]: each["at"] for each in play(script, ageing=AGEING)["taken"]}
     after = [each["key"] for each in play(script, ageing=AGEING)["taken"]]
     assert after.index("b") < len(after) - 1
-    later = [key for key in after[after.index("b") + 1 :]]
+    later = after[after.index("b") + 1 :]
     added = {op["key"]: op["at"] for op in script["ops"]}
     assert all(added[key] >= 0.2 * SECOND + 100 * AGEING * SECOND for key in later)
     assert all(ours[one] < ours[other] for one, other in pairwise(after))

@@ -1,7 +1,7 @@
 """Scripts of work queues, and how those of Go answer them (workqueue/oracle_test.go).
 
-`python -m tests.oracle.work_queues` builds that program, asks it, and stores the answers. The build takes minutes:
-the stored answers are compared by default, and live ones with the soaks."""
+`python -m tests.oracle.work_queues` builds that program, asks it, and stores the answers. The build takes
+minutes: the stored answers are compared by default, and live ones with the soaks."""
 
 from __future__ import annotations
 
@@ -36,13 +36,21 @@ SORTS: dict[str, dict[str, Any]] = {
     "delays, each key once": {"queue": GO, "ops": ["add", "after"], "then": ["done", "after"], "once": True},
     "failures, each key once": {"queue": GO, "ops": ["add"], "then": ["done", "fail"], "once": True},
 }
-"""Sorts of scripts without the known differences: a key that waits for its delay, or runs, is not added otherwise."""
+"""Sorts of scripts without the known differences: a key that waits for its delay, or runs, is not added
+otherwise."""
 
 
 def make(
-    rng: random.Random, *, queue: str, ops: list[str], then: list[str], priorities: Iterable[int] = (0,), once: bool = False
+    rng: random.Random,
+    *,
+    queue: str,
+    ops: list[str],
+    then: list[str],
+    priorities: Iterable[int] = (0,),
+    once: bool = False,
 ) -> Script:
-    """Return a script. No two things happen at the same time in it: Go's order would be that of its goroutines."""
+    """Return a script. No two things happen at the same time in it: Go's order would be that of its
+    goroutines."""
     span, count = 5 * SECOND, 30
     names = [f"k{number}" for number in range(count if once else 6)]
     made: list[Operation] = []
@@ -65,7 +73,8 @@ def make(
 
     runs = {
         name: [
-            {"for": rng.randrange(1, SECOND), "then": each, "after": rng.randrange(1, SECOND)} for each in endings()
+            {"for": rng.randrange(1, SECOND), "then": each, "after": rng.randrange(1, SECOND)}
+            for each in endings()
         ]
         for name in names
     }
@@ -109,7 +118,9 @@ def ask(oracle: Path, asked: Iterable[Script]) -> Iterator[tuple[Script, Answer]
             check=False,
         )
         if done.returncode:
-            raise OracleError(f"the oracle of work queues has stopped:\n{done.stdout[:3000]}{done.stderr[-1000:]}")
+            raise OracleError(
+                f"the oracle of work queues has stopped:\n{done.stdout[:3000]}{done.stderr[-1000:]}"
+            )
         lines = answers.read_text(encoding="utf-8").splitlines()
     yield from zip(asked, map(json.loads, lines), strict=True)
 
@@ -131,7 +142,9 @@ def _script(name: str, queue: str, ops: list[tuple[float, str, float]], runs: di
             {"at": int(at * SECOND), "op": "add", "key": key, "after": int(after * SECOND), "priority": 0}
             for at, key, after in ops
         ],
-        "runs": {key: [{"for": int(seconds * SECOND), "then": "done", "after": 0}] for key, seconds in runs.items()},
+        "runs": {
+            key: [{"for": int(seconds * SECOND), "then": "done", "after": 0}] for key, seconds in runs.items()
+        },
         "until": 100 * SECOND,
     }
 

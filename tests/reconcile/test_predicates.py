@@ -53,7 +53,9 @@ def test_a_cause_is_a_predicate(cause: str) -> None:
 @pytest.mark.parametrize("label", ["app=web", {"app": "web"}, LabelSelector.parse("app=web")])
 def test_a_label_selector_looks_at_both_objects(label: Any) -> None:
     predicate, web, db = p.labelled(label), obj(labels={"app": "web"}), obj(labels={"app": "db"})
-    admitted = [predicate.admits(Event("updated", *pair)) for pair in ((web, db), (db, web), (db, db), (web, None))]
+    admitted = [
+        predicate.admits(Event("updated", *pair)) for pair in ((web, db), (db, web), (db, db), (web, None))
+    ]
     assert admitted == [True, True, False, True]
     with pytest.raises(BadSelector):
         p.labelled("=web")
@@ -61,11 +63,21 @@ def test_a_label_selector_looks_at_both_objects(label: Any) -> None:
 
 def test_predicates_are_combined() -> None:
     named = Event("updated", obj(), obj())
-    yes, no = p.predicate_of(lambda old, new: True), p.predicate_of(lambda old, new: False)
-    assert [(one & other).admits(named) for one in (yes, no) for other in (yes, no)] == [True, False, False, False]
-    assert [(one | other).admits(named) for one in (yes, no) for other in (yes, no)] == [True, True, True, False]
+    yes, no = p.predicate_of(lambda *_: True), p.predicate_of(lambda *_: False)
+    assert [(one & other).admits(named) for one in (yes, no) for other in (yes, no)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert [(one | other).admits(named) for one in (yes, no) for other in (yes, no)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
     assert [(~one).admits(named) for one in (yes, no)] == [False, True]
-    assert ((lambda old, new: False) | yes).admits(named)
+    assert ((lambda *_: False) | yes).admits(named)
     assert not p.all_of([yes], [no]).admits(named)
     assert p.all_of().admits(named)
     combined = (p.generation_changed | p.labels_changed) & ~p.annotations_changed
@@ -96,7 +108,9 @@ OWNED = obj(
 )
 def test_an_object_is_mapped_to_itself_or_to_its_owners(mapping: Mapping, keys: list[Any]) -> None:
     assert mapping.map(OWNED, None) == keys
-    assert mapping.map({"metadata": {"name": "a"}}, None) == ([(None, "a")] if isinstance(mapping, Itself) else [])
+    assert mapping.map({"metadata": {"name": "a"}}, None) == (
+        [(None, "a")] if isinstance(mapping, Itself) else []
+    )
 
 
 def test_a_function_gets_a_cache_if_it_takes_one() -> None:
@@ -104,8 +118,8 @@ def test_a_function_gets_a_cache_if_it_takes_one() -> None:
         return [(cache, each["metadata"]["name"])]
 
     assert mapping_of(with_cache).map(OWNED, "c") == [("c", "web-1")]
-    assert mapping_of(lambda each, **kwargs: [tuple(kwargs)]).map(OWNED, "c") == [("cache",)]
-    assert not mapping_of(lambda each: []).needs_cache
+    assert mapping_of(lambda _, **kwargs: [tuple(kwargs)]).map(OWNED, "c") == [("cache",)]
+    assert not mapping_of(lambda _: []).needs_cache
     assert not mapping_of(dict).needs_cache
     assert mapping_of(owner := Owner("", "Node")) is owner
     with pytest.raises(DeclarationError):
@@ -123,10 +137,12 @@ def test_an_async_function_is_described_and_not_awaited() -> None:
         assert checked_keys(await mapping.map(OWNED, None)) == [("shop", "web-1")]  # type: ignore[misc, arg-type]
 
     asyncio.run(main())
-    assert not mapping_of(lambda each: []).is_async
+    assert not mapping_of(lambda _: []).is_async
 
 
-@pytest.mark.parametrize("given", ["web", 5, ["web"], [("shop", "")], [("shop", 1)], [(1, "web")], [("a", "b", "c")]])
+@pytest.mark.parametrize(
+    "given", ["web", 5, ["web"], [("shop", "")], [("shop", 1)], [(1, "web")], [("a", "b", "c")]]
+)
 def test_a_mapping_returns_pairs(given: Any) -> None:
     with pytest.raises(TypeError, match="pairs of a namespace and a name"):
         checked_keys(given)

@@ -72,7 +72,11 @@ class Model:
     def take(self) -> Run | None:
         self._promote()
         run = self.queue.take()
-        free = {key: at - priority * AGEING for key, (at, priority) in self.ready.items() if key not in self.running}
+        free = {
+            key: at - priority * AGEING
+            for key, (at, priority) in self.ready.items()
+            if key not in self.running
+        }
         assert (run is None) == (not free), "no lost wake-up"
         if run is not None:
             assert run.key not in self.running, "one run of a key at a time"
@@ -91,13 +95,19 @@ class Model:
         metrics = self.queue.metrics()
         assert metrics.depth == len(self.ready) == len(self.queue)
         assert self.queue.running == self.running
-        assert self.queue.next_due() == pytest.approx(min((due for due, _ in self.delayed.values()), default=None))
+        assert self.queue.next_due() == pytest.approx(
+            min((due for due, _ in self.delayed.values()), default=None)
+        )
 
     def step(self, choose: Callable[[int], int]) -> None:
         """Do what the chosen numbers mean."""
         match choose(7):
             case 0 | 1:
-                self.add(KEYS[choose(len(KEYS))], choose(2) * choose(2000) / 16, PRIORITIES[choose(len(PRIORITIES))])
+                self.add(
+                    KEYS[choose(len(KEYS))],
+                    choose(2) * choose(2000) / 16,
+                    PRIORITIES[choose(len(PRIORITIES))],
+                )
             case 2 | 3:
                 self.take()
             case 4 | 5 if self.running:
@@ -172,7 +182,9 @@ def test_the_wait_of_each_key_is_bounded_whatever_else_is_added(priority: Priori
     queue.add(A, priority=priority)
     number = 0
     while True:
-        queue.add(("shop", f"live-{number}"))  # One run a second, and one change a second: no key is ever ready alone.
+        queue.add(
+            ("shop", f"live-{number}")
+        )  # One run a second, and one change a second: no key is ever ready alone.
         run = queue.take()
         assert run is not None
         queue.done(run.key)
@@ -241,7 +253,9 @@ def test_retries_double_up_to_a_limit_with_a_random_share() -> None:
     assert queue.failures(A) == 4
     queue.forget(A)
     assert queue.add_rate_limited(A) == 1.0
-    assert WorkQueue(clock=lambda: 0.0, chance=lambda: 1.0, shortest=1.0).add_rate_limited(A) == pytest.approx(1.1)
+    assert WorkQueue(clock=lambda: 0.0, chance=lambda: 1.0, shortest=1.0).add_rate_limited(
+        A
+    ) == pytest.approx(1.1)
     for _ in range(2000):
         queue.add_rate_limited(B)
     assert queue.add_rate_limited(B) == 5.0

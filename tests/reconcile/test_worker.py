@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Self
 
 import pytest
 
@@ -58,7 +59,7 @@ class Works:
         finally:
             del self.going[run.key]
 
-    async def __aenter__(self) -> Works:
+    async def __aenter__(self) -> Self:
         self.task = asyncio.create_task(self.worker.run())
         return self
 
@@ -98,14 +99,20 @@ def test_failed_runs_are_repeated_with_backoff_and_succeeded_ones_when_they_ask(
             works.ends = fail
             works.queue.add(A)
             for count in range(1, 5):
-                await until(lambda: len(works.begun) == count and A in works.going)
+                await until(lambda count=count: len(works.begun) == count and A in works.going)
                 works.going[A].set()
                 await until(lambda: works.queue.next_due() is not None)
                 works.time.move((works.queue.next_due() or 0.0) - works.time.now)
                 assert works.queue.failures(A) == (count if count < 4 else 0)
             assert works.time.now == pytest.approx(0.005 + 0.010 + 0.020 + 7.0)
             await until(lambda: len(works.begun) == 5)
-            assert [each.event for each in works.queue.causes(A)] == ["added", "retry", "retry", "retry", "requeue"]
+            assert [each.event for each in works.queue.causes(A)] == [
+                "added",
+                "retry",
+                "retry",
+                "retry",
+                "requeue",
+            ]
 
     run(main())
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [

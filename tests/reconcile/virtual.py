@@ -1,5 +1,5 @@
-"""Runs scripts on our queue in virtual time, as tests/oracle/workqueue does on those of Go. A script is data: see
-`Script`."""
+"""Runs scripts on our queue in virtual time, as tests/oracle/workqueue does on those of Go. A script is
+data: see `Script`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def play(script: Script, *, ageing: float) -> Answer:
     while True:
         due = queue.next_due() if idle else None
         next_due = None if due is None else int(due * SECOND) + 1
-        at = min((each for each in (next_due, events[0][0] if events else None) if each is not None), default=None)
+        at = min(
+            (each for each in (next_due, events[0][0] if events else None) if each is not None), default=None
+        )
         if at is None or at > script["until"]:
             break
         now[0] = max(now[0], at)
@@ -101,7 +103,12 @@ def play(script: Script, *, ageing: float) -> Answer:
         take()
     now[0] = script["until"]
     metrics = queue.metrics()
-    return {"taken": taken, "adds": metrics.adds_total, "retries": metrics.retries_total, "depth": metrics.depth}
+    return {
+        "taken": taken,
+        "adds": metrics.adds_total,
+        "retries": metrics.retries_total,
+        "depth": metrics.depth,
+    }
 
 
 def _apply(op: Operation, queue: WorkQueue) -> None:
