@@ -119,4 +119,6 @@ RECONCILE: tuple[Mutant, ...] = (
         17,
         (SOURCES + "test_each_source_of_a_channel_receives_each_event_with_its_limits",),
     ),
+    Mutant("compare a change with what the cache holds", "reconcile/sources.py", "old = view.old if change.after is not None else view.body", "old = view.new if change.after is not None else view.body", 17,
+           (SOURCES + "test_an_object_that_is_mapped_otherwise_than_before_has_both_run",)),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .changing import CHANGING
 from .mutant import OVERLAY, PROJECTION, THREADS, TRANSIT, Mutant
+from .reconcile import RECONCILE
 
 LEAST = 30
 LEAST_OF_A_PRODUCT = 3
@@ -641,4 +642,5 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("read a kind that is declared later as it was before the handled object", "plugin/operator.py", "            informers += [each for each in later if each.ready is not None]\n", "            informers += [each for each in later if each is None]\n", 9,
            (f"{FRESH}_a_handler_waits_for_a_kind_that_is_declared_later",)),
     *CHANGING,
+    *RECONCILE,
 )

@@ -22,7 +22,7 @@ from kopf_selectcache.reconcile.sources import Channel, Informer, Kind, Source
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import run, until
 from tests.informer import test_change_departures as departures
-from tests.secrets import caching, secret
+from tests.secrets import Environment, caching, secret
 
 TARGET = {"data": {"target": "dHdv"}}
 A = departures.A | TARGET
