@@ -127,7 +127,7 @@ def ask(oracle: Path, asked: Iterable[Script]) -> Iterator[tuple[Script, Answer]
 
 def stored() -> list[tuple[Script, Answer]]:
     with gzip.open(GOLDEN, "rt", encoding="utf-8") as lines:
-        return [tuple(json.loads(line)) for line in lines]  # type: ignore[misc]  # Pairs.
+        return [tuple(json.loads(line)) for line in lines]
 
 
 DIFFERENCES: dict[str, Script] = {}

@@ -118,7 +118,7 @@ def test_a_function_gets_a_cache_if_it_takes_one() -> None:
         return [(cache, each["metadata"]["name"])]
 
     assert mapping_of(with_cache).map(OWNED, "c") == [("c", "web-1")]
-    assert mapping_of(lambda _, **kwargs: [tuple(kwargs)]).map(OWNED, "c") == [("cache",)]
+    assert mapping_of(lambda _, **kwargs: [tuple(kwargs)]).map(OWNED, "c") == [("cache",)]  # type: ignore[comparison-overlap]  # One that is no pair.
     assert not mapping_of(lambda _: []).needs_cache
     assert not mapping_of(dict).needs_cache
     assert mapping_of(owner := Owner("", "Node")) is owner
@@ -134,7 +134,7 @@ def test_an_async_function_is_described_and_not_awaited() -> None:
     async def main() -> None:
         mapping = mapping_of(Callable())
         assert mapping.is_async
-        assert checked_keys(await mapping.map(OWNED, None)) == [("shop", "web-1")]  # type: ignore[misc, arg-type]
+        assert checked_keys(await mapping.map(OWNED, None)) == [("shop", "web-1")]  # type: ignore[misc]
 
     asyncio.run(main())
     assert not mapping_of(lambda _: []).is_async

@@ -99,7 +99,7 @@ def test_failed_runs_are_repeated_with_backoff_and_succeeded_ones_when_they_ask(
             works.ends = fail
             works.queue.add(A)
             for count in range(1, 5):
-                await until(lambda count=count: len(works.begun) == count and A in works.going)
+                await until(lambda count=count: len(works.begun) == count and A in works.going)  # type: ignore[misc]  # mypy knows no lambda with defaults.
                 works.going[A].set()
                 await until(lambda: works.queue.next_due() is not None)
                 works.time.move((works.queue.next_due() or 0.0) - works.time.now)
@@ -191,7 +191,7 @@ def test_a_failure_during_the_stop_is_not_repeated(caplog: pytest.LogCaptureFixt
 
     async def main() -> None:
         async with Works() as works:
-            works.ends = fail  # type: ignore[assignment]  # It returns nothing.
+            works.ends = fail
             works.queue.add(A, cause=Cause("sent"))
             await until(lambda: A in works.going)
             stopping = asyncio.create_task(works.worker.stop(deadline=30.0))

@@ -87,9 +87,9 @@ def play(script: Script, *, ageing: float) -> Answer:
             break
         now[0] = max(now[0], at)
         if events and events[0][0] <= at:
-            _, _, op, ended = heappop(events)
-            if op is not None:
-                _apply(op, queue)
+            _, _, operation, ended = heappop(events)
+            if operation is not None:
+                _apply(operation, queue)
             if ended is not None:
                 key, priority, ending = ended
                 if ending["then"] == "fail":
