@@ -108,7 +108,7 @@ MAPPINGS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("act", ["delete", "create_again", "leave", "move"])
+@pytest.mark.parametrize("act", ["delete", "leave"])
 @pytest.mark.parametrize(
     "disturb",
     [departures.watch, departures.relist, departures.restart, departures.evict],
