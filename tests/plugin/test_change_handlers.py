@@ -21,6 +21,7 @@ from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.plugin import _calls as calls
 from kopf_selectcache.plugin import changes as module
 from kopf_selectcache.plugin._change_arguments import NAMES
 from kopf_selectcache.plugin.changes import deliver_changes
@@ -615,7 +616,7 @@ def test_a_handler_that_reads_too_early_is_called_again() -> None:
         raise NotSynced("not yet", remedy="Wait")
 
     with pytest.raises(kopf.TemporaryError):
-        run(module._call(read, cast("Any", SimpleNamespace(waits=Waits())), FakeCache([], {})._runtime))
+        run(calls.call_with_cache(read, cast("Any", SimpleNamespace(waits=Waits())), FakeCache([], {})._runtime))
 
 
 def test_a_pause_that_begins_while_a_handler_waits_for_its_turn_holds_it_up() -> None:
@@ -640,7 +641,7 @@ def test_a_pause_that_begins_while_a_handler_waits_for_its_turn_holds_it_up() ->
 
 
 def test_attempts_are_counted_as_kopf_counts_them() -> None:
-    attempts = module._Attempts(datetime.now(UTC), 1.0, lambda: 3.5)
+    attempts = calls.Attempts(datetime.now(UTC), 1.0, lambda: 3.5)
     assert (attempts.awakened, attempts.runtime.total_seconds()) == (True, 2.5)
 
 
