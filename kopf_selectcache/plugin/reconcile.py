@@ -17,9 +17,9 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
-from kopf_selectcache.reconcile.mapping import AnyMapping, mapping_of
-from kopf_selectcache.reconcile.predicates import AnyPredicate, predicate_of
-from kopf_selectcache.reconcile.sources import Channel, Source
+from kopf_selectcache.reconciler.mapping import AnyMapping, mapping_of
+from kopf_selectcache.reconciler.predicates import AnyPredicate, predicate_of
+from kopf_selectcache.reconciler.sources import Channel, Source
 from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, assigned, checked_key, text_of
 from kopf_selectcache.selectors.signatures import check_call
 
