@@ -108,9 +108,9 @@ __all__ = [
     "OperatorRegistry",  # Has the kinds that the operator itself watches, for the warning at the start.
     "Resource",  # To ask Kopf's selectors whether they mean a kind.
     "ResourceCause",  # Has the object that the handler is called for.
+    "ResourceHandler",  # Any handler of objects: it has a selector, and `when=`.
     "ResourceMemories",  # Has the memos of an operator's objects.
     "ResourceMemory",  # Has the memo of one object.
-    "ResourceHandler",  # Any handler of objects: it has a selector, and `when=`.
     "Selector",  # The kinds of a handler, from its decorator.
     # For the fixture `registry`: the class of Kopf's default registry, which logs in by itself.
     "SmartOperatorRegistry",
@@ -191,7 +191,7 @@ class Memos:
 
     def __init__(self, memories: ResourceMemories | None = None, base: Any = None) -> None:
         self._memories = memories if memories is not None else ResourceMemories()
-        self._base = base if base is not None else kopf.Memo()
+        self._base: Any = base if base is not None else kopf.Memo()
         self._unseen = set[str]()
         """The uids of objects that Kopf has not seen. It does not forget them."""
         self._recall = self._memories.recall
@@ -240,7 +240,7 @@ class OperatorParts:
         return self.paused.is_on()
 
     async def wait_until_resumed(self) -> None:
-        if self.paused.is_on():
+        if self.is_paused:
             await self.paused.wait_for(False)
 
     def allow_events(self) -> None:

@@ -1,4 +1,4 @@
-"""`selectcache.reconcile`: the decorator of level-triggered handlers. Each is registered with Kopf's registry.
+"""`selectcache.reconcile`: the decorator of level-triggered handlers, registered with Kopf's registry.
 
 A reconciler is called with an object, and not with an event: whenever the object, or one that is mapped to
 it, may have changed.
@@ -87,8 +87,7 @@ class Watch:
     `map` returns the keys to call the reconciler with: pairs of a namespace, None for cluster-scoped objects,
     and a name. It may be async, and may take `cache`. By default the key is that of the changed object. Only
     changes that all `predicates` admit count. In `owns=`, `controller=False` takes all owners of an object,
-    instead of its controller. `cache` is that of another cluster, or a function that returns it; the caches of
-    the operator by default.
+    instead of its controller. `cache` is that of another cluster, or a function that returns it.
     """
 
     what: KindKey | Channel | Callable[[], Source]
@@ -316,5 +315,6 @@ def reconcilers_with(
 
 def seconds_of(result: object) -> float | None:
     """Return the seconds until another call, as a reconciler has returned them; None for another result."""
-    is_number = isinstance(result, int | float) and not isinstance(result, bool)
-    return float(result) if is_number and math.isfinite(result) and result >= 0 else None  # type: ignore[arg-type]
+    if not isinstance(result, int | float) or isinstance(result, bool):
+        return None
+    return float(result) if math.isfinite(result) and result >= 0 else None

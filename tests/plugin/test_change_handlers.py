@@ -615,8 +615,9 @@ def test_a_handler_that_reads_too_early_is_called_again() -> None:
     async def read(**_: Any) -> None:
         raise NotSynced("not yet", remedy="Wait")
 
+    operator = cast("Any", SimpleNamespace(waits=Waits()))
     with pytest.raises(kopf.TemporaryError):
-        run(calls.call_with_cache(read, cast("Any", SimpleNamespace(waits=Waits())), FakeCache([], {})._runtime))
+        run(calls.call_with_cache(read, operator, FakeCache([], {})._runtime))
 
 
 def test_a_pause_that_begins_while_a_handler_waits_for_its_turn_holds_it_up() -> None:
