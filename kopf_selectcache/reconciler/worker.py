@@ -108,10 +108,12 @@ class Worker:
         for task in running:
             task.cancel()
         timer = asyncio.ensure_future(self._sleep(GRACE))
-        while running and not timer.done():
-            ended, _ = await asyncio.wait({*running, timer}, return_when=asyncio.FIRST_COMPLETED)
-            running -= ended
-        timer.cancel()
+        try:
+            while running and not timer.done():
+                ended, _ = await asyncio.wait({*running, timer}, return_when=asyncio.FIRST_COMPLETED)
+                running -= ended
+        finally:
+            timer.cancel()
         if running:
             keys = ", ".join(sorted(map(_shown, self._queue.running)))
             self._logger.warning(
