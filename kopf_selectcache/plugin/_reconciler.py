@@ -182,7 +182,8 @@ class _Runner:
             finally:
                 calls.end()
                 await worker.stop(deadline=operator.settings.queueing.exit_timeout)
-                working.cancel()
+                if not queue.is_finished:  # A run resists.
+                    working.cancel()
                 await asyncio.gather(working, return_exceptions=True)
 
     async def _resource(self) -> Resource:
