@@ -4,118 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import kopf
 import pytest
-from kopf._cogs.structs.credentials import Vault
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, _kopf
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.plugin.reconcile import NAMES
-from kopf_selectcache.settings.options import settings_of
-from kopf_selectcache.testing import EmbeddedCluster, FakeCache
+from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import run, until
 from tests.kopf_operators import declaring
+from tests.plugin.reconciling import APPS, app, config, operated, serving
 from tests.plugin.test_embedding import PEERING, PEERINGS
-
-APPS = "example.com/v1/webapps"
-CRD: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "webapps.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"kind": "WebApp", "plural": "webapps", "singular": "webapp"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                            "status": {
-                                "type": "object",
-                                "properties": {
-                                    "count": {"type": "integer"},
-                                    "other": {"type": "integer"},
-                                },
-                            },
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
-
-
-def app(name: str = "web", **labels: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "shop", "labels": labels}
-    return {"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": metadata, "spec": {}}
-
-
-def config(name: str, owner: dict[str, Any] | None = None, **data: str) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": name, "namespace": "shop"}
-    if owner is not None:
-        reference = {key: owner[key] for key in ("apiVersion", "kind")}
-        reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
-        metadata["ownerReferences"] = [reference | {"controller": True}]
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 @pytest.fixture
 def registry() -> kopf.OperatorRegistry:
     return kopf.OperatorRegistry()
-
-
-@asynccontextmanager
-async def serving(*objects: dict[str, Any]) -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(tls=False) as cluster:
-        cluster.namespace("shop")
-        cluster.create(CRD, *objects)
-        yield cluster
-
-
-@asynccontextmanager
-async def operated(
-    registry: kopf.OperatorRegistry,
-    cluster: EmbeddedCluster,
-    *,
-    filters: Any = None,
-    configure: Callable[[kopf.OperatorSettings], object] = lambda _: None,
-    **options: Any,
-) -> AsyncIterator[kopf.OperatorSettings]:
-    settings, stop = kopf.OperatorSettings(), asyncio.Event()
-    settings.posting.enabled = False
-    settings_of(settings).selectors.update(
-        {APPS: selectcache.EVERYTHING, "v1/configmaps": selectcache.EVERYTHING}
-        if filters is None
-        else filters
-    )
-    configure(settings)
-    vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)})
-    given = {"standalone": True} | options
-    running = asyncio.create_task(
-        kopf.operator(
-            registry=registry, settings=settings, vault=vault, clusterwide=True, stop_flag=stop, **given
-        )
-    )
-    running.add_done_callback(lambda _: stop.set())
-    try:
-        yield settings
-    finally:
-        stop.set()
-        await running
 
 
 @pytest.mark.parametrize("is_async", [True, False])
