@@ -92,7 +92,7 @@ def test_the_last_state_of_each_object_is_reconciled(seed: int, events: int, key
                 ends[uid] += 1
                 return
             await asyncio.sleep(0)
-            if random.random() < 0.02:  # A handler that fails now and then.
+            if mistakes.random() < 0.02:  # A handler that fails now and then.
                 raise RuntimeError("by chance")
             patch.status["count"] = spec.get("size", 0)
             (found,) = cache.held("configmaps", namespace="shop", names=[name])
