@@ -252,6 +252,7 @@ class _Calls:
         self._waiting: set[asyncio.Task[Any]] = set()
         """The runs that wait until the handler may be called."""
         self._warned: set[str] = set()
+        """The paths, the results and the places of keys of which the log has warned."""
 
     def end(self) -> None:
         """Let no further call begin."""
@@ -277,19 +278,19 @@ class _Calls:
 
     def _warn_of_lost(self, key: Key, paths: list[str]) -> None:
         for path in paths:
-            if path not in self._warned:
-                self._warned.add(path)
-                _logger.warning(
-                    "The server has not taken over %(path)s of three patches of %(resource)s %(object)s by"
-                    " %(handler)s: its schema may lack the field. Calls that only such patches have caused"
-                    " are delayed.",
-                    {
-                        "path": path,
-                        "resource": str(self._resource),
-                        "object": printable_name(key[0] or "", key[1]),
-                        "handler": str(self._handler),
-                    },
-                )
+            self._warn_once(
+                path,
+                "The server has not taken over %(path)s of three patches of %(resource)s %(object)s by"
+                " %(handler)s: its schema may lack the field. Calls that only such patches have caused are"
+                " delayed.",
+                {"path": path, "object": printable_name(key[0] or "", key[1])},
+            )
+
+    def _warn_once(self, about: str, text: str, parts: Mapping[str, str]) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            names = {"handler": str(self._handler), "resource": str(self._resource)}
+            _logger.warning(text, {**names, **parts})
 
     # ---- Calls.
 
@@ -326,10 +327,11 @@ class _Calls:
         namespace, name = key
         if (namespace is not None) is not self._resource.kind.namespaced:
             place = "cluster-scoped" if namespace is None else "in a namespace"
-            _logger.warning(
+            self._warn_once(
+                place,
                 "%(handler)s is not called for a key that is %(place)s, which %(resource)s never are: correct"
                 " map=.",
-                {"handler": str(self._handler), "place": place, "resource": str(self._resource)},
+                {"place": place},
             )
             return None
         request = Request(verb="get", kind=self._handler.kind, name=name, namespace=namespace)
@@ -390,9 +392,10 @@ class _Calls:
     def _again_after(self, result: object) -> RunAgain | None:
         seconds = seconds_of(result)
         if seconds is None and result is not None:
-            _logger.warning(
+            self._warn_once(
+                "result",
                 "%(handler)s returns %(type)s, which is ignored: return the seconds until another call, or"
                 " nothing.",
-                {"handler": str(self._handler), "type": type(result).__name__},
+                {"type": type(result).__name__},
             )
         return None if seconds is None else RunAgain(seconds)
