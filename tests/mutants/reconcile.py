@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-QUEUE = "tests/reconcile/test_queue.py::"
+QUEUE = "tests/reconciler/test_queue.py::"
 PURE, SOURCES, WORKER = (
-    "tests/reconcile/test_predicates.py::",
-    "tests/reconcile/test_sources.py::",
-    "tests/reconcile/test_worker.py::",
+    "tests/reconciler/test_predicates.py::",
+    "tests/reconciler/test_sources.py::",
+    "tests/reconciler/test_worker.py::",
 )
 
 RECONCILE: tuple[Mutant, ...] = (
     Mutant(
         "let changes starve the keys of a list",
-        "reconcile/queue.py",
+        "reconciler/queue.py",
         "return since - priority * self._ageing",
         "return since - priority * 1e9",
         17,
@@ -22,7 +22,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "run failing keys before healthy ones",
-        "reconcile/queue.py",
+        "reconciler/queue.py",
         "RETRY = -150",
         "RETRY = 150",
         17,
@@ -30,7 +30,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "never finish a shutdown that drops",
-        "reconcile/queue.py",
+        "reconciler/queue.py",
         "if not drain or entry.state is _State.WAITING",
         "if entry.state is _State.WAITING",
         17,
@@ -38,7 +38,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "hand a key out while it runs",
-        "reconcile/queue.py",
+        "reconciler/queue.py",
         "        if key in self._running:\n            entry.state",
         "        if False:\n            entry.state",
         17,
@@ -49,7 +49,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let the later of two delays count",
-        "reconcile/queue.py",
+        "reconciler/queue.py",
         "elif now + seconds < entry.due or is_raised:",
         "elif now + seconds > entry.due or entry.due == math.inf:",
         17,
@@ -57,7 +57,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "leave the delay of a failed key as it is",
-        "reconcile/queue.py",
+        "reconciler/queue.py",
         "self._failures[key] = failures + 1",
         "self._failures[key] = 1",
         17,
@@ -65,7 +65,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "lose a run that something else has cancelled",
-        "reconcile/worker.py",
+        "reconciler/worker.py",
         "except (Exception, asyncio.CancelledError) as error:",
         "except Exception as error:",
         17,
@@ -73,7 +73,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "map only the new object",
-        "reconcile/_deliveries.py",
+        "reconciler/_deliveries.py",
         "for state in (event.old if event.is_whole else None, event.new)",
         "for state in (event.new,)",
         17,
@@ -81,7 +81,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "map only the last of joined states",
-        "reconcile/_deliveries.py",
+        "reconciler/_deliveries.py",
         "[*self.states[:1], *states[-1:]]",
         "states[-1:]",
         17,
@@ -89,7 +89,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "drop changes whose predicate fails",
-        "reconcile/_deliveries.py",
+        "reconciler/_deliveries.py",
         "            return True\n",
         "            return False\n",
         17,
@@ -97,7 +97,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "look for labels in the new object alone",
-        "reconcile/predicates.py",
+        "reconciler/predicates.py",
         "for obj in (event.old, event.new)",
         "for obj in (event.new or event.old,)",
         17,
@@ -105,7 +105,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "start a source twice",
-        "reconcile/sources.py",
+        "reconciler/sources.py",
         "        if self._deliveries is not None:\n            raise DeclarationError(",
         "        if False:\n            raise DeclarationError(",
         17,
@@ -113,12 +113,12 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "send to a channel that is full",
-        "reconcile/sources.py",
+        "reconciler/sources.py",
         "if any(len(source.events) >= self._size for source in self._sources):",
         "if False:",
         17,
         (SOURCES + "test_each_source_of_a_channel_receives_each_event_with_its_limits",),
     ),
-    Mutant("compare a change with what the cache holds", "reconcile/sources.py", "old = view.old if change.after is not None else view.body", "old = view.new if change.after is not None else view.body", 17,
+    Mutant("compare a change with what the cache holds", "reconciler/sources.py", "old = view.old if change.after is not None else view.body", "old = view.new if change.after is not None else view.body", 17,
            (SOURCES + "test_an_object_that_is_mapped_otherwise_than_before_has_both_run",)),
 )

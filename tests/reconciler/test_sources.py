@@ -14,11 +14,11 @@ import pytest
 from kopf_selectcache import Cached, Forbidden, NotDeclared
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.reconcile._deliveries import Deliveries
-from kopf_selectcache.reconcile.mapping import ITSELF, Owner
-from kopf_selectcache.reconcile.predicates import Event, annotations_changed, entered, gone, left
-from kopf_selectcache.reconcile.queue import Key, Priority, Run, WorkQueue
-from kopf_selectcache.reconcile.sources import Channel, Informer, Kind, Source
+from kopf_selectcache.reconciler._deliveries import Deliveries
+from kopf_selectcache.reconciler.mapping import ITSELF, Owner
+from kopf_selectcache.reconciler.predicates import Event, annotations_changed, entered, gone, left
+from kopf_selectcache.reconciler.queue import Key, Priority, Run, WorkQueue
+from kopf_selectcache.reconciler.sources import Channel, Informer, Kind, Source
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import run, until
 from tests.informer import test_change_departures as departures

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TypedDict
 
-from kopf_selectcache.reconcile.queue import Cause, Key, WorkQueue
+from kopf_selectcache.reconciler.queue import Cause, Key, WorkQueue
 
 SECOND = 1_000_000_000
 

@@ -10,8 +10,8 @@ from typing import Self
 
 import pytest
 
-from kopf_selectcache.reconcile.queue import Cause, Key, Run, WorkQueue
-from kopf_selectcache.reconcile.worker import RunAgain, Worker
+from kopf_selectcache.reconciler.queue import Cause, Key, Run, WorkQueue
+from kopf_selectcache.reconciler.worker import RunAgain, Worker
 from tests.faults.environment import run, until
 
 A, B, C = ((None, name) for name in "abc")

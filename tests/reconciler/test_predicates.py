@@ -9,9 +9,9 @@ import pytest
 
 from kopf_selectcache import BadSelector, LabelSelector
 from kopf_selectcache._errors import DeclarationError
-from kopf_selectcache.reconcile import predicates as p
-from kopf_selectcache.reconcile.mapping import Function, Itself, Mapping, Owner, checked_keys, mapping_of
-from kopf_selectcache.reconcile.predicates import Event
+from kopf_selectcache.reconciler import predicates as p
+from kopf_selectcache.reconciler.mapping import Function, Itself, Mapping, Owner, checked_keys, mapping_of
+from kopf_selectcache.reconciler.predicates import Event
 
 
 def obj(**metadata: Any) -> dict[str, Any]:

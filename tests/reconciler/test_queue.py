@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache.reconcile.queue import AGEING, MOST_CAUSES, Cause, Key, Priority, Run, WorkQueue
+from kopf_selectcache.reconciler.queue import AGEING, MOST_CAUSES, Cause, Key, Priority, Run, WorkQueue
 
 KEYS: list[Key] = [("shop", name) for name in "abcdef"]
 PRIORITIES = [Priority.LIVE, Priority.INITIAL, Priority.RETRY, 7]
@@ -333,7 +333,7 @@ def test_the_last_causes_of_a_key_are_remembered() -> None:
 
 
 def test_the_memory_of_a_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kopf_selectcache.reconcile.queue.MOST_HISTORIES", 2)
+    monkeypatch.setattr("kopf_selectcache.reconciler.queue.MOST_HISTORIES", 2)
     queue, now = made()
     for key in (A, B, C):
         queue.add(key)
