@@ -8,6 +8,7 @@ from __future__ import annotations
 from .changing import CHANGING
 from .mutant import OVERLAY, PROJECTION, THREADS, TRANSIT, Mutant
 from .reconcile import RECONCILE
+from .reconcilers import RECONCILERS
 
 LEAST = 30
 LEAST_OF_A_PRODUCT = 3
@@ -643,4 +644,5 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{FRESH}_a_handler_waits_for_a_kind_that_is_declared_later",)),
     *CHANGING,
     *RECONCILE,
+    *RECONCILERS,
 )

@@ -290,9 +290,11 @@ def test_a_reconciler_is_called_once_for_an_object_that_is_gone(
             cluster.delete(app("c"))
             cluster.create(app("c", app="web"))
             await until(lambda: calls[5:].count(("c", False, 0)) == 1)
+            cluster.patch(app("c"), {"spec": {"size": 1}})
+            await until(lambda: calls[5:].count(("c", False, 0)) == 2)
         assert calls[3:5] == [("a", True, 0), ("a", True, 1)]
         of_c = [each for each in calls[5:] if each[0] == "c"]
-        assert of_c == [("c", True, 0), ("c", True, 1), ("c", False, 0)]
+        assert of_c == [("c", True, 0), ("c", True, 1), ("c", False, 0), ("c", False, 0)]
         of_b = [each for each in calls[5:] if each[0] == "b"]
         assert of_b == ([("b", False, 0)] if filter_ == selectcache.EVERYTHING else [])
 
@@ -365,14 +367,17 @@ def test_kinds_may_be_named_as_in_other_calls(registry: kopf.OperatorRegistry) -
 @pytest.mark.parametrize("is_async", [True, False])
 def test_an_operator_stops_while_a_reconciler_runs(registry: kopf.OperatorRegistry, is_async: bool) -> None:
     calls: list[str] = []
-    reads: list[int] = []
+    reads: list[str] = []
+    made: list[EmbeddedCluster] = []
 
     async def wait(name: str, cache: Any, **_: Any) -> None:
         calls.append(name)
         try:
             await asyncio.Event().wait()
-        finally:
-            reads.append(len(cache.held("webapps")))  # The caches end after the handlers.
+        finally:  # The caches end after the handlers.
+            made[0].create(app(f"{name}-late"))
+            await until(lambda: len(cache.held("webapps")) == 4)
+            reads.append(name)
 
     def block(name: str, cache: Any, **_: Any) -> None:
         calls.append(name)
@@ -385,9 +390,10 @@ def test_an_operator_stops_while_a_reconciler_runs(registry: kopf.OperatorRegist
             settings.queueing.exit_timeout = 0.01
 
         async with serving(app("a"), app("b")) as cluster:
+            made.append(cluster)
             async with operated(registry, cluster, configure=hurry):
                 await until(lambda: len(calls) == 2)
-            assert reads == ([2, 2] if is_async else [])
+            assert sorted(reads) == (["a", "b"] if is_async else [])
 
     run(main())
 
