@@ -80,7 +80,7 @@ class OwnPatches(Predicate):
     def end(self, key: Key) -> None:
         """Note that no patch is sent any more, and look at the changes that have waited."""
         for event in self._held.pop(key, ()):
-            if self._is_news(key, event):
+            if self._must_call(key, event):
                 self._call(key, event, 0.0)
 
     def note_lost(self, key: Key, paths: Sequence[Path]) -> list[Path]:
@@ -112,9 +112,9 @@ class OwnPatches(Predicate):
         if key in self._held:
             self._held[key].append(event)
             return False
-        return self._is_news(key, event)
+        return self._must_call(key, event)
 
-    def _is_news(self, key: Key, event: Event) -> bool:
+    def _must_call(self, key: Key, event: Event) -> bool:
         """Return True if the reconciler must be called at once."""
         old, new = event.old, event.new
         assert new is not None, "it is an update"

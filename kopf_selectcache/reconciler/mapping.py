@@ -118,7 +118,9 @@ class Function(Mapping):
 
     @property
     def is_async(self) -> bool:  # type: ignore[override]  # It depends on the function.
-        return iscoroutinefunction(self.fn) or iscoroutinefunction(getattr(self.fn, "__call__", None))  # noqa: B004
+        return iscoroutinefunction(self.fn) or iscoroutinefunction(
+            getattr(self.fn, "__call__", None)
+        )  # It may be async.  # noqa: B004
 
     def map(self, obj: Obj, cache: Any) -> Keys | Awaitable[Keys] | None:
         return self.fn(obj, cache=cache) if self.needs_cache else self.fn(obj)

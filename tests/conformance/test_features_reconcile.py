@@ -89,7 +89,7 @@ def test_c1_e4_workers_start_after_their_sources_and_stop_before_the_caches(
         async def follow(self, deliveries: Any) -> None:
             steps.append("started")
 
-        async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        async def wait_synced(self, timeout: float | None = None) -> None:  # As that of the base class.  # noqa: ASYNC109
             await until(lambda: "other" in steps, "the other handler is called")
             steps.append("synced")
 

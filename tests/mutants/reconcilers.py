@@ -11,7 +11,7 @@ RECONCILERS: tuple[Mutant, ...] = (
            (RUNS + "a_patch_does_not_call_the_reconciler_again",)),
     Mutant("drop the change of another that comes with an own one", PATCHES, "differing = list(_differing(_without(expected), _without(new)))", "differing = list[Path]()", 18,
            (OWN + "a_change_of_another_that_is_joined_with_an_own_one_is_not_dropped",)),
-    Mutant("drop the changes that arrive before the answer to a patch", PATCHES, "            if self._is_news(key, event):\n                self._call", "            if False:\n                self._call", 18,
+    Mutant("drop the changes that arrive before the answer to a patch", PATCHES, "            if self._must_call(key, event):\n                self._call", "            if False:\n                self._call", 18,
            (OWN + "changes_wait_for_the_answer_to_a_patch",)),
     Mutant("call a reconciler for a pruned field without a pause", PATCHES, "any(count >= ROUNDS for", "any(count < 0 for", 18,
            (OWN + "a_path_that_the_server_does_not_take_over_slows_down_own_changes_alone",)),

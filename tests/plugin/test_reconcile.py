@@ -15,7 +15,7 @@ from kopf_selectcache import DeclarationError, _kopf
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.plugin.reconcile import NAMES
-from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from tests.faults.environment import run, until
 from tests.kopf_operators import declaring
 from tests.plugin.reconciling import APPS, app, config, operated, serving
