@@ -8,7 +8,7 @@ PATCHES, RECONCILER = "plugin/_own_patches.py", "plugin/_reconciler.py"
 
 RECONCILERS: tuple[Mutant, ...] = (
     Mutant("call a reconciler for its own patches", PATCHES, "        if not differing:\n            return False\n", "        if not differing:\n            return True\n", 18,
-           (RUNS + "a_patch_does_not_call_the_reconciler_again",)),
+           (OWN + "the_change_of_an_own_patch_is_dropped_once",)),
     Mutant("drop the change of another that comes with an own one", PATCHES, "differing = list(_differing(_without(expected), _without(new)))", "differing = list[Path]()", 18,
            (OWN + "a_change_of_another_that_is_joined_with_an_own_one_is_not_dropped",)),
     Mutant("drop the changes that arrive before the answer to a patch", PATCHES, "            if self._must_call(key, event):\n                self._call", "            if False:\n                self._call", 18,
