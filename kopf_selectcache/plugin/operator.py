@@ -147,14 +147,19 @@ class Operator:
             advice = asyncio.create_task(
                 advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice"
             )
-            beside = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers of changes")
+            caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
+            beside = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
             try:
-                await runtime.run()
+                await asyncio.wait({caches})
+                caches.result()
             finally:
-                self.waits.end("the operator ends")
                 advice.cancel()
                 beside.cancel()
+                # Handlers read the caches up to their ends.
                 await asyncio.gather(beside, return_exceptions=True)
+                self.waits.end("the operator ends")
+                caches.cancel()
+                await asyncio.gather(caches, return_exceptions=True)
                 if self._abandoned:
                     await self.vault.close()
 
