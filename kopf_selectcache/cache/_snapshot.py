@@ -32,7 +32,6 @@ from kopf_selectcache.selectors.selector import Selector
 from ._checks import index_values, require_place, require_stored
 from ._labelled import outside
 from ._overlay import Own, is_of, own_of
-from .comparisons import Compared, Comparisons
 from .errors import (
     NotFound,
     Unmatchable,
@@ -48,7 +47,7 @@ from .errors import (
 )
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
-from .matcher import Field, Label, Match, Namespaces, key_for
+from .matcher import Compared, Comparisons, Field, Label, Match, Namespaces, key_for
 from .request import RAISE, Request, require_names, selector_of, selectors, with_options
 
 _T = TypeVar("_T")

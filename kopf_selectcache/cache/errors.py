@@ -43,7 +43,7 @@ from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
 from kopf_selectcache.selectors.kind_keys import key_of, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
 
-from .comparisons import Coverage
+from .matcher import Coverage
 from .request import Request, call_of, replace
 
 _E = TypeVar("_E", bound=NotSynced | Stale | StateError)

@@ -17,9 +17,8 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 from kopf_selectcache.settings.retention import PATHS, wrong_path
 
-from .comparisons import REMEMBERED
 from .formats.formats import Form, form_of
-from .matcher import Field, Label, Namespaces, SortBy, Where
+from .matcher import REMEMBERED, Field, Label, Namespaces, SortBy, Where
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 Selectors: TypeAlias = Callable[[str | Pairs | None, str | None], Selector]
