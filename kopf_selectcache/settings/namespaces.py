@@ -135,7 +135,7 @@ def assemble(
             what = f"namespaces= is given beside those of {branch!r}"
             raise BadSelector(what, remedy="Write them in one place")
         unconfined[make_selector(**_parts(levels := _decided(branch, default)))] = None
-        places = _places(branch, chosen)
+        places = _places(branch, chosen, level)
         if not places:
             made[make_selector(**_parts(levels))] = None
             noted |= {each: [] for each in levels if each not in noted}
@@ -189,12 +189,27 @@ def _parts(decided: Iterable[_Decided]) -> dict[str, Any]:
     return {part: None if value is UNSET else value for part, value, _ in decided}
 
 
-def _places(branch: Selector, chosen: object) -> Collection[Place]:
-    """Return the namespaces of a branch: its own, else the chosen ones, unless it names some by a field."""
+def _places(branch: Selector, chosen: object, level: Level) -> Collection[Place]:
+    """Return the namespaces of a branch: its own, else the chosen ones. A field selector that names a
+    namespace replaces default ones. Beside those of the kind it applies as well, as every other does.
+    """
     if branch.namespaces is not None:
         return branch.namespaces
-    is_confined = any(term.label == "metadata.namespace" for term in branch.terms)
-    return tuple(chosen.entries) if isinstance(chosen, Namespaces) and not is_confined else ()
+    terms = [term for term in branch.terms if term.label == "metadata.namespace"]
+    if not isinstance(chosen, Namespaces) or (level is Level.DEFAULTS and any(term.equal for term in terms)):
+        return ()
+    named = {term.value for term in terms if term.equal}
+    excluded = {term.value for term in terms if not term.equal}
+    possible = tuple(
+        place
+        for place in chosen.entries
+        if (
+            named.isdisjoint(chosen.named)
+            if isinstance(place, AllOthers)
+            else place not in excluded and named <= {place}
+        )
+    )
+    return possible or tuple(chosen.entries)  # A filter that contradicts all of them is refused.
 
 
 def _besides(part: Selector, named: Iterable[str]) -> Selector:

@@ -7,7 +7,19 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import ALL_OTHERS, EVERYTHING, UNSET, AnyOf, Cached, Kind, Level, Origin, Selector
+from kopf_selectcache import (
+    ALL_OTHERS,
+    EVERYTHING,
+    UNSET,
+    AnyOf,
+    Cached,
+    ConflictingSelectors,
+    Kind,
+    Level,
+    Origin,
+    Selector,
+)
+from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -177,16 +189,50 @@ def test_each_branch_inherits_what_it_leaves_unset() -> None:
         Selector("app=web"),
         Selector(names=["ca"], namespaces=["infra"]),
         Selector("app=db", field="metadata.namespace!=test"),
+        Selector("app=db", field="metadata.namespace=test"),
         Selector(EVERYTHING, field="spec.nodeName=n1"),
     ]
     assert settings.effective("pods").filter == AnyOf(
         [
             Selector("app=web", namespaces=["shop"]),
             Selector("team=a", names=["ca"], namespaces=["infra"]),
-            Selector("app=db", field="metadata.namespace!=test"),
+            Selector("app=db", field="metadata.namespace!=test", namespaces=["shop"]),
+            Selector("app=db", field="metadata.namespace=test"),
             Selector(EVERYTHING, field="spec.nodeName=n1", namespaces=["shop"]),
         ]
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "namespaces", "expected"),
+    [
+        ("!=test", ["shop"], {"shop": None}),
+        ("!=test", {"shop": "tier=gold", "test": "x"}, {"shop": "tier=gold"}),
+        ("=shop", {"shop": "tier=gold", "blog": "x", ALL_OTHERS: UNSET}, {"shop": "tier=gold"}),
+    ],
+)
+def test_a_field_selector_of_namespaces_is_beside_those_of_the_kind(
+    field: str, namespaces: Any, expected: dict[str, str | None]
+) -> None:
+    settings, field = SelectCacheSettings(), f"metadata.namespace{field}"
+    settings.selectors["pods"] = Cached(Selector(field=field), namespaces=namespaces)
+    ((space, label),) = expected.items()
+    assert settings.effective("pods").filter == Selector(label, field=field, namespaces=[space])
+
+
+@pytest.mark.parametrize("namespaces", [["shop"], {"shop": "tier=gold", ALL_OTHERS: "x"}])
+def test_all_others_are_beside_a_field_selector_of_another_namespace(namespaces: Any) -> None:
+    settings = SelectCacheSettings()
+    declared = Cached(Selector(field="metadata.namespace=test"), namespaces=namespaces)
+    if isinstance(namespaces, list):
+        with pytest.raises(ConflictingSelectors):
+            settings.selectors["pods"] = declared
+        return
+    settings.selectors["pods"] = declared
+    pods = find("pods")
+    assert pods is not None
+    planned = settings.effective("pods").plan(Resource(pods, "v1"), namespaces=None)
+    assert planned.filter == Selector("x", namespaces=["test"])
 
 
 def test_a_filter_without_defaults_is_as_declared() -> None:
