@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kopf_selectcache._errors import DeclarationError
@@ -171,14 +171,16 @@ def with_defaults(cached: Cached, defaults: Defaults, *, kind: Kind | None, fall
     stored = {name: decided[name][0] for name in STORED if decided[name][0] is not UNSET}
     inherits = any(decided[name][1] is Level.DEFAULTS for name in STORED)
     own = {name: decided[name][0] for name in OPTIONS if decided[name][1] in (Level.KIND, Level.DEFAULTS)}
+    options = tuple(Origin(name, _written(value), level) for name, (value, level) in decided.items())
+    unconfined = assembled.unconfined
+    if unconfined is not None:
+        unconfined = replace(unconfined, origins=(*unconfined.origins, *options))
     return cached.replaced(
         filter=assembled.filter,
-        unconfined=assembled.unconfined,
+        unconfined=unconfined,
         projection=stored_part(**stored) if inherits else cached.projection,
-        origins=(
-            *assembled.origins,
-            *(Origin(name, _written(value), level) for name, (value, level) in decided.items()),
-        ),
+        origins=(*assembled.origins, *options),
+        source=cached,
         given=frozenset(),
         namespaces=UNSET,
         **{name: own.get(name) for name in OPTIONS},

@@ -7,8 +7,8 @@ confined by `metadata.namespace!=shop`, so that the branches are disjoint.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
 
 from kopf_selectcache._errors import BadSelector, ConflictingSelectors
 from kopf_selectcache.core.redact import shown, shown_with_type
@@ -101,9 +101,10 @@ class Assembled:
     """The filter of a kind, once the levels have decided."""
 
     filter: Selector | AnyOf
-    unconfined: Selector | AnyOf | None = None
-    """The filter, if the kind turns out to be cluster-scoped; None if that is known, or an error."""
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[Origin, ...] = field(default=(), compare=False)
+    unconfined: Assembled | None = None
+    """The filter without default namespaces, for a kind that turns out to be cluster-scoped; None if that is
+    known, or if there are none."""
 
 
 def assemble(
@@ -119,49 +120,75 @@ def assemble(
     Each branch inherits the parts that it leaves unset. Default namespaces do not concern a cluster-scoped
     kind; namespaces of its own are an error.
     """
-    is_wide = kind is not None and kind.namespaced is False
-    if is_wide and kind is not None and namespaces is not UNSET:
+    if kind is not None and namespaces is not UNSET:
+        require_namespaced(kind)
+    chosen, level = first_set(
+        {
+            Level.KIND: namespaces,
+            Level.DEFAULTS: UNSET if kind is not None and kind.namespaced is False else default_namespaces,
+        }
+    )
+    assembled = _assembled(declared, chosen, level, default, default_namespaces)
+    if kind is not None or level is not Level.DEFAULTS:
+        return assembled
+    unconfined = _assembled(declared, UNSET, Level.NOWHERE, default)
+    return replace(assembled, unconfined=unconfined)
+
+
+def require_namespaced(kind: Kind) -> None:
+    """Raise ConflictingSelectors if a kind that is declared with namespaces has none."""
+    if kind.namespaced is False:
         what = f"{kind.plural} are cluster-scoped, and have no namespace"
         raise ConflictingSelectors(what, remedy="Declare their filter without namespaces=")
-    chosen, level = first_set(
-        {Level.KIND: namespaces, Level.DEFAULTS: UNSET if is_wide else default_namespaces}
-    )
-    own = namespaces if isinstance(namespaces, Namespaces) else Namespaces()
+
+
+def _assembled(
+    declared: Selector | AnyOf,
+    chosen: Namespaces | Everything | Unset,
+    level: Level,
+    default: Selector,
+    default_namespaces: Namespaces | Everything | Unset = UNSET,
+) -> Assembled:
+    """Return the filter in the chosen namespaces, which are declared at this level."""
+    own = chosen if isinstance(chosen, Namespaces) and level is Level.KIND else Namespaces()
     defaults = default_namespaces if isinstance(default_namespaces, Namespaces) else Namespaces()
-    made, unconfined = dict[Selector, None](), dict[Selector, None]()
-    noted: dict[_Decided, list[Place]] = {}
+    made = dict[Selector, None]()
+    noted: dict[tuple[_Decided, bool], list[Place]] = {}
+    named, confined = dict[Place, Selector](), dict[Level, Origin]()
     for branch in declared.branches:
-        if branch.namespaces is not None and namespaces is not UNSET:
-            what = f"namespaces= is given beside those of {branch!r}"
-            raise BadSelector(what, remedy="Write them in one place")
-        unconfined[make_selector(**_parts(levels := _decided(branch, default)))] = None
+        entries = own if branch.namespaces is None else Namespaces()
         places = _places(branch, chosen, level)
+        if branch.namespaces is not None:
+            named |= dict.fromkeys(places, _NOTHING)
+        elif not places and isinstance(chosen, Namespaces) and chosen.entries:
+            confined[Level.NOWHERE] = Origin("namespaces", UNSET, Level.NOWHERE)  # A field replaces them.
+        else:
+            confined[level] = Origin("namespaces", chosen, level)
         if not places:
+            levels = _decided(branch, default)
             made[make_selector(**_parts(levels))] = None
-            noted |= {each: [] for each in levels if each not in noted}
+            noted |= {(each, False): [] for each in levels}
         alike: dict[Selector, list[str]] = {}
         for place in places:
-            levels = _decided(branch, default, own.entry(place), defaults.entry(place))
+            levels = _decided(branch, default, entries.entry(place), defaults.entry(place))
             for each in levels:
-                noted.setdefault(each, []).append(place)
+                noted.setdefault((each, True), []).append(place)
             part = make_selector(**_parts(levels))
             if isinstance(place, AllOthers):
-                made[_besides(part, chosen.named)] = None
+                made[_besides(part, cast("Namespaces", chosen).named)] = None
             else:
                 alike.setdefault(part, []).append(place)
         for part, spaces in alike.items():
             made[make_selector(part.label, part.field, part.names, tuple(sorted(spaces)))] = None
     origins = [
         Origin(part, _shown(value), of, tuple(dict.fromkeys(places)))
-        for (part, value, of), places in noted.items()
+        for ((part, value, of), _), places in noted.items()
         if not (part == "names" and value is UNSET)
     ]
+    if named:
+        origins.append(Origin("namespaces", Namespaces(named), Level.KIND))
     is_as_declared = [*made] == [*dict.fromkeys(declared.branches)]
-    return Assembled(
-        declared if is_as_declared else _union(made),
-        _union(unconfined) if kind is None and level is Level.DEFAULTS else None,
-        (*origins, Origin("namespaces", chosen, level)),
-    )
+    return Assembled(declared if is_as_declared else _union(made), (*origins, *confined.values()))
 
 
 _Decided: TypeAlias = tuple[str, Any, Level]

@@ -14,6 +14,7 @@ from kopf_selectcache import (
     AnyOf,
     Cached,
     ConflictingSelectors,
+    DeclarationError,
     Kind,
     Level,
     Origin,
@@ -307,7 +308,7 @@ def test_default_namespaces_do_not_concern_cluster_scoped_kinds() -> None:
     assert settings.effective("nodes").unconfined is None
     # Only the cluster knows of a custom resource.
     custom = settings.effective("example.com/v1/webapps")
-    assert (custom.filter, custom.unconfined) == (Selector("team=b", namespaces=["shop"]), Selector("team=a"))
+    assert custom.unconfined is not None
     for namespaced, filter_ in (
         (False, Selector("team=a")),
         (True, Selector("team=b", namespaces=["shop"])),
@@ -317,6 +318,76 @@ def test_default_namespaces_do_not_concern_cluster_scoped_kinds() -> None:
         assert planned.filter == filter_
     settings.selectors["example.com/v1/others"] = Selector(namespaces=["shop"])
     assert settings.effective("example.com/v1/others").filter == Selector("team=b", namespaces=["shop"])
+
+
+def custom_resource(*, namespaced: bool) -> Resource:
+    kind = Kind.unknown("example.com", "WebApp", "webapps", namespaced=namespaced)
+    return Resource(kind, "v1", fields_known=False)
+
+
+@pytest.mark.parametrize("namespaces", [UNSET, ["blog"], {}])
+@pytest.mark.parametrize(
+    "declared",
+    [
+        Selector("app=web", namespaces=["shop"]),
+        Cached("app=web", namespaces=["shop"]),
+        Cached("app=web", namespaces=[ALL_OTHERS]),
+        Cached("app=web", namespaces={}),
+        Cached("app=web", namespaces=EVERYTHING),
+    ],
+)
+def test_namespaces_of_a_cluster_scoped_custom_resource_are_refused(declared: Any, namespaces: Any) -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.namespaces = namespaces
+    settings.selectors["example.com/v1/webapps"] = declared
+    effective = settings.effective("example.com/v1/webapps")
+    effective.plan(custom_resource(namespaced=True), namespaces=None)
+    with pytest.raises(ConflictingSelectors):
+        effective.plan(custom_resource(namespaced=False), namespaces=None)
+
+
+def test_the_origins_of_a_custom_resource_are_those_of_its_scope() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.namespaces = {"shop": "team=b"}
+    settings.selectors["example.com/v1/webapps"] = Selector()
+    effective = settings.effective("example.com/v1/webapps")
+    assert effective.origins_for(None) == effective.origins
+    assert list(map(str, effective.origins_for(custom_resource(namespaced=True))))[:3] == [
+        "label='team=b' in shop: from the default entry of the namespace",
+        "field=UNSET",
+        "namespaces={'shop': label='team=b'}: from the defaults",
+    ]
+    wide = list(map(str, effective.origins_for(custom_resource(namespaced=False))))
+    assert wide[:3] == ["label=UNSET", "field=UNSET", "namespaces=UNSET"]
+    assert wide[3:] == [*map(str, effective.origins)][3:]
+
+
+def test_the_branches_of_an_or_have_origins_of_their_own() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.namespaces = ["shop"]
+    settings.selectors["pods"] = [
+        Selector("app=web"),
+        Selector("app=web", namespaces=["infra"]),
+        Selector("app=web", field="metadata.namespace=test"),
+    ]
+    assert [
+        str(each) for each in settings.effective("pods").origins if each.option in "label namespaces"
+    ] == [
+        "label='app=web' in shop, infra: from the kind",
+        "label='app=web': from the kind",
+        "namespaces=['infra']: from the kind",
+        "namespaces=['shop']: from the defaults",
+        "namespaces=UNSET",
+    ]
+
+
+def test_names_of_the_entries_share_watches() -> None:
+    entries = {"a": Selector(names=["x", "y"])}
+    settings = SelectCacheSettings()
+    settings.selectors["pods"] = Cached("", namespaces=entries, share_watches=True)
+    assert settings.effective("pods").share_watches
+    with pytest.raises(DeclarationError):
+        Cached("", namespaces={"a": "app=web"}, share_watches=True)
 
 
 def test_labels_are_stored_as_they_are_compared() -> None:
