@@ -194,7 +194,7 @@ class Check:
             self._operator.settings,
             self._operator.registry,
             resource,
-            self._cached.filter,
+            self._cached.filter_for(resource),
             built_in=find(self._key) is not None,
             narrowing=self._operator.declared.narrow_handlers,
         )
