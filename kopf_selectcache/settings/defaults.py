@@ -19,7 +19,7 @@ from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 from .declaration import STORED, Cached, Selectors, stored_part
 from .kind_options import OPTIONS
 from .namespaces import Namespaces, NamespacesGiven, assemble, namespaces_in
-from .precedence import Level, Origin, first_set
+from .precedence import Level, Origin, first_set, written
 from .quantity import Size
 
 
@@ -77,12 +77,7 @@ class Defaults:
 
     def __repr__(self) -> str:
         set_ = {name: vars(self)[name] for name in _NAMES if vars(self)[name] is not UNSET}
-        texts = (
-            f"{name}={str(value)!r}"
-            if isinstance(value, (LabelSelector, FieldSelector))
-            else f"{name}={value}"
-            for name, value in set_.items()
-        )
+        texts = (f"{name}={written(_as_written(value))}" for name, value in set_.items())
         return f"Defaults({', '.join(texts)})"
 
 
@@ -142,8 +137,10 @@ _PARSERS: Mapping[str, Callable[[Any], object]] = {
 }
 
 
-def _written(value: object) -> object:
-    """Return a value as users write it: paths as text."""
+def _as_written(value: object) -> object:
+    """Return a value as users write it: paths and selectors as text."""
+    if isinstance(value, (LabelSelector, FieldSelector)):
+        return str(value)
     return [as_written(path) for path in value] if isinstance(value, tuple) else value
 
 
@@ -171,7 +168,7 @@ def with_defaults(cached: Cached, defaults: Defaults, *, kind: Kind | None, fall
     stored = {name: decided[name][0] for name in STORED if decided[name][0] is not UNSET}
     inherits = any(decided[name][1] is Level.DEFAULTS for name in STORED)
     own = {name: decided[name][0] for name in OPTIONS if decided[name][1] in (Level.KIND, Level.DEFAULTS)}
-    options = tuple(Origin(name, _written(value), level) for name, (value, level) in decided.items())
+    options = tuple(Origin(name, _as_written(value), level) for name, (value, level) in decided.items())
     unconfined = assembled.unconfined
     if unconfined is not None:
         unconfined = replace(unconfined, origins=(*unconfined.origins, *options))

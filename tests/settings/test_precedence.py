@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import Any
 
+import kopf
 import pytest
 
 from kopf_selectcache import (
@@ -23,8 +25,9 @@ from kopf_selectcache import (
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.selectors.text import LabelSelector
-from kopf_selectcache.settings.options import SelectCacheSettings
+from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.settings.precedence import first_set
+from kopf_selectcache.testing import FakeCache
 
 LEVELS = (Level.ENTRY, Level.KIND, Level.DEFAULT_ENTRY, Level.DEFAULTS)
 STATES = ("unset", "empty", "everything", "set")
@@ -395,3 +398,36 @@ def test_labels_are_stored_as_they_are_compared() -> None:
     settings.defaults.label = {"app": "web"}
     assert isinstance(settings.defaults.label, LabelSelector)
     assert repr(settings.defaults) == "Defaults(label='app=web')"
+
+
+class Mask:
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __call__(self, obj: dict[str, Any]) -> dict[str, Any]:
+        return obj
+
+
+def mask(key: str, obj: dict[str, Any]) -> dict[str, Any]:
+    assert key
+    return obj
+
+
+@pytest.mark.parametrize("transform", [partial(mask, "hunter2"), Mask("hunter2")])
+def test_what_a_transform_is_bound_to_is_not_shown(transform: Any) -> None:
+    settings = kopf.OperatorSettings()
+    ours = settings_of(settings)
+    ours.defaults.transform = transform
+    ours.defaults.drop = ["data"]
+    ours.selectors["v1/secrets"] = "app=web"
+    ours.selectors["v1/configmaps"] = Cached("app=web", transform=transform)
+    cache = FakeCache([], settings)
+    scopes = [cache.scope("secrets"), cache.scope("configmaps")]
+    name = type(transform).__name__
+    assert f"transform={name}: from the defaults" in map(str, scopes[0].origins)
+    assert repr(ours.defaults) == f"Defaults(drop=['data'], transform={name})"
+    told = [repr(scopes), *map(str, scopes[0].origins), repr(ours.selectors.cached("v1/configmaps"))]
+    assert "hunter2" not in " ".join(told)
