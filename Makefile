@@ -50,15 +50,18 @@ demo: $(WITH_DEMO)  ## Show what it does, in about a minute and without a cluste
 
 # Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go: several times as long where coverage is
 # measured, which needs none of them; and one interpreter computes what every other does.
-PROOFS := tests/oracle tests/hostile $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py faults/test_soak.py) \
-	$(addprefix tests/core/,store/test_union.py store/test_change_orders.py test_exploration.py test_simulation.py) \
-	tests/informer/test_own_writes_model.py
+PROOFS := tests/oracle tests/hostile $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py) \
+	$(addprefix tests/core/,$(addprefix store/test_,union.py change_orders.py succession.py) test_exploration.py test_simulation.py) \
+	$(addprefix tests/informer/test_,own_writes_model.py changing_model.py changing_states.py change_departures.py) \
+	tests/cache/test_indexes_by_field.py $(addprefix tests/faults/test_,soak.py endless_lists.py)
 # What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; texts;
 # pages, commands, other clients and the bench, which are processes for the most part.
 ONCE := $(PROOFS) README.md docs tests/test_allocations.py \
 	$(addprefix tests/,clients conformance differential testing cli docs bench messages mutants test_demo.py test_sources.py test_suppressions.py)
+# Threads, processes and large lists, which every interpreter is asked about.
+UNTRACED := cache/test_threads.py informer/test_own_writes_threads.py plugin/test_signals.py client/test_page_sizes.py
 # Where no coverage is measured, which costs half as much again: the other tests cover all that must be covered.
-UNMEASURED := $(filter-out tests/messages,$(ONCE)) $(addprefix tests/,real test_canaries.py)
+UNMEASURED := $(filter-out tests/messages,$(ONCE)) $(addprefix tests/,real test_canaries.py $(UNTRACED))
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Tests wait for each other's servers and processes as well: one more has something to do meanwhile.

@@ -24,15 +24,17 @@ from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.retries import Unanswered
-from kopf_selectcache.informer.state import InformerState
+from kopf_selectcache.informer.state import InformerState, Serving
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of
+from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Selector
 
 from ._checks import index_values, require_place, require_stored
+from ._labelled import outside
 from ._overlay import Own, is_of, own_of
+from .comparisons import Compared, Comparisons
 from .errors import (
     NotFound,
-    OutsideFilter,
     Unmatchable,
     Unreadable,
     for_request,
@@ -46,7 +48,7 @@ from .errors import (
 )
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
-from .matcher import Compared, Comparisons, Field, Label, Match, Namespaces, key_for
+from .matcher import Field, Label, Match, Namespaces, key_for
 from .request import RAISE, Request, require_names, selector_of, selectors, with_options
 
 _T = TypeVar("_T")
@@ -72,6 +74,8 @@ class Snapshot:
     deleted: bool = False
     """True if the handler was called with a deletion. The body then has the last labels of the object, which
     no selector may match."""
+    serving: Serving | None = None
+    """The namespaces that the filter chooses by label; None if it chooses none."""
 
     @property
     def resource(self) -> Resource:
@@ -84,6 +88,12 @@ class Snapshot:
 
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         """Return the object, or None if it is absent, and the version as of which that is true."""
+        found, version = self._get(namespace, name)
+        if self.serving is not None and found is not None and self._is_lost(found):
+            return None, version
+        return found, version
+
+    def _get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         key = namespace, name
         own = self._own(self.store.version) if self.body is not None and self._own_key() == key else None
         if own is None and not self.own_writes.writes:
@@ -95,8 +105,21 @@ class Snapshot:
     def chosen(self, lookup: Lookup, *, asking: bool = True) -> Chosen:
         """Return the candidates for a lookup, as of one generation."""
         if self.body is None and not self.own_writes.writes:
-            return self.store.chosen(lookup, asking=asking)
-        return self.laid_over(lookup, asking=asking)[0]
+            chosen = self.store.chosen(lookup, asking=asking)
+        else:
+            chosen, _ = self.laid_over(lookup, asking=asking)
+        if self.serving is None or not self.serving.lost:
+            return chosen
+        return chosen._replace(
+            records=[each for each in chosen.records if not self._is_lost(each)],
+            unreadable=tuple(each for each in chosen.unreadable if not self._is_lost(each)),
+        )
+
+    def _is_lost(self, record: Record) -> bool:
+        """Return True if its namespace has lost the label: its objects are held until their streams end."""
+        if self.serving is None or record.namespace not in self.serving.lost:
+            return False
+        return selects(self.comparisons.filter, record, self.resource) is False
 
     def laid_over(self, lookup: Lookup, *, asking: bool = True) -> tuple[Chosen, list[Pair]]:
         """Return the candidates for a lookup, and each stored object for which they have another one."""
@@ -233,7 +256,15 @@ def open_snapshot(
     comparisons: Comparisons | None = state.derived.value
     if comparisons is None:
         comparisons = comparisons_of(state)
-    return Snapshot(comparisons, store, state.own_writes, own, deleted)
+    return Snapshot(comparisons, store, state.own_writes, own, deleted, serving_of(informer, state))
+
+
+def serving_of(informer: Informer, state: InformerState) -> Serving | None:
+    """Return the namespaces that a filter chooses by label; None if it chooses none."""
+    if not state.followed:
+        return None
+    chosen = informer.chosen
+    return Serving(state.followed, chosen.error_of, state.lost, chosen.watched)
 
 
 def comparisons_of(state: InformerState) -> Comparisons:
@@ -421,6 +452,7 @@ class Access:
             state.own_writes.writes
             or (store := informer.ready) is not state.store  # Perhaps it was replaced meanwhile.
             or (lossless and state.projection.partial)
+            or state.lost
         ):
             return None
         record = store.peek(namespace, name)
@@ -450,7 +482,7 @@ def get_record(request: Request, snapshot: Snapshot) -> Record:
     coverage = comparisons.of_object(namespace, name)
     if coverage.answer is Answer.YES:
         raise NotFound(request, version)
-    raise OutsideFilter(request, coverage)
+    raise outside(request, coverage, snapshot.comparisons, snapshot.serving)
 
 
 def get_object(request: Request, snapshot: Snapshot) -> Any:
@@ -473,7 +505,7 @@ def list_objects(request: Request, snapshot: Snapshot) -> Sequence[Any]:
 def list_held(request: Request, snapshot: Snapshot) -> Sequence[Any]:
     """Return the held objects that are requested; raise OutsideFilter if none can ever be held."""
     compared = compare(request, snapshot)
-    require_overlap(request, compared)
+    require_overlap(request, compared, snapshot)
     return form_objects(request, *find(request, snapshot, compared))
 
 
@@ -483,7 +515,7 @@ def list_owned(request: Request, snapshot: Snapshot) -> Sequence[Any]:
     selector = Selector(namespaces=[within] if within else None)
     if request.form is not None:
         require_stored(request, snapshot.resource, snapshot.projection)
-    require_overlap(request, snapshot.comparisons.of(selector))
+    require_overlap(request, snapshot.comparisons.of(selector), snapshot)
     match = Match(owner=request.uid, namespaces=frozenset([within]) if within else None)
     return form_objects(request, *_look_up(match, match.lookup, snapshot))
 
@@ -497,7 +529,7 @@ def count_objects(request: Request, snapshot: Snapshot) -> int:
 def _find_all(request: Request, snapshot: Snapshot) -> tuple[Match, list[Record]]:
     compared = compare(request, snapshot)
     if not compared.is_covered:
-        raise OutsideFilter(request, compared.coverage)
+        raise outside(request, compared.coverage, snapshot.comparisons, snapshot.serving)
     match, records, unreadable = find(request, snapshot, compared)
     if unreadable:
         raise Unreadable(request, unreadable)
@@ -516,10 +548,14 @@ def compare(request: Request, snapshot: Snapshot) -> Compared:
     return snapshot.comparisons.of(request.selector)
 
 
-def require_overlap(request: Request, compared: Compared) -> None:
-    """Raise OutsideFilter if none of the requested objects can ever be held."""
+def require_overlap(request: Request, compared: Compared, snapshot: Snapshot, *, lasts: bool = False) -> None:
+    """Raise OutsideFilter if none of the requested objects can ever be held. A read that lasts goes on if
+    it names no namespace, and another one may gain the label.
+    """
+    if lasts and snapshot.serving is not None and compared.selector.namespaces is None:
+        return
     if compared.is_excluded:
-        raise OutsideFilter(request, compared.coverage)
+        raise outside(request, compared.coverage, snapshot.comparisons, snapshot.serving)
 
 
 def find(

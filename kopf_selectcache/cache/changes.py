@@ -30,6 +30,7 @@ from ._snapshot import (
     require_declared,
     require_overlap,
     require_readable,
+    serving_of,
 )
 from .blocking import Waits, end_with
 from .errors import OutsideFilter, Unmatchable, misdeclared
@@ -265,10 +266,12 @@ def match_for(informer: Informer, request: Request, *, must_overlap: bool = True
     """Return the predicate of the objects whose changes are wanted, under any filter, None for all; raise
     OutsideFilter if none can be held at present.
     """
-    snapshot = Snapshot(comparisons_of(informer.state), informer.store, informer.own_writes)
+    state = informer.state
+    serving = serving_of(informer, state)
+    snapshot = Snapshot(comparisons_of(state), informer.store, informer.own_writes, serving=serving)
     compared = compare(request, snapshot)
     if must_overlap:
-        require_overlap(request, compared)
+        require_overlap(request, compared, snapshot, lasts=True)
     try:
         compared.selector.require_satisfiable(kind=snapshot.comparisons.kind)
         match = lasting_match(request, snapshot, compared)

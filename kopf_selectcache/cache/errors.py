@@ -43,7 +43,7 @@ from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
 from kopf_selectcache.selectors.kind_keys import key_of, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
 
-from .matcher import Coverage
+from .comparisons import Coverage
 from .request import Request, call_of, replace
 
 _E = TypeVar("_E", bound=NotSynced | Stale | StateError)
@@ -85,10 +85,13 @@ class OutsideFilter(ReadError):
     guess.
     """
 
-    def __init__(self, request: Request, coverage: Coverage) -> None:
+    def __init__(self, request: Request, coverage: Coverage, *, lacking: str = "") -> None:
         self.witness = coverage.witness
         describe = _describe_one if request.name is not None else _describe_several
         self.reason, why, remedy = describe(request, coverage)
+        if lacking:
+            why = f"{lacking}; the filter is {_short(coverage.filter)}"
+            remedy = f"Label the namespace; {remedy[0].lower()}{remedy[1:]}"
         super().__init__(f"{request!r}: {why}", remedy=remedy)
 
 

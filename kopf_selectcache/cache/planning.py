@@ -122,12 +122,15 @@ async def _plan(
     )
     resource = await resource_of(runtime, request)
     namespaces = runtime.namespaces_for(key, cached.filter)
-    with named(key):
-        planned = (
-            informer.plan_for(cached, resource)
-            if informer is not None
-            else cached.plan(resource, namespaces=namespaces)
-        )
+    timeout = runtime.settings.sync_timeout if request.timeout is None else request.timeout
+    async with runtime.namespaces.known(cached.filter, timeout=timeout):
+        labelled = runtime.namespaces.sets(cached.filter)
+        with named(key):
+            planned = (
+                informer.plan_for(cached, resource)
+                if informer is not None
+                else cached.plan(resource, namespaces=namespaces, labelled=labelled)
+            )
     split = _split(informer, cached, planned)
     rights = merged(of_cache(resource, planned))
     with answering(request, "list", resource):

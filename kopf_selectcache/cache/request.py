@@ -14,11 +14,12 @@ from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.selectors.client_classes import to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
-from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 from kopf_selectcache.settings.retention import PATHS, wrong_path
 
+from .comparisons import REMEMBERED
 from .formats.formats import Form, form_of
-from .matcher import REMEMBERED, Field, Label, Namespaces, SortBy, Where
+from .matcher import Field, Label, Namespaces, SortBy, Where
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 Selectors: TypeAlias = Callable[[str | Pairs | None, str | None], Selector]
@@ -166,8 +167,7 @@ def selector_of(
             return memo(label, namespace)
         if type(label) is dict and all(type(value) is str for value in label.values()):
             return memo(tuple(label.items()), namespace)
-    namespaces = [namespace] if isinstance(namespace, str) else namespace
-    return Selector(label, field=field, names=names, namespaces=namespaces)
+    return Selector(label, field=field, names=names, namespaces=listed_namespaces(namespace))
 
 
 def with_options(request: Request, given: Mapping[str, Any]) -> Request:

@@ -129,7 +129,7 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
                     while True:  # Again when the filter has changed.
                         snapshot = access.open(informer, request)
                         compared = compare(request, snapshot)
-                        require_overlap(request, compared)
+                        require_overlap(request, compared, snapshot, lasts=True)
                         left, records, _ = find(request, snapshot, compared)
                         candidates = left.pairs(records)
                         match = lasting_match(request, snapshot, compared)

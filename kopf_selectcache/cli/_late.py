@@ -6,21 +6,28 @@ from __future__ import annotations
 
 import argparse
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.selectors.kind_keys import checked_key
 from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked
 
 from ._code import argument, keyword, second_caches_in
 from ._code import declarations_in as calls_in
 from ._operator_loader import PROBLEM, Unloadable
 
-MADE = {"Selector": Selector, "AnyOf": AnyOf, "Cached": Cached}
-"""The classes that a written filter may call."""
+MADE: Mapping[str, Callable[..., Any]] = {
+    "Selector": Selector,
+    "AnyOf": AnyOf,
+    "Cached": Cached,
+    "LabelSelector.parse": LabelSelector.parse,
+    "LabelSelector.from_dict": LabelSelector.from_dict,
+}
+"""The classes and functions that a written filter may call."""
 
 
 class Late(NamedTuple):
@@ -205,7 +212,8 @@ def _value(node: ast.expr | None) -> Any:
     if node is None:
         raise ValueError("it is not given")
     if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        *owner, name = ast.unparse(node.func).split(".")
+        name = f"{owner[-1]}.{name}" if owner[-1:] == ["LabelSelector"] else name
         if name not in MADE or any(each.arg is None for each in node.keywords):
             raise ValueError(name)
         options = {str(each.arg): _value(each.value) for each in node.keywords}

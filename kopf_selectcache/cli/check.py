@@ -9,6 +9,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TextIO
 
@@ -20,7 +21,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.access_review import Reviewer
-from kopf_selectcache.informer.estimate import Amount, Counter
+from kopf_selectcache.informer.estimate import Amount, Counter, labelled_namespaces
 from kopf_selectcache.plugin.narrowing import advice_on
 from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
@@ -175,9 +176,9 @@ class Check:
         """Ask the cluster; raise Refused or Unreachable."""
         resource, planned = await self._resource(), None
         if resource is not None:
-            planned = self._plan(resource)
+            planned = await self._plan(resource)
         if resource is not None and planned is not None and await self._must_not_join(resource, planned):
-            planned = self._plan(resource, joins=False)
+            planned = await self._plan(resource, joins=False)
         if resource is None or planned is None:
             return Section(text_of(self._key), _shown(self._cached.filter), problems=tuple(self._problems))
         needed, missing = await self._rights(resource, planned)
@@ -271,13 +272,18 @@ class Check:
 
     async def _must_not_join(self, resource: Resource, planned: Plan) -> bool:
         """Return True if the right to list is missing to a stream of all namespaces that may be several."""
-        needed = merged(of_cache(resource, replace(planned, streams=planned.joined)))
+        needed = merged(of_cache(resource, replace(planned, streams=planned.joined, labels=())))
         listing = [replace(right, verbs=frozenset({"list"})) for right in needed]
         return any([await self._reviewer.lacks(right) for right in listing])
 
-    def _plan(self, resource: Resource, *, joins: bool = True) -> Plan | None:
+    async def _plan(self, resource: Resource, *, joins: bool = True) -> Plan | None:
+        labels, labelled = self._cached.namespace_labels, None
+        if labels and resource.kind.namespaced is not False:
+            with suppress(Refused, Garbled):  # It is reported as a missing right.
+                labelled = await labelled_namespaces(self._operator.transport, labels)
+        namespaces = self._operator.namespaces
         try:
-            return self._cached.plan(resource, namespaces=self._operator.namespaces, joins=joins)
+            return self._cached.plan(resource, namespaces=namespaces, labelled=labelled, joins=joins)
         except SelectCacheError as error:
             self._problem(f"{resource}: {error.what}", error.remedy)
             return None

@@ -23,6 +23,7 @@ from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.kind_keys import called
 from kopf_selectcache.selectors.selecting import selects
+from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
@@ -39,7 +40,7 @@ from .index_builder import IndexBuilder
 from .log import Logged
 from .memory import LetGo, Share
 from .reflector import Reflector
-from .state import Derived, InformerState
+from .state import Derived, Followed, InformerState
 from .stream_split import Split, are_stored_alike, can_be_read, split_streams
 from .stream_writer import Mirror
 
@@ -124,6 +125,19 @@ class Next:
         )
 
 
+class Chosen(Protocol):
+    """The namespaces that an informer serves because of their labels (`namespaces`)."""
+
+    def of(self, labels: Iterable[LabelSelector]) -> tuple[Followed, ...]:
+        """Return the namespaces of label selectors that are followed."""
+
+    def version(self, labels: Iterable[LabelSelector]) -> str:
+        """Return the version as of which their namespaces are known."""
+
+    def hide(self, state: InformerState) -> InformerState:
+        """Return a state that serves only namespaces that have their label still."""
+
+
 class Changed(Logged, Protocol):
     """The parts of an informer that an exchange reads and replaces."""
 
@@ -139,6 +153,10 @@ class Changed(Logged, Protocol):
     indexing: IndexBuilder
     factory: StreamFactory
     tasks: StreamTasks
+
+    @property
+    def chosen(self) -> Chosen:
+        """The namespaces that it serves because of their labels."""
 
     def held(self) -> int:
         """Return the number of stored objects."""
@@ -190,6 +208,7 @@ class Exchange:
             [stream.keys for stream in planned.streams],
             request_index=informer.indexing.want,
             tally=share.tally,
+            version=informer.chosen.version(planned.labels),
         )
         share.records = union.newest
         is_alike = are_stored_alike(declared, informer.declared, state.indexes)
@@ -213,6 +232,8 @@ class Exchange:
             reflectors=(),
             own_writes=own_writes,
             derived=Derived(),
+            followed=informer.chosen.of(planned.labels),
+            lost=frozenset(),
         )
         following = Next(
             declared,
@@ -222,7 +243,7 @@ class Exchange:
             share,
             split,
             informer.new_condition,
-            called("change", informer.declared_key),
+            informer.line if declared is informer.declared else called("change", informer.declared_key),
             state,
         )
         following.confirmer = Confirmer(
@@ -310,7 +331,8 @@ class Exchange:
         informer.confirming = following.confirmer
         informer.packing, informer.begun = following.packing, (resource, planned)
         with former.own_writes.lock, state.own_writes.lock:
-            informer.state = state = replace(state)  # Requests need the substores of kept streams.
+            # Requests need the substores of kept streams.
+            informer.state = state = informer.chosen.hide(replace(state))
         # From here on no read uses the streams that end.
         informer.indexing.replace(state.indexes, state.union, state.reflectors)
         informer.tasks.exchange(split.ended, following.tasks, following.confirming)
@@ -372,5 +394,7 @@ class Exchange:
                 union=Union(),  # No object of one filter may be read as one of the other.
                 reflectors=(),
                 derived=Derived(),
+                followed=informer.chosen.of(declared.namespace_labels),
+                lost=frozenset(),
             )
         )

@@ -18,6 +18,9 @@ from .health import Condition
 from .reflector import Reflector
 from .state import InformerState
 
+NOTHING_YET = Store()
+"""A store without a version, for a part that cannot be read."""
+
 
 class Part(NamedTuple):
     """The readable part of an informer for one request."""
@@ -36,6 +39,8 @@ def ready_store(state: InformerState) -> Store | None:
     for condition in state.conditions if state.is_resolving else state.stream_conditions:
         if not condition.readable:
             return None
+    if any(each.unreadable() is not None for each in state.followed):
+        return None
     store = state.store
     return store if store.version else None
 
@@ -45,12 +50,18 @@ def worst_of(state: InformerState, reflectors: Sequence[Reflector]) -> Condition
     `state.conditions`.
     """
     resolving = state.is_resolving or not state.reflectors
-    conditions = state.conditions if resolving else [each.condition for each in reflectors]
+    conditions: Sequence[Condition] = state.conditions
+    if not resolving:
+        conditions = [*(each.condition for each in reflectors), *state.followed_conditions]
     return max(conditions, key=lambda condition: condition.gravity)
 
 
 def part_for(state: InformerState, request: Selector | None) -> Part:
     """Return the part of the informer that a request needs; for None, all of it."""
+    for each in state.followed:
+        if (unreadable := each.unreadable()) is not None:
+            error, message, remedy = unreadable
+            return Part(error, NOTHING_YET, message, remedy)
     if request is None or not state.has_several_streams:
         if state.is_resolving or len(state.stream_conditions) != 1:
             return _part(worst_of(state, state.reflectors), state.store)
@@ -80,6 +91,7 @@ def age_of(state: InformerState, request: Selector | None) -> float | None:
     list.
     """
     ages = [each.age() for each in streams_for(state, request)]
+    ages += [each.age() for each in state.followed]
     return max((age for age in ages if age is not None), default=None) if None not in ages else None
 
 
@@ -92,9 +104,10 @@ async def wait_until_settled(
         if now.is_resolving:
             if part_for(now, request).error is not None:
                 return
-            conditions = [now.resolving]
+            conditions = [*now.followed_conditions, now.resolving]
         else:
             conditions = [each.condition for each in streams_for(now, request)]
+            conditions += now.followed_conditions
         if waited := [each for each in conditions if not each.has_settled]:
             await waited[0].wait_until_settled()
             continue

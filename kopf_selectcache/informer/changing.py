@@ -18,6 +18,7 @@ from kopf_selectcache.settings.declaration import Cached
 
 from ._exchange import Changed, Exchange, Next
 from .environment import Environment
+from .health import Health
 from .index_builder import Failed
 from .log import context_of
 from .reflector import Reflector
@@ -90,6 +91,8 @@ class Changing:
         self._latest: _Attempt | None = None
         self.following: Next | None = None
         """The next state; None if the filter does not change."""
+        self.unsynced: frozenset[str] = frozenset()
+        """The namespaces of the new streams that were not synced when the last change was given up."""
 
     @property
     def is_idle(self) -> bool:
@@ -174,7 +177,26 @@ class Changing:
             finally:
                 self.following = None
                 if not has_changed:
+                    unsynced = (each for each in following.new if each.condition.health is not Health.SYNCED)
+                    self.unsynced = frozenset(filter(None, (each.stream.namespace for each in unsynced)))
                     await self._exchange.discard(following)
+
+    def change_at_once(self, declared: Cached, hurry: Callable[[], None]) -> None:
+        """Replace the filter without a wait: `start` lists each new stream before it returns, and `hurry`
+        brings all streams to the present version.
+        """
+        self.following = following = self._exchange.prepare(declared)
+        assert following is not None, "there is no present state"
+        try:
+            self._exchange.inherit_writes(following)
+            for each in following.new:
+                each.index(tuple(following.state.indexes.values()))
+                self._start(each)
+            hurry()
+            assert following.is_synced, "its streams wait"
+            self._exchange.exchange(following)
+        finally:
+            self.following = None
 
     def _log_beginning(self, attempt: _Attempt, following: Next | None = None) -> None:
         attempt.has_begun = True

@@ -6,22 +6,24 @@ Counts objects by metadata, and measures a sample of whole ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import msgspec
 
-from kopf_selectcache.client.partial_metadata import page_of_metadata
+from kopf_selectcache.client.partial_metadata import page_of_metadata, pages_of_metadata
 from kopf_selectcache.client.transport import Refused, Transport, ask_in_size
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.pager import PageSize, Paging
+from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.planner import Stream
 
 from ._dictionary_training import run_in_thread
@@ -72,6 +74,22 @@ class _Metadata(msgspec.Struct):
 
 class _List(msgspec.Struct):
     metadata: _Metadata
+
+
+async def labelled_namespaces(
+    transport: Transport, labels: Iterable[LabelSelector]
+) -> dict[LabelSelector, frozenset[str]]:
+    """Return the namespaces that have each label; raise Refused, Unreachable or Garbled."""
+    kind = find("namespaces")
+    assert kind is not None, "it is built in"
+    resource, found = Resource(kind, "v1"), {}
+    for label in labels:
+        paging = Paging({"labelSelector": str(label)}, page_limit=PAGE_LIMIT, patience=PATIENCE)
+        pages = pages_of_metadata(
+            transport, resource, resource.path(None), paging, chance=lambda: 1.0, sleep=asyncio.sleep
+        )
+        found[label] = frozenset([record.name async for records in pages for record in records])
+    return found
 
 
 class Counter:

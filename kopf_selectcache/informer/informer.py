@@ -53,6 +53,7 @@ from .laying import Laying
 from .log import StateLog, context_of, warn_of_needless
 from .memory import AGAIN, Budget, LetGo, Share, indexed_bytes
 from .metrics import Counts
+from .namespaces import ChosenNamespaces, NamespacesByLabel, unfollowed
 from .reflector import Reflector
 from .state import Derived, InformerState
 from .stream_writer import failure_of
@@ -77,6 +78,8 @@ class Informer:
         budget: Budget | None = None,
         deliver: Callable[[Callable[[Any], None]], Callable[[Any], None]] = lambda listener: listener,
         line: str | None = None,
+        followed: NamespacesByLabel | None = None,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.key = key if isinstance(key, str) else "/".join(key)
         """The declared key, for messages."""
@@ -131,6 +134,16 @@ class Informer:
         self._auditor = Auditor(
             lambda: self.state, self.counts, environment=environment, context=lambda: context_of(self)
         )
+        self.chosen = ChosenNamespaces(
+            self,
+            followed or unfollowed(),
+            environment=environment,
+            watched=namespaces,
+            changed=changed,
+        )
+        """The namespaces that it serves because of their labels."""
+        self.chosen.use(declared.filter)
+        self.state = replace(self.state, followed=self.chosen.of(declared.namespace_labels))
         self.tasks = StreamTasks(self.key, environment, self, lambda: context_of(self))
         self._again = asyncio.Event()
         """Set if the streams may be planned anew without a pause."""
@@ -244,6 +257,8 @@ class Informer:
         for condition in state.stream_conditions:
             if not condition.readable:
                 return None
+        if state.followed:
+            return ready_store(state)
         return state.store if state.store.version else None
 
     @property
@@ -350,6 +365,12 @@ class Informer:
         """Maintain the cache until cancelled. A bug in this package causes a restart, and never ends the
         operator.
         """
+        try:
+            await self._run()
+        finally:
+            await self.chosen.stop()
+
+    async def _run(self) -> None:
         environment = self._environment
         while True:
             try:
@@ -389,6 +410,9 @@ class Informer:
         if (self.resource, planned) != self.begun or (self.parted and not let_go):
             self.begin(planned)
         self.mark_resolved()
+        if not self.reflectors:
+            self.apply_changes(())  # It is complete already.
+        self.chosen.look()
         beside = {
             "its indexes": self.indexing.run,
             "own writes": self.laying.run,
@@ -456,9 +480,17 @@ class Informer:
             [stream.keys for stream in planned.streams],
             request_index=self.indexing.want,
             tally=self.share.begin(),
+            version=self.chosen.version(planned.labels),
         )
         begun = replace(
-            state, filter=planned.filter, plan=planned, union=union, reflectors=(), derived=Derived()
+            state,
+            filter=planned.filter,
+            plan=planned,
+            union=union,
+            reflectors=(),
+            derived=Derived(),
+            followed=self.chosen.of(planned.labels),
+            lost=frozenset(),
         )
         reflectors = tuple(
             self.factory.make(
@@ -591,6 +623,8 @@ class Informer:
             warn_provisional(self.key, found, logger=environment.logger)
         self.state = replace(self.state, resource=resource)
         self._is_resolved()
+        if resource.kind.namespaced is not False:
+            await self.chosen.wait_known(self.declared)
         self._joins = True  # The operator may have the right now.
         await self.look_at_rights(self.declared, resource)
         return self.plan_for(self.declared, resource)
@@ -613,4 +647,5 @@ class Informer:
 
     def plan_for(self, declared: Cached, resource: Resource) -> Plan:
         """Return the streams of a declaration."""
-        return declared.plan(resource, namespaces=self._namespaces, joins=self._joins)
+        labelled = self.chosen.sets(declared) if resource.kind.namespaced is not False else None
+        return declared.plan(resource, namespaces=self._namespaces, labelled=labelled, joins=self._joins)

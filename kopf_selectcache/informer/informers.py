@@ -17,7 +17,8 @@ from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.selectors.kind_keys import called
-from kopf_selectcache.selectors.selector import Branches
+from kopf_selectcache.selectors.selector import Branches, Selector
+from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 
@@ -30,6 +31,7 @@ from .log import context_of, warn_of_needless
 from .memo import Memo
 from .memory import Budget
 from .names import InformersByName
+from .namespaces import Follower, NamespacesByLabel
 from .removal import Removal, close, drop, withdrawn
 from .retries import Retries
 
@@ -61,6 +63,9 @@ class Runtime:
         later; raises DeclarationError if the filter needs them and they are unknown."""
         self.warn_of_filter: Callable[[KindKey, Branches], None] = lambda *_: None
         """Warns if handlers do not fit a filter that is declared or changed later."""
+        self.namespaces = NamespacesByLabel(self._follow, self._unfollow)
+        """The namespaces that caches choose by label."""
+        self._followers: list[Informer] = []
         self._claims = Claims()
         self._environment = Environment(settings, transport, logger, chance, clock, sleep)
         self._budget = Budget(settings.max_bytes)
@@ -114,7 +119,7 @@ class Runtime:
     def after_gap(self, seconds: float) -> None:
         """Open all watches again if the loop was blocked for at least the idle timeout of connections."""
         if seconds >= self.settings.idle_timeout:
-            for informer in self.informers.values():
+            for informer in (*self.informers.values(), *self._followers):
                 informer.resume()
 
     # ---- Kinds that come and go. On the operator's loop only.
@@ -135,15 +140,18 @@ class Runtime:
     async def change(self, key: KindKey, informer: Informer, cached: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # It is that of the change.
         """Change what is declared of a kind; return once the new state has replaced the old one."""
         self.namespaces_for(key, cached.filter)
-        if informer.resource is not None:
-            await informer.look_at_rights(cached, informer.resource)
-            needless = informer.plan_for(cached, informer.resource).needless
-            warn_of_needless(informer, needless, logger=self._environment.logger)
-        try:
-            await informer.changing.change(cached, timeout=timeout)
-        finally:  # It may be in use although its call was cancelled.
-            informer.wake_readers()
-            self.names.note_change()
+        async with self.namespaces.known(cached.filter, timeout=timeout):
+            if informer.resource is not None:
+                await informer.look_at_rights(cached, informer.resource)
+                needless = informer.plan_for(cached, informer.resource).needless
+                warn_of_needless(informer, needless, logger=self._environment.logger)
+            try:
+                await informer.changing.change(cached, timeout=timeout)
+            finally:  # It may be in use although its call was cancelled.
+                informer.chosen.use(informer.declared.filter)
+                informer.chosen.look()
+                informer.wake_readers()
+                self.names.note_change()
         self.warn_of_filter(self.names.key_of(informer), cached.filter)
 
     async def remove(self, informer: Informer, place: str) -> None:
@@ -173,13 +181,40 @@ class Runtime:
         self.names.discard(informer, removal)
         self._initial.discard(informer)
         close(informer, error)
+        informer.chosen.end()
+        if (task := self._end_task(informer)) is not None:
+            await asyncio.wait({task})
+        await informer.chosen.wait_ended()
+
+    def _end_task(self, informer: Informer) -> asyncio.Task[None] | None:
+        """End the task of an informer, and then drop its objects; return the task, if there is any."""
         task = self._tasks.pop(informer, None)
         if task is None:
             drop(informer)
-            return
+            return None
         task.add_done_callback(lambda _: drop(informer))
         task.cancel()
-        await asyncio.wait({task})
+        return task
+
+    def _follow(self, label: LabelSelector) -> Informer:
+        """Start an informer of the namespaces with a label: their names are all that it stores."""
+        declared = Cached(Selector(label), keep=["metadata.labels"], storage="raw")
+        informer = Informer(
+            "v1/namespaces",
+            declared,
+            environment=self._environment.of_kind(declared),
+            namespaces=None,
+            line=f"namespaces={label!r}",
+        )
+        self._followers.append(informer)
+        if self._group is not None:
+            self._start(informer, self._group)
+        return informer
+
+    def _unfollow(self, follower: Follower) -> asyncio.Task[None] | None:
+        informer = next(each for each in self._followers if each is follower)
+        self._followers.remove(informer)
+        return self._end_task(informer)
 
     def _make(self, key: KindKey, cached: Cached, namespaces: tuple[str, ...] | None, line: str) -> Informer:
         informer = Informer(
@@ -191,6 +226,8 @@ class Runtime:
             resolved=self.names.forget,
             budget=self._budget,
             line=line,
+            followed=self.namespaces,
+            changed=self.names.note_change,
         )
         self.names.add(key, informer)
         return informer
@@ -203,7 +240,7 @@ class Runtime:
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(self.pulse.run(), name="selectcache: pulse")
-            for informer in self.informers.values():
+            for informer in (*self._followers, *self.informers.values()):
                 self._start(informer, group)
 
 

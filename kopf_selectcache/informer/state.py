@@ -5,11 +5,12 @@ The informer replaces it in one assignment. A read takes one reference, and so n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from kopf_selectcache._errors import NotSynced, StateError
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.own_writes import OwnWrites
@@ -17,6 +18,7 @@ from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.store import Readable, Store
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.planner import Plan
 
 from .health import Condition
@@ -31,6 +33,47 @@ class Needed(NamedTuple):
     near: tuple[Reflector, ...]
     """The streams that must have been listed before it can be answered."""
     store: Readable
+
+
+class Followed(Protocol):
+    """The namespaces that have one label (`namespaces`)."""
+
+    label: LabelSelector
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions of following them."""
+
+    @property
+    def is_known(self) -> bool:
+        """True if it is known which namespaces have the label."""
+
+    def unreadable(self) -> tuple[StateError | None, str, str] | None:
+        """Return the error that reads must raise, a message and a remedy; None if reads may be answered."""
+
+    def age(self) -> float | None:
+        """Return the seconds since the server last confirmed them."""
+
+    def present(self) -> Present:
+        """Return them, and the version as of which they are known."""
+
+
+class Present(NamedTuple):
+    """The namespaces that have a label, as of one version."""
+
+    names: frozenset[str]
+    version: str
+
+
+class Serving(NamedTuple):
+    """The namespaces that a filter chooses by label, as one read needs them."""
+
+    followed: tuple[Followed, ...]
+    error_of: Callable[[str], NotSynced | StateError | None]
+    """Returns why a namespace cannot be synced; None if it may be."""
+    lost: frozenset[str]
+    watched: Collection[str] | None
+    """The namespaces that the operator watches; None for all."""
 
 
 class Derived:
@@ -65,6 +108,11 @@ class InformerState:
     own_writes: OwnWrites = field(default_factory=OwnWrites)
     """The own writes that its streams have not reported yet. Reads show them."""
     derived: Derived = field(default_factory=Derived)
+    followed: tuple[Followed, ...] = ()
+    """The namespaces that the filter chooses by label."""
+    lost: frozenset[str] = frozenset()
+    """The namespaces that have lost a label since the streams were planned. The store has their objects
+    still, and reads do not."""
     needed: Callable[[Selector], Needed] = field(init=False, repr=False)
     """Returns the streams and the store that a request needs, if there are several streams. Memoised."""
 
@@ -102,7 +150,12 @@ class InformerState:
         """The conditions that the health of the informer depends on: those of the streams; while the key is
         resolved, that of resolving and those of missing streams.
         """
-        streams = self.stream_conditions
-        if self.is_resolving or not streams:
-            return self.resolving, *(each for each in streams if each.is_missing)
-        return streams
+        streams, followed = self.stream_conditions, self.followed_conditions
+        if self.is_resolving or not (streams or followed):
+            return self.resolving, *(each for each in streams if each.is_missing), *followed
+        return (*streams, *followed) if followed else streams
+
+    @property
+    def followed_conditions(self) -> tuple[Condition, ...]:
+        """The conditions of the namespaces that the filter chooses by label."""
+        return tuple(condition for each in self.followed for condition in each.conditions)

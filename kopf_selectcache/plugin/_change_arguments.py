@@ -13,7 +13,7 @@ from kopf_selectcache._errors import BadSelector, DeclarationError, require
 from kopf_selectcache.cache.matcher import Field, Label, Namespaces
 from kopf_selectcache.cache.request import require_where
 from kopf_selectcache.core.redact import shown
-from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 
 from .handlers import is_decorated
 
@@ -119,9 +119,7 @@ def _is_number(given: object) -> bool:
 def selector_of(label: Label, field: Field, namespace: Namespaces) -> Selector:
     """Return the selector of the wanted objects. Errors name `namespace=`, as users write it."""
     try:
-        return Selector(
-            label, field=field, namespaces=[namespace] if isinstance(namespace, str) else namespace
-        )
+        return Selector(label, field=field, namespaces=listed_namespaces(namespace))
     except BadSelector as error:
         what, remedy = (text.replace("namespaces=", "namespace=") for text in (error.what, error.remedy))
         raise BadSelector(what, remedy=remedy, text=error.text, column=error.column) from None

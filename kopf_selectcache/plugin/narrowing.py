@@ -17,7 +17,7 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import NotDeclared
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
@@ -25,7 +25,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.phrase import NOTHING, Phrase
 from kopf_selectcache.selectors.kind_keys import text_of
-from kopf_selectcache.selectors.selector import Branches, Selector, make_selector, query_of
+from kopf_selectcache.selectors.selector import Branches, Selector, in_any_namespace, make_selector, query_of
 from kopf_selectcache.selectors.text import FieldSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -209,6 +209,12 @@ def _certain_of(declared: Cached, *, built_in: bool) -> Selector:
     return make_selector(part.label, part.field, part.names)
 
 
+def _covers(former: Branches, filter_: Branches, kind: Kind | None) -> bool:
+    """Return True if a filter selects all objects of another one in any namespace that may gain a label."""
+    wide = in_any_namespace(former)
+    return all(wide.covers(each, kind=kind) for each in in_any_namespace(filter_).branches)
+
+
 def _is_one_watch(filter_: Branches) -> bool:
     """Return True if one watch under one selector is equal to the filter."""
     return len(filter_.branches) == 1 and all(
@@ -293,7 +299,7 @@ def warn_of_filter(
     if not declared.narrow_handlers or key not in declared.selectors:
         return
     former, kind = declared.effective(key).filter, find(key)
-    if not _is_one_watch(former) or all(former.covers(each, kind=kind) for each in filter_.branches):
+    if not _is_one_watch(former) or _covers(former, filter_, kind):
         return
     part = _certain_of(declared.effective(key), built_in=kind is not None)
     if _selects(part) and any(_narrowed_to(settings, each, part) for each in _resources_of(key)):

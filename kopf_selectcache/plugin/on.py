@@ -14,7 +14,7 @@ from kopf_selectcache.cache.matcher import Field, Label, Namespaces, Where
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, checked_key, text_of
-from kopf_selectcache.selectors.selector import Branches, Selector
+from kopf_selectcache.selectors.selector import Branches, Selector, in_any_namespace
 from kopf_selectcache.selectors.signatures import check_call
 
 from ._change_arguments import (
@@ -181,7 +181,7 @@ def _require_overlap(handler: ChangeHandler, key: KindKey, filter_: Branches) ->
             remedy="Leave namespace= out",
         )
     handler.selector.require_satisfiable(kind=kind)
-    if kind is not None and all(branch.disjoint(handler.selector, kind=kind) for branch in filter_.branches):
+    if kind is not None and in_any_namespace(filter_).disjoint(handler.selector, kind=kind):
         raise DeclarationError(
             f"{handler} follows {name} with {handler.condition}, and the filter, {filter_}, never selects"
             " one",

@@ -80,6 +80,7 @@ class Branches(ABC):
         """Return True if this object is selected. `fields` has its values by field label, without name and
         namespace.
         """
+        _require_known(self)
         known = {**fields, "metadata.name": name, "metadata.namespace": namespace}
         return any(branch.failed(labels, known) is None for branch in self.branches)
 
@@ -95,6 +96,7 @@ class Branches(ABC):
         branches that overlap in many keys each.
         """
         known, request = _kind(kind), _request(request, "covers")
+        _require_known(self)
         this = cast("Selector | AnyOf", self)
         union = [branch.box(known) for branch in self.branches]
         answer = Answer.YES
@@ -127,6 +129,7 @@ class Branches(ABC):
     def disjoint(self, request: Branches, *, kind: AnyKind | None = None) -> bool:
         """Return True if no object can be selected by both this and the request."""
         known, request = _kind(kind), _request(request, "disjoint")
+        _require_known(self)
         held, asked = ([branch.box(known) for branch in each.branches] for each in (self, request))
         return not any(overlap(box, other) is not None for box in held for other in asked)
 
@@ -174,6 +177,9 @@ class Selector(Branches):
     field: FieldSelector | Everything | None
     names: tuple[str, ...] | None
     namespaces: tuple[str, ...] | None
+    namespace_label: LabelSelector | None
+    """The label selector that chooses the namespaces: `namespaces=LabelSelector.parse('tenant=yes')`.
+    `namespaces` then has those that had the label when the cluster was last asked; None before that."""
     _boxes: dict[Kind | None, Box] = dataclasses.field(init=False, compare=False)
     """The boxes by kind, cached: each read is compared with the same filter."""
     _hashes: list[int] = dataclasses.field(init=False, compare=False)
@@ -186,8 +192,9 @@ class Selector(Branches):
         *,
         field: str | Mapping[str, str | bool | int] | FieldSelector | Everything | None = None,
         names: Collection[str] | None = None,
-        namespaces: Collection[str] | None = None,
+        namespaces: Collection[str] | LabelSelector | None = None,
     ) -> None:
+        by_label = namespaces if isinstance(namespaces, LabelSelector) else None
         for argument, given in {"label": label, "field": field}.items():
             if isinstance(given, str) and len(given) > MAX_TEXT:
                 raise too_many(f"{argument}=", len(given), "characters", MAX_TEXT)
@@ -198,19 +205,24 @@ class Selector(Branches):
             _parsed("label", label, LabelSelector),
             _parsed("field", field, FieldSelector),
             None if names is None else names_of(names),
-            None if namespaces is None else namespaces_of(namespaces),
+            None
+            if namespaces is None or isinstance(namespaces, LabelSelector)
+            else namespaces_of(namespaces),
+            None if by_label is None else _require_labels(by_label),
         )
         if (count := len(self.requirements) + len(self.terms)) > MAX_BRANCHES:
             raise too_many("the selector", count, "requirements", MAX_BRANCHES)
 
     def __hash__(self) -> int:
         if not self._hashes:
-            self._hashes.append(hash((self.label, self.field, self.names, self.namespaces)))
+            self._hashes.append(
+                hash((self.label, self.field, self.names, self.namespaces, self.namespace_label))
+            )
         return self._hashes[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle without the cached boxes and hash."""
-        return make_selector, (self.label, self.field, self.names, self.namespaces)
+        return make_selector, (self.label, self.field, self.names, self.namespaces, self.namespace_label)
 
     @property
     def branches(self) -> tuple[Selector, ...]:
@@ -227,10 +239,21 @@ class Selector(Branches):
             for part in ("names", "namespaces")
             if (value := getattr(self, part)) is not None
         ]
+        if self.namespace_label is not None:
+            if self.namespaces is None:
+                parts.append(f"namespaces={self.namespace_label!r}")
+            else:
+                parts[-1] += f" (those with {self.namespace_label})"
         return ", ".join(parts) or "everything"
 
     def __repr__(self) -> str:
-        return f"Selector({self if self != Selector() else ''})"
+        written = self if self.namespace_label is None else self.in_namespaces(None)
+        return f"Selector({written if self != Selector() else ''})"
+
+    def in_namespaces(self, names: Iterable[str] | None) -> Selector:
+        """Return it with the present namespaces of its label selector; None if they are unknown."""
+        present = None if names is None else tuple(sorted(names))
+        return make_selector(self.label, self.field, self.names, present, self.namespace_label)
 
     @property
     def requirements(self) -> tuple[LabelRequirement, ...]:
@@ -248,6 +271,7 @@ class Selector(Branches):
 
         Raise BadSelector if there are several names or namespaces: one request cannot select them.
         """  # A line of an example is not broken.  # noqa: E501
+        _require_known(self)
         one: list[str | None] = []
         for argument, values in (("names", self.names), ("namespaces", self.namespaces)):
             if values is not None and len(values) > 1:
@@ -284,7 +308,9 @@ class Selector(Branches):
         """
         for argument, values in (("namespace", self.namespaces), ("name", self.names)):
             if values is not None and fields[f"metadata.{argument}"] not in values:
-                return f"{argument} in ({','.join(values)})" if len(values) > 1 else f"{argument}={values[0]}"
+                return (
+                    f"{argument}={values[0]}" if len(values) == 1 else f"{argument} in ({','.join(values)})"
+                )
         return next(
             (str(failed) for failed in self.requirements if not failed.matches(labels)), None
         ) or next((str(failed) for failed in self.terms if not failed.matches(fields)), None)
@@ -292,6 +318,11 @@ class Selector(Branches):
     def contradiction_in(self, kind: Kind | None) -> str | None:
         """Return the reason why no object of the kind can be selected, or None if an object can be."""
         dimension = conflict(self.box(kind))
+        if self.namespace_label is not None:
+            if kind is not None and kind.namespaced is False:
+                dimension = THE_NAMESPACE
+            elif self.namespaces == () and dimension == THE_NAMESPACE:
+                return None  # A namespace may gain the label.
         if dimension is None:
             return None
         if dimension == THE_NAMESPACE and kind is not None and kind.namespaced is False:
@@ -383,11 +414,55 @@ def make_selector(
     field: FieldSelector | Everything | None = None,
     names: tuple[str, ...] | None = None,
     namespaces: tuple[str, ...] | None = None,
+    namespace_label: LabelSelector | None = None,
 ) -> Selector:
     """Make a selector from valid parts, without checks. Names must be distinct and sorted."""
     made = object.__new__(Selector)
-    _fill(made, label, field, names, namespaces)
+    _fill(made, label, field, names, namespaces, namespace_label)
     return made
+
+
+def listed_namespaces(given: str | Collection[str] | None) -> Collection[str] | None:
+    """Return the namespaces of a read; raise BadSelector for a label selector."""
+    if isinstance(given, LabelSelector):
+        raise BadSelector(
+            f"namespaces= is {given!r}, and a read names its namespaces",
+            remedy="Leave it out: held() reads all namespaces of the filter",
+        )
+    return [given] if isinstance(given, str) else given
+
+
+def labels_of_namespaces(declared: Branches) -> tuple[LabelSelector, ...]:
+    """Return the label selectors by which a filter chooses namespaces."""
+    labels = (branch.namespace_label for branch in declared.branches)
+    return tuple(dict.fromkeys(label for label in labels if label is not None))
+
+
+def in_any_namespace(declared: Branches) -> Selector | AnyOf:
+    """Return a filter in which namespaces by label are all namespaces: any of them may gain the label."""
+    branches = [
+        branch if branch.namespace_label is None else make_selector(branch.label, branch.field, branch.names)
+        for branch in declared.branches
+    ]
+    return branches[0] if len(branches) == 1 else AnyOf(branches)
+
+
+def _require_labels(label: LabelSelector) -> LabelSelector:
+    if not label.requirements:
+        raise BadSelector(
+            "namespaces=LabelSelector.parse('') selects all namespaces", remedy="Leave namespaces= out"
+        )
+    return label
+
+
+def _require_known(selectors: Branches) -> None:
+    """Raise BadSelector for namespaces that only the cluster knows."""
+    for branch in selectors.branches:
+        if branch.namespace_label is not None and branch.namespaces is None:
+            raise BadSelector(
+                f"{branch!r} chooses namespaces by their labels, which only the cluster knows",
+                remedy="Compare with the filter that a cache has at present: cache.scope(kind)",
+            )
 
 
 def _fill(
@@ -396,12 +471,14 @@ def _fill(
     field: FieldSelector | Everything | None,
     names: tuple[str, ...] | None,
     namespaces: tuple[str, ...] | None,
+    namespace_label: LabelSelector | None,
 ) -> None:
     """Set the attributes of a new selector, although its class is frozen."""
     object.__setattr__(selector, "label", label)
     object.__setattr__(selector, "field", field)
     object.__setattr__(selector, "names", names)
     object.__setattr__(selector, "namespaces", namespaces)
+    object.__setattr__(selector, "namespace_label", namespace_label)
     object.__setattr__(selector, "_boxes", {})
     object.__setattr__(selector, "_hashes", [])
 
@@ -409,7 +486,9 @@ def _fill(
 def _request(given: object, method: str) -> Selector | AnyOf:
     is_selector = isinstance(given, (Selector, AnyOf))
     require(is_selector, BadSelector, f"{method}()", "the request", given, "a Selector")
-    return cast("Selector | AnyOf", given)
+    request = cast("Selector | AnyOf", given)
+    _require_known(request)
+    return request
 
 
 def _kind(kind: AnyKind | None) -> Kind | None:

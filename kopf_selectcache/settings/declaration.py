@@ -21,9 +21,10 @@ from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import ALL, Path, Projection, Transform
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
-from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector
+from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
+from kopf_selectcache.selectors.text import LabelSelector
 
 from .kind_options import OPTIONS
 from .namespaces import Assembled, Namespaces, NamespacesGiven, assemble, namespaces_in, require_namespaced
@@ -151,7 +152,7 @@ class Cached:
         self._set("namespaces", namespaces_in(namespaces))
         if self.namespaces is not UNSET:
             for branch in self.filter.branches:
-                if branch.namespaces is not None:
+                if branch.namespaces is not None or branch.namespace_label is not None:
                     what = f"namespaces= is given beside those of {branch!r}"
                     raise BadSelector(what, remedy="Write them in one place")
         if share_watches and not _has_names(assemble(self.filter, self.namespaces).filter):
@@ -208,8 +209,21 @@ class Cached:
             return self.origins
         return self.unconfined.origins
 
-    def plan(self, resource: Resource, *, namespaces: Collection[str] | None, joins: bool = True) -> Plan:
-        """Return the streams of a resource, in an operator that watches these namespaces, or all. Without
+    @property
+    def namespace_labels(self) -> tuple[LabelSelector, ...]:
+        """The label selectors by which the filter chooses namespaces."""
+        return labels_of_namespaces(self.filter)
+
+    def plan(
+        self,
+        resource: Resource,
+        *,
+        namespaces: Collection[str] | None,
+        labelled: Mapping[LabelSelector, Collection[str]] | None = None,
+        joins: bool = True,
+    ) -> Plan:
+        """Return the streams of a resource, in an operator that watches these namespaces, or all. `labelled`
+        has the namespaces of each label selector; without it, any namespace may have the labels. Without
         `joins`, those of many namespaces are not joined.
         """
         declared = self if self.source is None else self.source
@@ -220,6 +234,7 @@ class Cached:
             resource,
             namespaces=namespaces,
             share_watches=self.share_watches,
+            labelled=labelled,
             joins=joins,
         )
 

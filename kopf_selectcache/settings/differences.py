@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.selectors.selector import Branches
+from kopf_selectcache.selectors.selector import Branches, labels_of_namespaces
 
 from .declaration import STORED, Cached
 
@@ -22,7 +22,11 @@ def select_alike(declared: Cached, other: Cached, *, kind: Kind | None) -> bool:
 
 
 def _alike(one: Branches, two: Branches, kind: Kind | None) -> bool:
-    return one == two or (bool(one.covers(two, kind=kind)) and bool(two.covers(one, kind=kind)))
+    if one == two:
+        return True
+    if labels_of_namespaces(one) or labels_of_namespaces(two):
+        return set(one.branches) == set(two.branches)  # Only the cluster knows the namespaces.
+    return bool(one.covers(two, kind=kind)) and bool(two.covers(one, kind=kind))
 
 
 def differing_options(declared: Cached, other: Cached) -> list[str]:

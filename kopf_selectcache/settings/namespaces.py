@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 from kopf_selectcache._errors import BadSelector, ConflictingSelectors
-from kopf_selectcache.core.redact import shown, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown, shown_with_type
 from kopf_selectcache.core.selection.grammar import FieldTerm
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.selectors.names import namespaces_of
@@ -24,15 +24,15 @@ from kopf_selectcache.selectors.special_values import (
     Everything,
     Unset,
 )
-from kopf_selectcache.selectors.text import FieldSelector
+from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
 from .precedence import Level, Origin, Place, first_set
 
 Entry: TypeAlias = str | Mapping[str, str | Collection[str]] | Selector | Everything | Unset
 """The selector of one namespace: as a filter of a kind, but no OR; UNSET for one that has only a name."""
 
-NamespacesGiven: TypeAlias = Mapping[Place, Entry] | Collection[Place] | Everything | Unset
-"""Namespaces as users write them: a list, or a dict with a selector for each."""
+NamespacesGiven: TypeAlias = Mapping[Place, Entry] | Collection[Place] | LabelSelector | Everything | Unset
+"""Namespaces as users write them: a list, a dict with a selector for each, or a selector of their labels."""
 
 _NOTHING = Selector()
 _PARTS = ("label", "field", "names")
@@ -40,9 +40,10 @@ _PARTS = ("label", "field", "names")
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """Namespaces with a selector each. None at all stands for all namespaces."""
+    """Namespaces with a selector each. None at all stands for all namespaces, or for those with a label."""
 
     entries: Mapping[Place, Selector] = field(default_factory=dict)
+    label: LabelSelector | None = None
 
     def entry(self, place: Place) -> Selector:
         return self.entries.get(place, _NOTHING)
@@ -53,6 +54,8 @@ class Namespaces:
         return tuple(place for place in self.entries if not isinstance(place, AllOthers))
 
     def __str__(self) -> str:
+        if self.label is not None:
+            return repr(self.label)
         if self.entries and all(entry == _NOTHING for entry in self.entries.values()):
             return str(list(self.entries))
         texts = {place: UNSET if entry == _NOTHING else entry for place, entry in self.entries.items()}
@@ -67,9 +70,17 @@ def namespaces_in(given: NamespacesGiven) -> Namespaces | Everything | Unset:
     """
     if isinstance(given, (Unset, Everything)):
         return given
+    if isinstance(given, LabelSelector):
+        return Namespaces(label=Selector(namespaces=given).namespace_label)
     if not isinstance(given, Collection) or isinstance(given, (str, bytes, bytearray)):
         what = f"namespaces= is {shown_with_type(given)}"
         raise BadSelector(what, remedy="Write namespaces=['shop'], or namespaces={'shop': 'app=web'}")
+    if any(isinstance(place, LabelSelector) for place in given):
+        what = (
+            "namespaces= has a label selector among its entries, and a namespace may have the labels of two"
+        )
+        remedy = "Write one alone, namespaces=LabelSelector.parse(...); or a Selector for each, in a list"
+        raise BadSelector(what, remedy=remedy)
     named = [place for place in given if place is not ALL_OTHERS]
     names = namespaces_of(named) if named else ()
     places: list[Place] = [*names, *((ALL_OTHERS,) if len(named) < len(given) else ())]
@@ -90,7 +101,7 @@ def _entry(place: Place, given: object) -> Selector:
             remedy="Write a text or a Selector. keep=, transform= and the other options are of the kind: all"
             " of its objects are stored alike",
         )
-    if given.namespaces is not None:
+    if given.namespaces is not None or given.namespace_label is not None:
         what = f"namespaces={{{shown(place)}: {given!r}}} has namespaces of its own"
         raise BadSelector(what, remedy="Leave them out")
     return given
@@ -154,19 +165,26 @@ def _assembled(
     defaults = default_namespaces if isinstance(default_namespaces, Namespaces) else Namespaces()
     made = dict[Selector, None]()
     noted: dict[tuple[_Decided, bool], list[Place]] = {}
-    named, confined = dict[Place, Selector](), dict[Level, Origin]()
+    named, confined = dict[Place, Selector](), dict[object, Origin]()
     for branch in declared.branches:
+        label = branch.namespace_label
+        if label is None and branch.namespaces is None and not _is_named_by_field(branch, level):
+            label = chosen.label if isinstance(chosen, Namespaces) else None
+        if label is not None:
+            _require_no_entries(label, defaults)
         entries = own if branch.namespaces is None else Namespaces()
         places = _places(branch, chosen, level)
-        if branch.namespaces is not None:
+        if branch.namespace_label is not None:
+            confined[label] = Origin("namespaces", Namespaces(label=label), Level.KIND)
+        elif branch.namespaces is not None:
             named |= dict.fromkeys(places, _NOTHING)
-        elif not places and isinstance(chosen, Namespaces) and chosen.entries:
-            confined[Level.NOWHERE] = Origin("namespaces", UNSET, Level.NOWHERE)  # A field replaces them.
+        elif chosen is not UNSET and _is_named_by_field(branch, level):
+            confined[Level.NOWHERE] = Origin("namespaces", UNSET, Level.NOWHERE)  # The field replaces them.
         else:
             confined[level] = Origin("namespaces", chosen, level)
         if not places:
             levels = _decided(branch, default)
-            made[make_selector(**_parts(levels))] = None
+            made[make_selector(**_parts(levels), namespace_label=label)] = None
             noted |= {(each, False): [] for each in levels}
         alike: dict[Selector, list[str]] = {}
         for place in places:
@@ -220,10 +238,12 @@ def _places(branch: Selector, chosen: object, level: Level) -> Collection[Place]
     """Return the namespaces of a branch: its own, else the chosen ones. A field selector that names a
     namespace replaces default ones. Beside those of the kind it applies as well, as every other does.
     """
+    if branch.namespace_label is not None:
+        return ()
     if branch.namespaces is not None:
         return branch.namespaces
     terms = [term for term in branch.terms if term.label == "metadata.namespace"]
-    if not isinstance(chosen, Namespaces) or (level is Level.DEFAULTS and any(term.equal for term in terms)):
+    if not isinstance(chosen, Namespaces) or _is_named_by_field(branch, level):
         return ()
     named = {term.value for term in terms if term.equal}
     excluded = {term.value for term in terms if not term.equal}
@@ -237,6 +257,23 @@ def _places(branch: Selector, chosen: object, level: Level) -> Collection[Place]
         )
     )
     return possible or tuple(chosen.entries)  # A filter that contradicts all of them is refused.
+
+
+def _is_named_by_field(branch: Selector, level: Level) -> bool:
+    """Return True if a field selector names the namespace of a branch, in the place of default ones."""
+    return level is Level.DEFAULTS and any(
+        term.label == "metadata.namespace" and term.equal for term in branch.terms
+    )
+
+
+def _require_no_entries(label: LabelSelector, defaults: Namespaces) -> None:
+    """Raise ConflictingSelectors if a namespace with the label could have a default entry with a selector."""
+    if any(entry != _NOTHING for entry in defaults.entries.values()):
+        raise ConflictingSelectors(
+            f"namespaces={label!r}, and the defaults have selectors of single namespaces:"
+            f" {clipped(defaults, 300)}",
+            remedy="Declare the namespaces of the kind by name; or the defaults without selectors",
+        )
 
 
 def _besides(part: Selector, named: Iterable[str]) -> Selector:

@@ -4,7 +4,8 @@ sends no requests.
 The rules, in this order:
 
 1. A branch is confined to the namespaces that it names, by `namespaces=` or by a field selector; else to the
-   namespaces that the operator watches; else it is not confined.
+   namespaces that the operator watches; else it is not confined. A branch that chooses namespaces by label is
+   confined to those of them that have the label, and takes no stream as long as there are none.
 2. It becomes one stream for each of its names in each of its namespaces. The path and the query of a stream
    are allowed by a Role for that namespace, or for that name.
 3. Streams that differ only in the values of one label are folded into one: `app in (db,web)`.
@@ -20,7 +21,7 @@ The rules, in this order:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
@@ -34,7 +35,7 @@ from kopf_selectcache.core.selection.values import LabelValues, Strings
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.selectors.selector import AnyOf, Selector, make_selector, query_of
+from kopf_selectcache.selectors.selector import AnyOf, Selector, labels_of_namespaces, make_selector, query_of
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
 MOST_STREAMS = 100
@@ -143,6 +144,14 @@ class Plan:
     needless: tuple[Selector, ...] = ()
     """The declared branches that select nothing that the others do not: most often a mistake, worth a line in
     the log."""
+    labels: tuple[LabelSelector, ...] = ()
+    """The label selectors that choose namespaces."""
+
+    @property
+    def labelled(self) -> frozenset[str]:
+        """The namespaces that were chosen by their labels."""
+        chosen = (each.namespaces or () for each in self.filter.branches if each.namespace_label is not None)
+        return frozenset(name for names in chosen for name in names)
 
     @property
     def joined(self) -> tuple[Stream, ...]:
@@ -156,10 +165,14 @@ def plan(
     *,
     namespaces: Collection[str] | None = None,
     share_watches: bool = False,
+    labelled: Mapping[LabelSelector, Collection[str]] | None = None,
     most: int = MOST_STREAMS,
     joins: bool = True,
 ) -> Plan:
     """Return the streams for the filter of a resource, in an operator that watches these namespaces, or all.
+
+    `labelled` has the namespaces of each label selector that the filter chooses them by. Without it, such a
+    filter takes the streams of all namespaces: this is what any of them may need.
 
     With `share_watches`, the names of a branch share one watch of their namespace. That takes the right to
     list and watch all objects there. The server sends all of them, and only the named ones are stored.
@@ -169,19 +182,29 @@ def plan(
     """
     nowhere = _nowhere(declared.branches, resource, namespaces)
     branches = [branch for branch in declared.branches if branch not in nowhere]
-    confined = [_confined(branch, resource, namespaces) for branch in branches]
+    confined = [_confined(branch, resource, namespaces, labelled) for branch in branches]
     filter_ = confined[0] if len(confined) == 1 else AnyOf(confined)
+    labels = labels_of_namespaces(declared)
+    branches = [branch for branch, each in zip(branches, confined, strict=True) if each.namespaces != ()]
+    confined = [each for each in confined if each.namespaces != ()]
     if (count := _count(confined, share_watches=share_watches)) > _MOST_WRITTEN:
         raise _too_many(count, most)
     cells = [cell for branch in confined for cell in _cells(branch, share_watches=share_watches)]
     folded = _folded(list(dict.fromkeys(cells)), resource)
-    kept, _ = _without_needless(folded, resource)
+    kept, needless = _without_needless(folded, resource)
+    if folded != confined:
+        _, needless = _without_needless(confined, resource)
     if len(kept) > most and joins:
         kept, _ = _without_needless(_joined(kept, most), resource)
     if len(kept) > (allowed := most if joins else MOST_UNJOINED):
         raise _too_many(len(kept), allowed)
-    _, needless = _without_needless(confined, resource)
-    return Plan(filter_, tuple(map(Stream, kept)), tuple(branches[at] for at in needless) + tuple(nowhere))
+    needless = [] if labels else needless  # A namespace may gain a label.
+    return Plan(
+        filter_,
+        tuple(map(Stream, kept)),
+        tuple(branches[at] for at in needless) + tuple(nowhere),
+        labels,
+    )
 
 
 def check_streams(
@@ -205,20 +228,30 @@ def check_streams(
 # ---- Rule 1.
 
 
-def _confined(branch: Selector, resource: Resource, watched: Collection[str] | None) -> Selector:
+def _confined(
+    branch: Selector,
+    resource: Resource,
+    watched: Collection[str] | None,
+    labelled: Mapping[LabelSelector, Collection[str]] | None,
+) -> Selector:
     """Write the branch with its names and namespaces listed, wherever there is a list of them at all."""
-    kind = resource.domains
-    if resource.kind.namespaced is False and branch.namespaces is not None:
+    kind, by_label = resource.domains, branch.namespace_label
+    if by_label is not None:
+        branch = branch.in_namespaces(None)
+    if resource.kind.namespaced is False and (branch.namespaces is not None or by_label is not None):
         what = f"{resource} are cluster-scoped, and have no namespace"
         raise ConflictingSelectors(what, remedy="Declare their filter without namespaces=")
     branch.require_satisfiable(kind=kind)
     box = branch.box(kind)
     names, spaces = _listed(box, THE_NAME), _listed(box, THE_NAMESPACE)
-    if resource.kind.namespaced is False:
+    if by_label is not None and labelled is not None:
+        chosen = [each for each in labelled[by_label] if watched is None or each in watched]
+        spaces = [each for each in chosen if THE_NAMESPACE not in box or each in box[THE_NAMESPACE]]
+    elif resource.kind.namespaced is False:
         spaces = None
     elif spaces is None and watched is not None:
         spaces = [each for each in sorted(watched) if THE_NAMESPACE not in box or each in box[THE_NAMESPACE]]
-    if spaces is not None and not any(spaces):
+    if spaces is not None and not any(spaces) and (by_label is None or labelled is None):
         theirs = ", ".join(sorted(watched or ()))
         what = f"{clipped(branch, 500)} selects nothing in the namespaces that the operator watches, {theirs}"
         raise ConflictingSelectors(what, remedy="Name one of them, or start the operator for another")
@@ -230,7 +263,8 @@ def _confined(branch: Selector, resource: Resource, watched: Collection[str] | N
         branch.label,
         FieldSelector(terms) if terms else None,
         None if names is None else tuple(names),
-        None if spaces is None else tuple(filter(None, spaces)),
+        None if spaces is None else tuple(sorted(filter(None, spaces))),
+        by_label if labelled is not None else None,
     )
 
 

@@ -94,7 +94,11 @@ class Right:
 
 
 def of_cache(resource: Resource, plan: Plan) -> Iterator[Right]:
-    """Yield the rights for a cache: for each stream, in its namespace or for its name."""
+    """Yield the rights for a cache: for each stream, in its namespace or for its name; and to follow the
+    namespaces that are chosen by their labels.
+    """
+    if plan.labels:
+        yield Right("", "namespaces", READ, what_for=frozenset({"caches, to choose namespaces by label"}))
     for stream in plan.streams:
         names = None if stream.shares_names else stream.keys.names
         yield Right(

@@ -79,9 +79,9 @@ class OfflineCluster(EmbeddedCluster):
             if obj is gone:
                 self.api.objects.remove(*self._stored(obj, there))
 
-    def follow(self, follower: Callable[[], None]) -> None:
-        """Call this after every change, before the method returns."""
-        self._followers.append(follower)
+    def follow(self, follower: Callable[[], None], *, is_first: bool = False) -> None:
+        """Call this after every change, before the method returns; before all others if it is the first."""
+        self._followers.insert(0 if is_first else len(self._followers), follower)
 
     def unfollow(self, follower: Callable[[], None]) -> None:
         """End that."""

@@ -35,6 +35,7 @@ from kopf_selectcache.informer.changing import Changing
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.namespaces import NamespacesByLabel
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.stream_writer import failure_of
 from kopf_selectcache.settings.declaration import Cached, named
@@ -62,6 +63,8 @@ class FakeInformer:
         claims: Claims,
         resolved: Callable[[], object],
         line: str,
+        followed: NamespacesByLabel | None = None,
+        deliver: Callable[[Callable[[Any], None]], Callable[[Any], None]] | None = None,
     ) -> None:
         environment = Environment(
             settings.of_kind(declared),
@@ -78,9 +81,11 @@ class FakeInformer:
             namespaces=namespaces,
             claims=claims,
             resolved=resolved,
-            deliver=_on_its_loop,
+            deliver=deliver or _on_its_loop,
             line=line,
+            followed=followed,
         )
+        informer.chosen.is_automatic = False  # `follow` changes the filter at once.
         informer.changing = Changing(informer, replace(environment, sleep=self._hurry), self._begin)
         informer.packing = None  # Training takes a thread.
         self._served = transport
@@ -106,6 +111,8 @@ class FakeInformer:
             return
         for each in self._streams:
             each.follow()
+        if self.informer.chosen.is_outdated and self.informer.changing.is_idle:
+            self._exchange()
         if self.informer.has_doubts:  # All streams receive each change at once.
             for each in self._streams:
                 each.hurry()
@@ -120,9 +127,19 @@ class FakeInformer:
 
     async def _hurry(self, _: float) -> None:
         """Let all streams progress, instead of a wait for that."""
+        self._hurry_all()
+        await asyncio.sleep(0.01)  # If that was not enough, another change is under way.
+
+    def _exchange(self) -> None:
+        """Change the filter to the namespaces that have the label now."""
+        informer = self.informer
+        informer.changing.change_at_once(informer.declared, self._hurry_all)
+        self._streams = [each for each in self._streams if each.reflector in informer.reflectors]
+        informer.wake_readers()
+
+    def _hurry_all(self) -> None:
         for each in self._streams:
             each.hurry()
-        await asyncio.sleep(0.01)  # If that was not enough, another change is under way.
 
     def _begin(self, reflector: Reflector) -> None:
         """Start a new stream."""

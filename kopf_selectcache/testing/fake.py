@@ -31,11 +31,13 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.names import InformersByName
+from kopf_selectcache.informer.namespaces import Follower, NamespacesByLabel
 from kopf_selectcache.informer.removal import Removal, close, drop, withdrawn
 from kopf_selectcache.informer.retries import Retries
 from kopf_selectcache.selectors.kind_keys import assigned, called
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call, miscalled
+from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.testing._fake_cluster import OfflineCluster
@@ -96,6 +98,8 @@ class _Runtime:
         self.names = InformersByName(self.ending)
         self._cluster, self._namespaces, self._claims = cluster, namespaces, Claims()
         self._fakes: dict[Informer, FakeInformer] = {}
+        self._followers: dict[Follower, FakeInformer] = {}
+        self.namespaces = NamespacesByLabel(self._follow, self._unfollow)
         for key in settings.selectors:
             self._make(key, settings.effective(key), assigned(key))
         self.fetches = Fetcher(cast("Transport", faulty), per_second=float("inf"))
@@ -127,6 +131,7 @@ class _Runtime:
                 claims=self._claims,
                 resolved=self.names.forget,
                 line=line,
+                followed=self.namespaces,
             )
         except Exception:
             self._claims.release(key)
@@ -136,13 +141,38 @@ class _Runtime:
         self._cluster.follow(fake.follow)
         return fake.informer
 
+    def _follow(self, label: LabelSelector) -> Follower:
+        declared = Cached(Selector(label))
+        fake = FakeInformer(
+            "v1/namespaces",
+            declared,
+            self.settings,
+            self._served,
+            namespaces=None,
+            claims=Claims(),
+            resolved=lambda: None,
+            line=f"namespaces={label!r}",
+            deliver=lambda listener: listener,
+        )
+        self._followers[fake.informer] = fake
+        self._cluster.follow(fake.follow, is_first=True)
+        return fake.informer
+
+    def _unfollow(self, follower: Follower) -> None:
+        self._cluster.unfollow(self._followers.pop(follower).follow)
+
     def namespaces_for(self, *_: object) -> tuple[str, ...] | None:
         """Return the namespaces of filters that name none."""
         return self._namespaces
 
     async def change(self, _: KindKey, informer: Informer, cached: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # As that of Runtime.
         """Change what is declared of a kind."""
-        await self._fakes[informer].change(cached, timeout=timeout)
+        async with self.namespaces.known(cached.filter, timeout=timeout):
+            try:
+                await self._fakes[informer].change(cached, timeout=timeout)
+            finally:
+                informer.chosen.use(informer.declared.filter)
+        self._fakes[informer].follow()
         informer.wake_readers()
 
     async def remove(self, informer: Informer, place: str) -> None:
@@ -160,6 +190,7 @@ class _Runtime:
         self.names.discard(informer, removal)
         close(informer, error)
         self._cluster.unfollow(self._fakes.pop(informer).follow)
+        informer.chosen.end()
         drop(informer)
 
     async def resolve(self, key: KindKey) -> Resource:

@@ -157,6 +157,8 @@ class FakeInformer:
                 store=self.store,
                 own_writes=self.own_writes,
                 derived=Derived(),
+                followed=(),
+                lost=frozenset(),
             )
         return self._state
 

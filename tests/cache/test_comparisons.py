@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from kopf_selectcache import AnyOf, Selector
-from kopf_selectcache.cache.matcher import Comparisons
+from kopf_selectcache.cache.comparisons import Comparisons
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.selectors.selector import Branches
@@ -64,7 +64,7 @@ def test_a_request_is_compared_once() -> None:
 
 
 def test_comparisons_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kopf_selectcache.cache.matcher.REMEMBERED", 3)
+    monkeypatch.setattr("kopf_selectcache.cache.comparisons.REMEMBERED", 3)
     comparisons = compared(WEB)
     requests = [Selector(f"app=a{number}") for number in range(10)]
     first = comparisons.of(requests[0])

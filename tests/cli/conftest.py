@@ -19,7 +19,7 @@ from tests.canaries import traced
 HEAD = """
 import kopf
 import kopf_selectcache as selectcache
-from kopf_selectcache import Cached, Selector
+from kopf_selectcache import Cached, LabelSelector, Selector
 
 @kopf.on.startup()
 def configure(settings, **_):

@@ -48,6 +48,15 @@ class TestWhatWouldBeHeld:
         )
         assert "Nothing is wrong." in said.output
 
+    def test_objects_in_namespaces_by_label_are_counted(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.namespace("shop", tenant="yes")
+        cluster.create(pod("a", "web", namespace="shop"), pod("b", "web"))
+        line = "select['v1/pods'] = Selector(namespaces=LabelSelector.parse('tenant=yes'))"
+        (found,) = parsed(command("check", line, "-o", "json"))["caches"]
+        assert found["held"]["objects"] == 1
+
     def test_bytes_are_those_that_the_cache_would_keep(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:

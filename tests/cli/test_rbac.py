@@ -55,6 +55,18 @@ class TestManifestsOfACache:
         assert said.code == 0
         assert of_caches(said.output) == {"": [READ | {"resources": ["pods"]}]}
 
+    def test_namespaces_by_label_take_the_rights_of_all_and_to_follow_them(self, command: Command) -> None:
+        line = "select['v1/pods'] = Selector(namespaces=LabelSelector.parse('tenant=yes'))"
+        said = command("rbac", line)
+        reads = [rule for given in rules(said.output).values() for rule in given]
+        assert SPACES in reads
+        assert of_caches(said.output) == {"": [READ | {"resources": ["pods"]}]}
+        handler = (
+            "\nasync def later(cache):\n"
+            "    await cache.declare('v1/pods', Selector(namespaces=LabelSelector.parse('tenant=yes')))\n"
+        )
+        assert SPACES in rules(command("rbac", UNSEEING, handlers=handler).output)[""]
+
     def test_an_operator_of_some_namespaces_takes_a_role_in_each(self, command: Command) -> None:
         said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "-n", "office")
         assert of_caches(said.output) == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from secrets import token_hex
 from typing import Any
@@ -15,11 +16,13 @@ from kopf_selectcache import (
     Caches,
     ConflictingSelectors,
     DeclarationError,
+    LabelSelector,
     OutsideFilter,
     SelectCacheSettings,
     Selector,
 )
 from tests.apiserver.cluster import Cluster
+from tests.faults.environment import until
 from tests.real.inprocess import credentials, run
 
 from .places import Place, fresh_place
@@ -148,5 +151,39 @@ def test_a21_a_namespace_that_is_not_covered_is_an_error(places: tuple[Place, Pl
             assert one.namespace in str(caught.value)
             with pytest.raises(OutsideFilter):
                 cache.list("configmaps", label="app=web")
+
+    run(main())
+
+
+def test_b5_namespaces_are_chosen_by_their_labels_as_they_change(places: tuple[Place, Place]) -> None:
+    one, other = places
+    group = f"group-{token_hex(4)}"
+
+    def mark(place: Place, value: str | None) -> None:
+        path = f"/api/v1/namespaces/{place.namespace}"
+        patch = {"metadata": {"labels": {group: value}}}
+        place.api.request("PATCH", path, body=patch, content_type="application/merge-patch+json")
+
+    async def serves(cache: Any, place: Place, served: bool) -> None:
+        """Wait until a namespace is served, or is not; reads raise OutsideFilter or NotSynced until then."""
+        async with asyncio.timeout(60):
+            await until(lambda: (place.namespace in str(cache.scope("configmaps"))) is served)
+
+    async def main() -> None:
+        filters = {"v1/configmaps": Selector("app=web", namespaces=LabelSelector.parse(f"{group}=yes"))}
+        async with opened(caches_of(one, filters)) as cache:
+            await synced(cache)
+            with pytest.raises(OutsideFilter, match=f"no namespace has the label {group}=yes"):
+                cache.held("configmaps")
+            mark(one, "yes")
+            await serves(cache, one, served=True)
+            assert names(cache.list("configmaps", namespace=one.namespace, label="app=web")) == ["web"]
+            mark(other, "yes")
+            mark(one, None)
+            await serves(cache, other, served=True)
+            await serves(cache, one, served=False)
+            assert cache.held("configmaps", keys_only=True) == [(other.namespace, "web")]
+            with pytest.raises(OutsideFilter, match=f"has no label {group}=yes, as of version"):
+                cache.list("configmaps", namespace=one.namespace, label="app=web")
 
     run(main())

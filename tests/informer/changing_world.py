@@ -545,10 +545,10 @@ class World:
         ]
         assert len(streams) == len(informer.reflectors), names
         assert len(self.server.watches) == len(informer.reflectors)
-        for what in ("its indexes", "own writes"):
+        for what in ("its indexes", "own writes", "resync"):
             assert sum(each.endswith(f", {what}") for each in names) == 1, names
         # Beside them: the informer, its wait for an exchange, and the confirmation of leaves.
-        more = len(asyncio.all_tasks()) - self.tasks_before - len(streams) - 2
+        more = len(asyncio.all_tasks()) - self.tasks_before - len(streams) - 3
         assert more == 2 + informer.parted, sorted(map(str, asyncio.all_tasks()))
         if informer.share.tally is not None:
             # Streams may hold other records of an object.

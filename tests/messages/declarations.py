@@ -11,7 +11,7 @@ import click
 import kopf
 from kopf._core.intents import causes
 
-from kopf_selectcache import AnyOf, Cached, Selector, _kopf, cache_of, settings_of, with_cache
+from kopf_selectcache import AnyOf, Cached, Caches, Selector, _kopf, cache_of, settings_of, with_cache
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.plugin.handlers import check_handlers
 from kopf_selectcache.plugin.operator import launch, namespaces_of
@@ -47,6 +47,13 @@ def _misfit() -> Any:
     settings.selectors["configmaps"] = "app=web"
     settings.defaults.field = "spec.nodeName=n1"
     return settings.effective("configmaps")
+
+
+def _choose_beside_entries() -> Any:
+    settings = settings_of(kopf.OperatorSettings())
+    settings.selectors["pods"] = Selector(namespaces=LabelSelector.parse("tenant=yes"))
+    settings.defaults.namespaces = {"shop": "app=web"}
+    return settings.effective("pods")
 
 
 class Nothing:
@@ -252,6 +259,21 @@ OPTIONS: dict[str, Callable[[], Any]] = {
 
 NAMESPACES: dict[str, Callable[[], Any]] = {
     "namespaces that are text": lambda: Cached("app=web", namespaces="shop"),
+    "an empty label selector of namespaces": lambda: Selector(namespaces=LabelSelector.parse("")),
+    "a label selector of namespaces that is compared": lambda: Selector(
+        namespaces=LabelSelector.parse("tenant=yes")
+    ).covers(Selector()),
+    "a label selector of namespaces among entries": lambda: Cached(
+        "",
+        namespaces={LabelSelector.parse("tenant=yes"): "app=web"},  # type: ignore[dict-item]
+    ),
+    "an entry with a label selector of namespaces": lambda: Cached(
+        "", namespaces={"shop": Selector(namespaces=LabelSelector.parse("tenant=yes"))}
+    ),
+    "a label selector of namespaces for cluster-scoped objects": declare(
+        Selector(namespaces=LabelSelector.parse("tenant=yes")), "nodes"
+    ),
+    "a label selector of namespaces beside default entries": _choose_beside_entries,
     "namespaces of another type": lambda: Cached("app=web", namespaces=5),  # type: ignore[arg-type]
     "a bad namespace": lambda: Cached("app=web", namespaces={"Shop": "app=db"}),
     "an entry with options": lambda: Cached("", namespaces={"shop": Cached("app=db", keep=["data"])}),
@@ -263,6 +285,8 @@ NAMESPACES: dict[str, Callable[[], Any]] = {
     ),
     "namespaces of a cluster-scoped kind": declare(Cached("", namespaces=["shop"]), "nodes"),
     "an entry that contradicts itself": declare(Cached("", namespaces={"shop": "app=web,app=db"})),
+    "a resync that is too frequent": lambda: Cached("", resync=0.5),
+    "second caches with a bad name": lambda: Caches({"v1/pods": ""}, name="The hub"),
     "page_limit of a kind is no integer": lambda: Cached("", page_limit=2.5),  # type: ignore[arg-type]
     "a default label with a mistake": assign_default("label", "app in"),
     "a default label of None": assign_default("label", None),

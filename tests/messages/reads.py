@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from kopf_selectcache import AnyOf, Cached, Selector
+from kopf_selectcache import AnyOf, Cached, LabelSelector, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
@@ -22,6 +22,20 @@ from tests.messages.provoked import Provoked
 WEB = pod("web-1", app="web")
 SECRETIVE = Resource(Kind.unknown("x.io", "Thing", "things", namespaced=True), "v1", fields_known=False)
 WEB_OR_DB = AnyOf([Selector("app=web", namespaces=["shop"]), Selector("app=db", namespaces=["shop"])])
+
+
+TENANTS = LabelSelector.parse("tenant=yes")
+
+
+def tenants(read: Callable[[FakeCache], Any], *names: str) -> Callable[[], Any]:
+    """Return a function that reads a fake cache of the pods of namespaces with a label, which these have."""
+
+    def provoke() -> Any:
+        kind = {"apiVersion": "v1", "kind": "Namespace"}
+        spaces = [kind | {"metadata": {"name": each, "labels": {"tenant": "yes"}}} for each in names]
+        return read(FakeCache([WEB, *spaces], {"pods": Selector(namespaces=TENANTS)}))
+
+    return provoke
 
 
 class Strict(msgspec.Struct):
@@ -96,6 +110,16 @@ def unreadable(read: Callable[[Cache], Any]) -> Callable[[], Any]:
 
 
 OUTSIDE = {
+    "an object in a namespace without the label": tenants(
+        lambda cache: cache.get("pods", "web-1", "shop"), "blog"
+    ),
+    "objects in namespaces without the label": tenants(
+        lambda cache: cache.list("pods", namespace=["shop", "infra"]), "blog"
+    ),
+    "objects, and no namespace has the label": tenants(lambda cache: cache.held("pods")),
+    "a read with a label selector of namespaces": tenants(
+        lambda cache: cache.held("pods", namespace=cast("Any", TENANTS))
+    ),
     "get, hidden": web(lambda cache: cache.get("pods", "db-1", "ns")),
     "get of an excluded object": lambda: reading(Selector(namespaces=["a"])).get("pods", "x", "b"),
     "get, undecided": lambda: reading(

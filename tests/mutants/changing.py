@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from .mutant import THREADS, Mutant
 
+LABELLED = "tests/informer/test_namespaces_by_label.py::test_"
 DECLARING = "tests/cache/test_declaring.py::"
 CHANGING_OPTIONS, PLANNING = "tests/informer/test_changing_options.py::test_16_", "tests/cache/test_planning.py::test_a_plan_"
 FOUND = "tests/informer/test_changing_model.py::test_16_"
@@ -89,4 +90,16 @@ CHANGING: tuple[Mutant, ...] = (
            ("tests/informer/test_changing.py::test_16_a_steady_stream_of_changes_is_followed",)),
     Mutant("take a stream that excludes a name for one without a selector", "settings/planner.py", 'all(term.label == "metadata.namespace" for term in self.selector.terms)', "not self.needs_fields", 15,
            ("tests/cache/test_changes.py::test_15_an_object_of_an_excluded_name_that_leaves_another_stream_is_not_gone",)),
+    Mutant("read a namespace that has lost the label", "cache/_snapshot.py", "return selects(self.comparisons.filter, record, self.resource) is False", "return False", 1,
+           (f"{LABELLED}1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet",)),
+    Mutant("serve a namespace that has lost the label until its streams end", "informer/namespaces.py", "        if filter_ == state.filter:\n", "        if filter_ is not state.filter:\n", 1,
+           (f"{LABELLED}1_in_small_worlds_no_read_contradicts_the_namespaces_as_of_its_answer",)),
+    Mutant("answer while nobody knows which namespaces have the label", "informer/_readiness.py", "            return Part(error, NOTHING_YET, message, remedy)\n", "            pass\n", 1,
+           (f"{LABELLED}1_reads_raise_if_namespaces_may_not_be_followed_any_more",)),
+    Mutant("serve a namespace with the label that is not watched", "settings/planner.py", "if watched is None or each in watched]\n        spaces", "]\n        spaces", 1,
+           ("tests/settings/test_namespaces_by_label.py::test_1_only_watched_namespaces_are_served",)),
+    Mutant("follow namespaces that no cache chooses any more", "informer/namespaces.py", "        if not found.users:\n", "        if found.users < 0:\n", 2,
+           (f"{LABELLED}2_kinds_share_one_informer_of_namespaces_and_the_last_one_ends_it",)),
+    Mutant("list the other namespaces again when one gains the label", "informer/_exchange.py", "        split = split_streams(state, informer.declared, declared, planned)\n", "        split = replace(split_streams(replace(state, reflectors=()), informer.declared, declared, planned), ended=state.reflectors)\n", 16,
+           (f"{LABELLED}16_a_namespace_that_gains_the_label_is_served_and_others_are_not_disturbed",)),
 )

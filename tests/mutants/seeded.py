@@ -561,9 +561,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("withdraw a declaration for which another call waits", "cache/declaring.py", "            if not pending[informer]:", "            if True:", 2,
            (DECLARING + "test_a_declaration_stays_for_another_caller_that_waits",)),
     Mutant("keep the claim of a removed kind", "informer/informers.py", "        self._claims.release(self.names.key_of(informer))\n", "", 2,
-           (DECLARING + "test_nothing_stays_of_five_hundred_kinds",)),
+           (DECLARING + "test_nothing_stays_of_a_hundred_kinds",)),
     Mutant("keep the budget of a removed kind", "informer/removal.py", "    informer.share.release()\n", "", 2,
-           (DECLARING + "test_nothing_stays_of_five_hundred_kinds",)),
+           (DECLARING + "test_nothing_stays_of_a_hundred_kinds",)),
     Mutant("fail a handler that waits for a kind without a cache", "plugin/handlers.py", "            raise _awaiting(error, is_retried=not isinstance(cause, _kopf.WatchingCause)) from error\n", "            raise\n", 2,
            ("tests/plugin/test_handlers.py::test_a_handler_that_waits_for_a_kind_without_a_cache_is_tried_again",)),
     # ---- Writes.

@@ -121,10 +121,16 @@ class UnionView(View):
     """
 
     def __init__(
-        self, groups: int, *, request_index: Callable[[], None] = lambda: None, tally: Tally | None = None
+        self,
+        groups: int,
+        *,
+        request_index: Callable[[], None] = lambda: None,
+        tally: Tally | None = None,
+        version: str = "",
     ) -> None:
         super().__init__(request_index=request_index, tally=tally)
         self.versions = ("",) * groups
+        self._version = version if not groups else ""
 
     def version_of(self, groups: Iterable[int]) -> str:
         """Return the oldest version of these groups; empty until all of them are listed."""

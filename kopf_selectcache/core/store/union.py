@@ -62,13 +62,15 @@ class Union:
         *,
         request_index: Callable[[], None] = lambda: None,
         tally: Tally | None = None,
+        version: str = "",
     ) -> None:
+        """`version` is the one as of which a union without substores holds nothing."""
         self.tally = tally
         """The memory accounting of all stores, if there is any."""
         self._request_index = request_index
         self._arrange(tuple(Substore(keys, request_index=request_index, tally=tally) for keys in substores))
         self._alone = len(self.substores) == 1
-        self._union = UnionView(len(self._groups), request_index=request_index, tally=tally)
+        self._union = UnionView(len(self._groups), request_index=request_index, tally=tally, version=version)
         self._shown: View = self.substores[0].view if self._alone else self._union
         self._epoch = 0
         self._listed: set[Substore] = set()
@@ -114,7 +116,7 @@ class Union:
     @property
     def newest_version(self) -> str:
         """The version of the stream that is ahead of all others."""
-        return max((each.version for each in self.substores), key=rank_of)
+        return max((each.version for each in self.substores), key=rank_of, default=self.store.version)
 
     @property
     def has_one_epoch(self) -> bool:

@@ -1,0 +1,549 @@
+"""Namespaces by label, followed live: a namespace that gains the label is served once it is synced, and one
+that loses it or goes is not served from then on. Other streams are not disturbed; nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import (
+    Cached,
+    Forbidden,
+    LabelSelector,
+    NotDeclared,
+    NotSynced,
+    OutsideFilter,
+    ReadError,
+    Selector,
+)
+from kopf_selectcache.informer.namespaces import Labelled
+from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.api.status import Problem
+from kopf_selectcache.testing.faults import Refuse, Silence
+from tests.faults.environment import run, until
+from tests.secrets import Environment, caching, labelled, secret
+
+TENANTS = Selector(namespaces=LabelSelector.parse("tenant=yes"))
+YES, NO = labelled(tenant="yes"), labelled(tenant=None)
+
+
+def namespace(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+@asynccontextmanager
+async def tenants(
+    *names: str, objects: int = 1, declared: Any = TENANTS, **options: Any
+) -> AsyncIterator[Environment]:
+    """Keep the secrets of `shop`, `infra` and `blog`, of which these are tenants at the start."""
+    spaces = ("shop", "infra", "blog")
+    blog = {**namespace("blog")}
+    given = [secret(f"s-{number}", each) for each in spaces for number in range(objects)]
+    who = options.pop("who", lambda cluster: cluster.token)
+    marked = [namespace(each) | {"metadata": {"name": each, "labels": {"tenant": "yes"}}} for each in names]
+
+    def prepare(cluster: EmbeddedCluster) -> str:
+        for each in marked:
+            cluster.patch(each, YES)
+        return str(who(cluster))
+
+    async with caching(declared, blog, *given, who=prepare, **options) as environment:
+        yield environment
+
+
+def mark(environment: Environment, name: str, patch: dict[str, Any] = YES) -> None:
+    environment.cluster.patch(namespace(name), patch)
+
+
+def served(environment: Environment) -> set[str]:
+    """Return the namespaces of the objects that are read, one by one."""
+    found = set()
+    for name in ("shop", "infra", "blog"):
+        with suppress(ReadError):
+            environment.cache.get("secrets", "s-0", name)
+            found.add(name)
+    return found
+
+
+async def serves(environment: Environment, *names: str) -> None:
+    informer = environment.informer
+    await until(lambda: informer.ready and {*(informer.filter.branches[0].namespaces or ())} == {*names})
+    await until(lambda: informer.changing.is_idle and not informer.state.lost)
+    there = {key[0] for key in environment.cache.held("secrets", keys_only=True)} if names else set()
+    assert served(environment) == there
+
+
+def lists(environment: Environment, resource: str = "secrets", namespace: str | None = None) -> int:
+    return sum(
+        asked.verb == "list" and asked.resource == resource and namespace in (None, asked.namespace)
+        for asked in environment.cluster.requests
+    )
+
+
+# ---- Gain and loss.
+
+
+def test_16_a_namespace_that_gains_the_label_is_served_and_others_are_not_disturbed() -> None:
+    async def main() -> None:
+        async with tenants("shop") as environment:
+            await serves(environment, "shop")
+            (kept,) = environment.informer.reflectors
+            before = lists(environment, namespace="shop")
+            mark(environment, "infra")
+            await serves(environment, "shop", "infra")
+            assert kept in environment.informer.reflectors
+            assert lists(environment, namespace="shop") == before
+            listed = environment.cache.list("secrets", namespace=["shop", "infra"])
+            assert sorted(listed.keys()) == [("infra", "s-0"), ("shop", "s-0")]
+            with pytest.raises(OutsideFilter, match=r"the namespace 'blog' has no label tenant=yes, as of"):
+                environment.cache.get("secrets", "s-0", "blog")
+
+    run(main())
+
+
+def test_1_a_namespace_that_loses_the_label_is_not_served_from_then_on() -> None:
+    async def main() -> None:
+        async with tenants("shop", "infra") as environment:
+            await serves(environment, "shop", "infra")
+            mark(environment, "infra", NO)
+            await serves(environment, "shop")
+            for read in (environment.cache.list, environment.cache.held, environment.cache.count):
+                with pytest.raises(OutsideFilter, match="Label the namespace"):
+                    read("secrets", namespace="infra")
+            assert environment.cache.held("secrets").keys() == [("shop", "s-0")]
+            await until(lambda: len(environment.informer.reflectors) == 1)
+
+    run(main())
+
+
+def test_1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet() -> None:
+    """Another namespace gains the label at the same time, and its lists are not answered."""
+
+    async def main() -> None:
+        async with tenants("shop", "infra") as environment:
+            await serves(environment, "shop", "infra")
+            cache, informer = environment.cache, environment.informer
+            silence = environment.cluster.faults.add(
+                Silence(), verb="list", resource="secrets", namespace="blog"
+            )
+            mark(environment, "blog")
+            await until(lambda: informer.changing.following is not None)
+            mark(environment, "infra", NO)
+            await until(lambda: informer.state.lost)
+            assert len(informer.reflectors) == 2
+            assert cache.held("secrets").keys() == [("shop", "s-0")]
+            with pytest.raises(OutsideFilter):
+                cache.get("secrets", "s-0", "infra")
+            with pytest.raises(OutsideFilter):
+                cache.list("secrets", namespace="infra")
+            with pytest.raises(NotSynced, match="'blog' has the label tenant=yes, as of version"):
+                cache.get("secrets", "s-0", "blog")
+            mark(environment, "infra")  # It has the label again: its objects are there still.
+            await until(lambda: not informer.state.lost)
+            assert cache.get("secrets", "s-0", "infra")
+            mark(environment, "infra", NO)
+            silence.release()
+            await serves(environment, "shop", "blog")
+
+    run(main())
+
+
+def test_1_a_namespace_that_is_deleted_is_not_served_and_its_objects_leave() -> None:
+    async def main() -> None:
+        async with tenants("shop", "infra") as environment:
+            await serves(environment, "shop", "infra")
+            environment.cluster.delete(secret("s-0", "infra"))
+            environment.cluster.delete(namespace("infra"))
+            await serves(environment, "shop")
+            with pytest.raises(OutsideFilter, match="'infra' has no label tenant=yes"):
+                environment.cache.get("secrets", "s-0", "infra")
+
+    run(main())
+
+
+def test_16_subscribers_receive_the_difference_with_its_cause() -> None:
+    async def main() -> None:
+        async with tenants("shop") as environment:
+            await serves(environment, "shop")
+            seen: list[tuple[str, str, bool]] = []
+
+            async def follow() -> None:
+                async for change in environment.cache.changes("secrets"):
+                    obj: Any = change.new or change.old
+                    seen.append((str(change.cause), obj["metadata"]["namespace"], change.filter_changed))
+
+            task = asyncio.create_task(follow())
+            await until(lambda: len(seen) == 1)
+            mark(environment, "infra")
+            await until(lambda: len(seen) == 2)
+            mark(environment, "infra", NO)
+            await until(lambda: len(seen) == 3)
+            mark(environment, "shop", NO)  # The iterator goes on: a namespace may gain the label.
+            await until(lambda: len(seen) == 4)
+            mark(environment, "blog")
+            await until(lambda: len(seen) == 5)
+            task.cancel()
+            assert seen == [
+                ("entered", "shop", False),
+                ("entered", "infra", True),
+                ("left", "infra", True),
+                ("left", "shop", True),
+                ("entered", "blog", True),
+            ]
+
+    run(main())
+
+
+# ---- No namespace at all.
+
+
+def test_1_a_cache_of_no_namespace_is_synced_and_holds_nothing() -> None:
+    async def main() -> None:
+        async with tenants() as environment:
+            cache, informer = environment.cache, environment.informer
+            await cache.wait_synced()
+            assert informer.synced
+            assert not informer.reflectors
+            message = (
+                r"no namespace has the label tenant=yes, as of version \d+; the filter is namespaces=\[\]"
+            )
+            for read in (cache.list, cache.held):
+                with pytest.raises(OutsideFilter, match=message):
+                    read("secrets")
+            with pytest.raises(OutsideFilter, match="'shop' has no label"):
+                cache.get("secrets", "s-0", "shop")
+            assert cache.age("secrets") is not None
+            await cache.audit("secrets")
+            found = asyncio.create_task(cache.wait_for("secrets", lambda _: True))
+            mark(environment, "blog")
+            assert (await found)["metadata"]["namespace"] == "blog"
+            mark(environment, "blog", NO)
+            await serves(environment)
+            await cache.wait_synced()
+
+    run(main())
+
+
+def test_without_the_right_to_follow_namespaces_the_kind_is_forbidden() -> None:
+    def who(cluster: EmbeddedCluster) -> str:
+        rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
+        return cluster.user("operator", [rule])
+
+    async def main() -> None:
+        async with tenants("shop", who=who) as environment:
+            with pytest.raises(Forbidden, match="namespaces: the operator may not list them") as caught:
+                await environment.cache.wait_synced()
+            assert "resources: ['namespaces']" in caught.value.remedy
+            with pytest.raises(Forbidden):
+                environment.cache.get("secrets", "s-0", "shop")
+
+    run(main())
+
+
+def test_1_reads_raise_if_namespaces_may_not_be_followed_any_more() -> None:
+    async def main() -> None:
+        async with tenants("shop") as environment:
+            await serves(environment, "shop")
+            cluster = environment.cluster
+            refusal = cluster.faults.add(Refuse(403), resource="namespaces")
+            cluster.cut()
+            await until(lambda: environment.informer.ready is None)
+            with pytest.raises(Forbidden, match="namespaces"):
+                environment.cache.get("secrets", "s-0", "shop")
+            refusal.release()
+            mark(environment, "infra")
+            await serves(environment, "shop", "infra")
+
+    run(main())
+
+
+def test_16_a_namespace_without_the_right_to_list_there_does_not_disturb_the_others() -> None:
+    def who(cluster: EmbeddedCluster) -> str:
+        rule = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}
+        token = cluster.user("operator", [rule])
+        secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
+        for name in ("shop", "blog"):
+            token = cluster.user("operator", [secrets], namespace=name)
+        return token
+
+    async def main() -> None:
+        async with tenants("shop", who=who) as environment:
+            await serves(environment, "shop")
+            mark(environment, "infra")
+            mark(environment, "blog")
+            await serves(environment, "shop", "blog")
+            with pytest.raises(Forbidden, match="in the namespace infra"):
+                environment.cache.get("secrets", "s-0", "infra")
+            secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
+            environment.cluster.user("operator", [secrets], namespace="infra")
+            await serves(environment, "shop", "blog", "infra")
+
+    run(main())
+
+
+# ---- Declarations that come and go.
+
+
+def test_2_kinds_share_one_informer_of_namespaces_and_the_last_one_ends_it() -> None:
+    async def main() -> None:
+        async with tenants("shop") as environment:
+            await serves(environment, "shop")
+            cache, runtime = environment.cache, environment.runtime
+            await cache.declare("v1/configmaps", Selector("app=web", namespaces=TENANTS.namespace_label))
+            assert lists(environment, "namespaces") == 1
+            (followed,) = runtime.namespaces.labelled
+            assert followed.users == 2
+            await cache.remove("secrets")
+            assert followed.users == 1
+            mark(environment, "infra")
+            await until(lambda: "infra" in str(cache.scope("configmaps")))
+            before = asyncio.all_tasks()
+            await cache.remove("configmaps")
+            assert not runtime.namespaces.labelled
+            left = {task.get_name() for task in asyncio.all_tasks() & before if not task.done()}
+            assert not [name for name in left if "namespaces" in name or "configmaps" in name]
+            await until(lambda: not [each for each in asyncio.all_tasks() if "namespaces" in each.get_name()])
+
+    run(main())
+
+
+def test_16_a_filter_is_changed_to_namespaces_by_label_and_back() -> None:
+    async def main() -> None:
+        async with tenants("shop", "infra", declared=Selector(namespaces=["shop", "blog"])) as environment:
+            cache, runtime = environment.cache, environment.runtime
+            await serves(environment, "shop", "blog")
+            planned = await cache.plan("secrets", TENANTS)
+            assert [each.path for each in planned.opened] == ["/api/v1/namespaces/infra/secrets"]
+            assert "list, watch namespaces" in [str(each) for each in planned.rights]
+            assert not runtime.namespaces.labelled
+            kept = next(each for each in environment.informer.reflectors if "shop" in str(each.filter))
+            await cache.change("secrets", TENANTS)
+            assert served(environment) == {"shop", "infra"}
+            assert kept in environment.informer.reflectors
+            mark(environment, "blog")
+            await serves(environment, "shop", "infra", "blog")
+            changed = asyncio.create_task(cache.change("secrets", [cache.scope("secrets"), "app=web"]))
+            await until(lambda: environment.informer.changing.following is not None)
+            environment.cluster.bookmark()  # The streams have been listed at different times.
+            await changed
+            assert cache.scope("secrets").branches[0].namespace_label == TENANTS.namespace_label
+            await cache.change("secrets", "")
+            assert not runtime.namespaces.labelled
+            mark(environment, "infra", NO)
+            assert served(environment) == {"shop", "infra", "blog"}
+
+    run(main())
+
+
+def test_16_a_change_beside_a_change_of_the_namespaces_has_both() -> None:
+    async def main() -> None:
+        async with tenants("shop") as environment:
+            await serves(environment, "shop")
+            cache = environment.cache
+            silence = environment.cluster.faults.add(
+                Silence(), verb="list", resource="secrets", namespace="blog"
+            )
+            mark(environment, "blog")
+            await until(lambda: environment.informer.changing.following is not None)
+            changed = asyncio.create_task(
+                cache.change("secrets", Selector("!old", namespaces=TENANTS.namespace_label))
+            )
+            await until(lambda: environment.informer.changing.following is not None)
+            mark(environment, "infra")
+            silence.release()
+            await changed
+            await serves(environment, "shop", "blog", "infra")
+            assert "!old" in str(cache.scope("secrets"))
+
+    run(main())
+
+
+def test_16_a_change_to_a_label_that_cannot_be_followed_leaves_the_filter() -> None:
+    def who(cluster: EmbeddedCluster) -> str:
+        rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
+        return cluster.user("operator", [rule])
+
+    async def main() -> None:
+        async with tenants(declared="", who=who) as environment:
+            await environment.cache.wait_synced()
+            before = asyncio.all_tasks()
+            with pytest.raises(Forbidden, match="namespaces: the operator may not list"):
+                await environment.cache.change("secrets", TENANTS)
+            assert served(environment) == {"shop", "infra", "blog"}
+            with pytest.raises(Forbidden, match="namespaces: the operator may not list"):
+                await environment.cache.declare("v1/configmaps", TENANTS)
+            with pytest.raises(NotDeclared):
+                environment.cache.held("configmaps")
+            assert not environment.runtime.namespaces.labelled
+            await until(lambda: not (asyncio.all_tasks() - before))
+
+    run(main())
+
+
+def test_16_a_change_waits_for_the_namespaces_until_its_timeout() -> None:
+    async def main() -> None:
+        async with tenants(declared="") as environment:
+            await environment.cache.wait_synced()
+            environment.cluster.faults.add(Silence(), verb="list", resource="namespaces")
+            with pytest.raises(NotSynced, match="which namespaces have tenant=yes"):
+                await environment.cache.change("secrets", TENANTS, timeout=0)
+            assert not environment.runtime.namespaces.labelled
+
+    run(main())
+
+
+def test_16_a_namespace_whose_objects_exceed_the_limit_is_served_once_they_do_not() -> None:
+    async def main() -> None:
+        async with tenants("shop", declared=Cached(TENANTS, max_bytes="64Ki", storage="raw")) as environment:
+            await serves(environment, "shop")
+            big = secret("big", "infra") | {"data": {"x": "A" * 100_000}}
+            environment.cluster.create(big)
+            mark(environment, "infra")
+            slept = len(environment.time.slept)
+            await until(lambda: len(environment.time.slept) > slept + 3)
+            assert served(environment) == {"shop"}
+            environment.cluster.delete(big)
+            await serves(environment, "shop", "infra")
+
+    run(main())
+
+
+def test_1_nothing_is_served_or_dropped_while_namespaces_are_listed_anew() -> None:
+    async def main() -> None:
+        async with tenants("shop") as environment:
+            await serves(environment, "shop")
+            (followed,) = environment.runtime.namespaces.labelled
+            follower: Any = followed.informer
+            follower.begin(follower.state.plan)
+            environment.informer.chosen.look()
+            assert not environment.informer.chosen.is_outdated
+            assert environment.informer.held() == 1
+            with pytest.raises(NotSynced, match="which namespaces have tenant=yes"):
+                environment.cache.get("secrets", "s-0", "shop")
+
+    run(main())
+
+
+# ---- Many.
+
+
+def test_2_500_namespaces_come_and_go_and_nothing_stays_behind() -> None:
+    """Up to 120 at a time: more than 100 share one list and watch."""
+
+    async def main() -> None:
+        async with tenants("shop", max_bytes="100Mi") as environment:
+            await serves(environment, "shop")
+            cluster, informer = environment.cluster, environment.informer
+            tasks, held = len(asyncio.all_tasks()), informer.share.bytes
+            before, most = len(cluster.requests), 0
+            for start in range(0, 500, 120):
+                names = [f"n-{number}" for number in range(start, min(start + 120, 500))]
+                for name in names:
+                    cluster.namespace(name, tenant="yes")
+                    cluster.create(secret("s-0", name))
+                    await asyncio.sleep(0)
+                await until(lambda: informer.held() == len(names) + 1 and informer.changing.is_idle)  # noqa: B023  # It is awaited in the loop.
+                most = max(most, len(informer.reflectors))
+                for name in names:
+                    cluster.delete(secret("s-0", name))
+                    cluster.delete(namespace(name))
+                await serves(environment, "shop")
+            assert 1 <= most <= 100
+            await until(lambda: len(asyncio.all_tasks()) <= tasks)
+            assert len(informer.reflectors) == 1
+            assert informer.share.bytes == held
+            assert len(cluster.requests) - before < 5 * 500
+            assert not informer.chosen.failing
+
+    run(main())
+
+
+# ---- Small worlds.
+
+
+VERSION = re.compile(r"label tenant=yes, as of version (\d+)")
+EVENTS: dict[str, Callable[[EmbeddedCluster], object]] = {
+    "gain": lambda cluster: cluster.patch(namespace("infra"), YES),
+    "lose": lambda cluster: cluster.patch(namespace("shop"), NO),
+    "delete": lambda cluster: cluster.delete(namespace("blog")),
+    "relist": lambda cluster: (cluster.compact(), cluster.cut()),
+    "fault": lambda cluster: cluster.faults.add(Refuse(503), verb="list", times=3),
+}
+
+
+class World:
+    """One cluster, and the set of tenants as of each version."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.sets: dict[int, set[str]] = {}
+        self.note()
+
+    @property
+    def followed(self) -> Labelled:
+        (followed,) = self.environment.runtime.namespaces.labelled
+        return followed
+
+    def note(self) -> None:
+        """Note the tenants as of the present version."""
+        cluster, found = self.environment.cluster, set[str]()
+        for name in ("shop", "infra", "blog"):
+            with suppress(Problem):
+                if "tenant" in cluster.get(namespace(name))["metadata"].get("labels", {}):
+                    found.add(name)
+        self.sets[cluster.version] = found
+
+    def as_of(self, version: int) -> list[set[str]]:
+        """Return the sets that there may have been as of a version."""
+        earlier = [each for each in sorted(self.sets) if each <= version]
+        return [self.sets[earlier[-1]]] if earlier else []
+
+    def read(self) -> bool:
+        """Read in each namespace, and compare the answers with the sets as of the answers; return True."""
+        for name in ("shop", "infra", "blog"):
+            present, outside = self.followed.present().names, ""
+            try:
+                self.environment.cache.get("secrets", "s-0", name)
+            except OutsideFilter as error:
+                outside = str(error)
+            except NotSynced:
+                assert name in present
+            except ReadError:
+                continue  # Its stream reports a failure, or its object is gone.
+            if not outside:
+                assert name in present
+                continue
+            found = VERSION.search(outside)
+            assert name not in present
+            assert found is not None, outside
+            assert all(name not in each for each in self.as_of(int(found[1]))), (outside, self.sets)
+        return True
+
+
+@pytest.mark.parametrize("first", EVENTS)
+def test_1_in_small_worlds_no_read_contradicts_the_namespaces_as_of_its_answer(first: str) -> None:
+    """All orders of events, with reads after each turn of the loop until it has arrived."""
+
+    async def explore(order: tuple[str, ...]) -> None:
+        async with tenants("shop", "blog") as environment:
+            await serves(environment, "shop", "blog")
+            world = World(environment)
+            for event in order:
+                EVENTS[event](environment.cluster)
+                world.note()
+                for _ in range(5):
+                    world.read()
+                    await asyncio.sleep(0)
+            expected = world.sets[max(world.sets)]
+            await until(lambda: world.read() and world.followed.present().names == expected)
+            await until(lambda: world.read() and served(environment) == expected)
+
+    for order in permutations(EVENTS):
+        if order[0] == first:
+            run(explore(order))
