@@ -81,6 +81,9 @@ def namespaces_in(given: NamespacesGiven) -> Namespaces | Everything | Unset:
         )
         remedy = "Write one alone, namespaces=LabelSelector.parse(...); or a Selector for each, in a list"
         raise BadSelector(what, remedy=remedy)
+    if not given and not isinstance(given, Mapping):  # A list that is empty by mistake would cache all.
+        what = "namespaces=[] names no namespace"
+        raise BadSelector(what, remedy="To select all namespaces, write {} or EVERYTHING")
     named = [place for place in given if place is not ALL_OTHERS]
     names = namespaces_of(named) if named else ()
     places: list[Place] = [*names, *((ALL_OTHERS,) if len(named) < len(given) else ())]

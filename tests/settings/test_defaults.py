@@ -37,6 +37,8 @@ WRONG: Any = 5
         ("namespaces", "shop"),
         ("namespaces", WRONG),
         ("namespaces", ["Shop"]),
+        ("namespaces", []),
+        ("namespaces", ()),
         ("namespaces", [WRONG]),
         ("namespaces", {"shop": Selector(namespaces=["shop"])}),
         ("namespaces", {"shop": Cached("app=web", keep=["spec"])}),
@@ -105,6 +107,7 @@ def test_defaults_are_final_once_the_operator_has_started() -> None:
             lambda select: select.update(pods=Cached(Selector(namespaces=["a"]), namespaces=["b"])),
             BadSelector,
         ),
+        (lambda select: select.update(pods=Cached("", namespaces=[])), BadSelector),
         (lambda select: select.update(pods=Cached("", namespaces={"a": "x=1,x=2"})), ConflictingSelectors),
         (
             lambda select: select.update(pods=Cached("", namespaces={"a": Selector(field="spec.bogus=1")})),
