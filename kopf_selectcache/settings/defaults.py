@@ -7,15 +7,15 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kopf_selectcache._errors import DeclarationError
-from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.projection import Path, Transform, as_written
 from kopf_selectcache.selectors.selector import Selector, make_selector
 from kopf_selectcache.selectors.special_values import UNSET, Everything, Unset
-from kopf_selectcache.selectors.suggestions import near
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
+from .checks import changed_late, no_option
 from .declaration import STORED, Cached, Selectors, stored_part
 from .kind_options import OPTIONS
 from .namespaces import Namespaces, NamespacesGiven, assemble, namespaces_in
@@ -57,15 +57,18 @@ class Defaults:
 
         def __setattr__(self, name: str, value: object) -> None:
             if name not in _NAMES:
-                raise _no_option(name)
+                raise no_option("settings.selectcache.defaults", name, _NAMES)
             parsed = value if value is UNSET else _parsed(name, value)
             if name in vars(self) and vars(self)[name] != parsed and self._is_used():
-                what = f"settings.selectcache.defaults.{name} is changed after the operator has started"
-                raise DeclarationError(what, remedy="Assign it in a startup handler (@kopf.on.startup)")
+                raise changed_late(f"settings.selectcache.defaults.{name}")
             super().__setattr__(name, parsed)
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(name) if name.startswith("_") else _no_option(name)
+            raise (
+                AttributeError(name)
+                if name.startswith("_")
+                else no_option("settings.selectcache.defaults", name, _NAMES)
+            )
 
     def freeze_with(self, selectors: Selectors) -> None:
         """Refuse changes once an operator runs with these filters."""
@@ -82,14 +85,6 @@ class Defaults:
 
 
 _NAMES = tuple(each.name for each in fields(Defaults))
-
-
-def _no_option(name: str) -> DeclarationError:
-    meant = near(name, _NAMES)
-    return DeclarationError(
-        f"settings.selectcache.defaults has no option {clipped(name, 100)!r}",
-        remedy=f"Did you mean {meant}?" if meant else f"Use one of: {', '.join(sorted(_NAMES))}",
-    )
 
 
 def _parsed(name: str, value: object) -> object:

@@ -81,8 +81,13 @@ def test_every_option_of_the_table_is_one_of_kinds_and_of_defaults() -> None:
 
 def test_defaults_cannot_be_replaced() -> None:
     settings: Any = SelectCacheSettings()
-    with pytest.raises(DeclarationError):
-        settings.defaults = {"label": "app=web"}
+    for other in ({"label": "app=web"}, Defaults(label="app=web")):
+        with pytest.raises(DeclarationError):
+            settings.defaults = other
+    settings.defaults = settings.defaults
+    given = SelectCacheSettings(defaults=Defaults(label="app=web"))
+    with given.selectors.in_use(), pytest.raises(DeclarationError):
+        given.defaults.label = "app=db"
 
 
 def test_defaults_are_final_once_the_operator_has_started() -> None:
@@ -95,6 +100,16 @@ def test_defaults_are_final_once_the_operator_has_started() -> None:
         with pytest.raises(DeclarationError):
             settings.defaults.label = "app=db"
     settings.defaults.label = "app=db"
+
+
+def test_a_namespace_without_a_default_entry_has_not_that_of_all_others() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.label = "team=a"
+    settings.defaults.namespaces = {"shop": "team=b", ALL_OTHERS: "team=c"}
+    settings.selectors["pods"] = Cached(Selector(), namespaces=["blog"])
+    settings.selectors["secrets"] = Selector(namespaces=["blog"])
+    for key in settings.selectors:
+        assert settings.effective(key).filter == Selector("team=a", namespaces=["blog"])
 
 
 @pytest.mark.parametrize(
