@@ -21,7 +21,7 @@ from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import ALL, Path, Projection, Transform
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
-from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces
+from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, as_filter, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
 from kopf_selectcache.selectors.text import LabelSelector
@@ -456,10 +456,10 @@ def _filter_of(value: object) -> Selector | AnyOf:
         value = AnyOf(value)
     if isinstance(value, AnyOf) and len(value.branches) == 1:
         return value.branches[0]
-    if not isinstance(value, (Selector, AnyOf)):
+    if not isinstance(value, Branches):
         what = f"the filter is {shown_with_type(value)}"
         raise BadSelector(what, remedy=f"Assign {_FILTERS}; or a Cached(...) of one of these")
-    return value
+    return as_filter(value)
 
 
 def check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
