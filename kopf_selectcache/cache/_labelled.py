@@ -9,8 +9,8 @@ from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.informer.state import Serving
 from kopf_selectcache.selectors.selector import Selector
 
-from .errors import OutsideFilter, for_request
 from .comparisons import Comparisons, Coverage
+from .errors import OutsideFilter, for_request
 from .request import Request
 
 
