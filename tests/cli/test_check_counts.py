@@ -8,8 +8,10 @@ import io
 import itertools
 import sys
 from base64 import b64encode
+from copy import deepcopy
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import yaml
@@ -386,7 +388,9 @@ select['v1/nodes'] = Selector()"""
     def test_default_namespaces_narrow_no_watch_of_a_cluster_scoped_kind(
         self, command: Command, cluster: EmbeddedCluster
     ) -> None:
-        cluster.create({**DEFINITION, "spec": {**DEFINITION["spec"], "scope": "Cluster"}})
+        definition: dict[str, Any] = deepcopy(DEFINITION)
+        definition["spec"]["scope"] = "Cluster"
+        cluster.create(definition)
         declared = """settings.selectcache.defaults.namespaces = ['shop']
 select['example.com/v1/widgets'] = 'app=web'"""
         handlers = """

@@ -344,6 +344,7 @@ def test_the_line_for_default_namespaces_comes_once_the_kind_is_known(
     started(registry, settings)
     told = advice(registry, settings, caplog)[-1]
     assert "all with label='app=web', beside" in told
+    # It is meant to be pasted.
     exec(told.partition("add to a startup handler: ")[2], {"settings": settings})  # noqa: S102
     assert collected(settings, WEBAPPS) == ["app=web", "metadata.namespace=shop"]
 
