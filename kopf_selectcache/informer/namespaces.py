@@ -21,6 +21,7 @@ from typing import Protocol
 
 from kopf_selectcache._errors import NotSynced, Overtaken, SelectCacheError, StateError
 from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import rank_of
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces
@@ -221,6 +222,9 @@ class Chooser(Protocol):
     def changing(self) -> Changing:
         """The changes of the filter."""
 
+    async def look_at_rights(self, declared: Cached, resource: Resource) -> None:
+        """Find out if streams of this declaration may be joined."""
+
     def wake_readers(self) -> None:
         """Have waiting reads look again."""
 
@@ -392,6 +396,8 @@ class ChosenNamespaces:
         """Change the filter once; return the number of failures in a row."""
         environment, informer = self._environment, self._informer
         try:
+            if informer.state.resource is not None:
+                await informer.look_at_rights(informer.declared, informer.state.resource)
             await informer.changing.change(informer.declared, timeout=environment.settings.sync_timeout)
         except Overtaken:
             return 0  # The newer change has taken the present set.

@@ -23,10 +23,12 @@ from kopf_selectcache import (
     Selector,
 )
 from kopf_selectcache.informer.namespaces import Labelled
+from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.api.status import Problem
 from kopf_selectcache.testing.faults import Refuse, Silence
 from tests.faults.environment import run, until
+from tests.informer.test_namespaces import user_of
 from tests.secrets import Environment, caching, labelled, secret
 
 TENANTS = Selector(namespaces=LabelSelector.parse("tenant=yes"))
@@ -431,6 +433,25 @@ def test_1_nothing_is_served_or_dropped_while_namespaces_are_listed_anew() -> No
 
 
 # ---- Many.
+
+
+def test_roles_are_enough_for_any_number_of_namespaces_that_gain_the_label() -> None:
+    follow = [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}]
+    many = ["shop", *(f"tenant-{number}" for number in range(MOST_STREAMS))]
+
+    def robot(cluster: EmbeddedCluster) -> str:
+        cluster.user("robot", follow)
+        return user_of(cluster, many)
+
+    async def main() -> None:
+        async with tenants("shop", who=robot) as environment:
+            await serves(environment, "shop")
+            for name in many:
+                mark(environment, name)
+            await serves(environment, *many)
+            assert len(environment.informer.reflectors) == len(many)
+
+    run(main())
 
 
 def test_2_500_namespaces_come_and_go_and_nothing_stays_behind() -> None:
