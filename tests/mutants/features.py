@@ -114,7 +114,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "A7", (SPACES + "a7_the_first_level_that_is_set_decides",)),
     FeatureMutant("count a namespace with an entry among all others", "settings/namespaces.py", 'made[_besides(part, cast("Namespaces", chosen).named)] = None', "made[part] = None",
                   "A8", (SPACES + "a8_one_entry_stands_for_all_other_namespaces",)),
-    FeatureMutant("confine cluster-scoped kinds to the default namespaces", "settings/namespaces.py", "    if kind is not None or level is not Level.DEFAULTS:\n        return assembled\n", "    return assembled\n",
+    FeatureMutant("confine cluster-scoped kinds to the default namespaces", "settings/namespaces.py", "UNSET if kind is not None and kind.namespaced is False else default_namespaces", "default_namespaces",
                   "A9", (SPACES + "a9_default_namespaces_do_not_confine_cluster_scoped_kinds",)),
     FeatureMutant("cover every namespace", SELECTOR, "                    namespaces=self.namespaces,\n", "                    namespaces=None,\n",
                   "A21", (SPACES + "a21_a_namespace_that_is_not_covered_is_an_error",)),
