@@ -58,6 +58,8 @@ from .plugin.access import cache_of
 from .plugin.caches import Caches
 from .plugin.handlers import with_cache
 from .plugin.operator import collector
+from .plugin.reconcile import Watch, reconcile
+from .reconciler import predicates, sources
 from .selectors.selector import AnyOf, Selector
 from .selectors.special_values import ALL_OTHERS, EVERYTHING, UNSET
 from .selectors.text import FieldSelector, LabelSelector
@@ -132,11 +134,15 @@ __all__ = [
     "UnknownKind",
     "Unreadable",
     "Verdict",
+    "Watch",
     "WatchError",
     "Witness",
     "cache_of",
     "collector",
     "on",
+    "predicates",
+    "reconcile",
     "settings_of",
+    "sources",
     "with_cache",
 ]

@@ -66,6 +66,7 @@ try:
     )
     from kopf._core.intents.stoppers import DaemonStopper
     from kopf._core.reactor import observation, orchestration
+    from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
     from kopf.cli import run as run_command
 
     # The attributes `_current`, `_guard` and `_ready` of a vault belong to its instances:
@@ -99,6 +100,7 @@ __all__ = [
     "IndexingHandler",  # The type of the handlers that `index_handlers` returns.
     "KubeContext",  # The base of all credentials; it has the server.
     "LoginError",  # There are no credentials left.
+    "Memos",  # The memos of objects, those of Kopf's own handlers.
     "Meta",  # The type of the `metadata` of a body, for our views.
     "ObjectLogger",  # The logger of a handler, which names the object.
     "OperatorIndexers",  # The indices that startup handlers are given, empty as they are then.
@@ -107,6 +109,8 @@ __all__ = [
     "Resource",  # To ask Kopf's selectors whether they mean a kind.
     "ResourceCause",  # Has the object that the handler is called for.
     "ResourceHandler",  # Any handler of objects: it has a selector, and `when=`.
+    "ResourceMemories",  # Has the memos of an operator's objects.
+    "ResourceMemory",  # Has the memo of one object.
     "Selector",  # The kinds of a handler, from its decorator.
     # For the fixture `registry`: the class of Kopf's default registry, which logs in by itself.
     "SmartOperatorRegistry",
@@ -178,12 +182,57 @@ def watching_handlers(registry: OperatorRegistry) -> Iterator[ResourceHandler]:
         yield from handlers.get_all_handlers()
 
 
+class Memos:
+    """The memos of an operator's objects, which Kopf's own handlers of an object are given as well.
+
+    Kopf notes in the memory of an object if its first list had the object, by which `on.resume` is called. If
+    a memo is needed before Kopf has seen the object, Kopf notes it later.
+    """
+
+    def __init__(self, memories: ResourceMemories | None = None, base: Any = None) -> None:
+        self._memories = memories if memories is not None else ResourceMemories()
+        self._base: Any = base if base is not None else kopf.Memo()
+        self._unseen = set[str]()
+        """The uids of objects that Kopf has not seen. It does not forget them."""
+        self._recall = self._memories.recall
+        # As an attribute of the instance it hides the method.
+        vars(self._memories)["recall"] = self._recall_for_kopf
+
+    async def _recall_for_kopf(
+        self, raw_body: Any, *, noticed_by_listing: bool = False, ephemeral: bool = False, **options: Any
+    ) -> ResourceMemory:
+        uid = self._memories._build_key(raw_body)
+        if uid not in self._unseen or ephemeral:
+            return await self._recall(
+                raw_body, noticed_by_listing=noticed_by_listing, ephemeral=ephemeral, **options
+            )
+        self._unseen.discard(uid)
+        memory = await self._recall(raw_body, **options)
+        memory.noticed_by_listing = noticed_by_listing
+        return memory
+
+    async def recall(self, body: Any) -> Any:
+        """Return the memo of an object."""
+        uid = self._memories._build_key(body)
+        if uid not in self._memories._items:
+            self._unseen.add(uid)
+        return (await self._recall(body, memobase=self._base)).memo
+
+    async def forget(self, body: Any) -> None:
+        """Forget the memo of an object, unless Kopf has seen the object: Kopf forgets it itself."""
+        uid = self._memories._build_key(body)
+        if uid in self._unseen:
+            self._unseen.discard(uid)
+            await self._memories.forget(body)
+
+
 @dataclass(frozen=True)
 class OperatorParts:
     """Parts of an operator that Kopf keeps in local variables of `spawn_tasks`."""
 
     paused: ToggleSet
     events: asyncio.Queue[Any] | None
+    memos: Memos
 
     @property
     def is_paused(self) -> bool:
@@ -191,7 +240,7 @@ class OperatorParts:
         return self.paused.is_on()
 
     async def wait_until_resumed(self) -> None:
-        if self.paused.is_on():
+        if self.is_paused:
             await self.paused.wait_for(False)
 
     def allow_events(self) -> None:
@@ -216,7 +265,8 @@ def keep_parts() -> None:
         processor = getattr(kwargs.get("processor"), "keywords", {})
         paused = kwargs.get("operator_paused")
         if isinstance(paused, ToggleSet):
-            vars(kwargs["settings"])[_PARTS] = OperatorParts(paused, processor.get("event_queue"))
+            memos = Memos(processor.get("memories"), processor.get("memobase"))
+            vars(kwargs["settings"])[_PARTS] = OperatorParts(paused, processor.get("event_queue"), memos)
         return orchestrator(**kwargs)
 
     @wraps(observer)

@@ -30,7 +30,13 @@ def pod(name, *, uid, ready, **labels):
             "namespace": "default",
             "labels": labels,
             "ownerReferences": [
-                {"apiVersion": "example.com/v1", "kind": "Application", "name": "shop", "uid": uid}
+                {
+                    "apiVersion": "example.com/v1",
+                    "kind": "Application",
+                    "name": "shop",
+                    "uid": uid,
+                    "controller": True,
+                }
             ],
         },
         "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
@@ -56,15 +62,26 @@ def test_a_handler_counts_the_pods_that_it_can_see(operator):
         ],
         settings,
     )
-    patch = kopf.Patch()
-    asyncio.run(operator["reconcile"](cache=cache, body=SHOP, name="shop", namespace="default", patch=patch))
-    assert patch["status"] == {"configured": False, "ready": "1/2"}
+    patch, spec = kopf.Patch(), {"currency": "USD"}
+    asyncio.run(
+        operator["reconcile"](
+            cache=cache, body=SHOP, name="shop", namespace="default", spec=spec, patch=patch
+        )
+    )
+    assert patch["status"] == {"currency": "USD", "ready": "1/2"}
+    assert cache.get("configmaps", "shop", "default")["data"] == {"currency": "USD"}
 
 
 def test_the_operator_writes_the_status(cluster):
     cluster.apply(OPERATOR.with_name("crd.yaml"))
     (shop,) = cluster.create(SHOP)
-    label = {"example.com/app": "shop"}
-    cluster.create(pod("shop-1", uid=shop["metadata"]["uid"], ready=True, **label))
+    owned = pod("shop-1", uid=shop["metadata"]["uid"], ready=True, **{"example.com/app": "shop"})
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shop", "namespace": "default"}}
     with kopf.testing.KopfRunner(["run", "--standalone", "-A", str(OPERATOR)]):
-        cluster.wait_for(SHOP, lambda now: now.get("status") == {"configured": False, "ready": "1/1"})
+        cluster.wait_for(SHOP, lambda now: now.get("status") == {"currency": "EUR", "ready": "0/0"})
+        cluster.create(owned)
+        cluster.wait_for(SHOP, lambda now: now["status"]["ready"] == "1/1")
+        cluster.patch(config, {"data": {"currency": "USD"}})  # It is changed back.
+        cluster.wait_for(config, lambda now: now["data"] == {"currency": "EUR"})
+        cluster.delete(config)
+        cluster.wait_for(config, lambda now: now["data"] == {"currency": "EUR"})

@@ -8,7 +8,7 @@ from kopf_selectcache._errors import ReadError
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_label
-from kopf_selectcache.core.store.index_spec import Indexed, joined
+from kopf_selectcache.core.store.index_spec import Indexed, joined, wrong_key
 from kopf_selectcache.core.store.json_values import key_of
 from kopf_selectcache.core.store.projection import Projection, keys_of
 from kopf_selectcache.selectors.client_classes import stands_for
@@ -94,5 +94,8 @@ def index_values(request: Request, indexes: Mapping[str, Indexed]) -> tuple[tupl
             what = f"{request!r}: the value of the index {name!r} is of the type {type(value).__name__}"
             remedy = "Give one value, as the function returns it" if index.function else "Give one value"
             raise ReadError(what, remedy=remedy)
+        if isinstance(value, tuple) and (wrong := wrong_key(value)):
+            what = f"{request!r}: the tuple of the index {name!r} has {wrong}"
+            raise ReadError(what, remedy="Give a tuple as the function returns it")
         values.append((index, key_of(joined(value))))
     return tuple(values)

@@ -293,6 +293,7 @@ def awaited(method: _M) -> _M:
 
     @wraps(method)
     async def read(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        self._runtime.ending.check()
         work = explained(self, *args, **kwargs)
         if method.__name__ in WAITS and self._waits is not None:
             work = self._waits.limit(work)
@@ -395,8 +396,7 @@ class ThreadReads:
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run the call on the operator's loop, and wait for it here."""
-        if self._runtime.ending.reached:
-            raise self._runtime.ending.error()
+        self._runtime.ending.check()
         loop = self._runtime.loop
         if running_loop() is loop:
             what = f"cache.blocking.{method}() was called on the thread of the operator's event loop"

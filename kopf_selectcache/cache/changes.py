@@ -313,6 +313,7 @@ async def follow(
         try:
             while True:
                 with suppress(ReadError):
+                    ending.check()
                     await ending.limit(informer.ending.limit(subscription.news.wait()))
                 if ending.reached:
                     return

@@ -74,6 +74,8 @@ class Section:
     missing: tuple[Right, ...] = ()
     followers: tuple[Follower, ...] = ()
     """The handlers of changes of the kind."""
+    reconcilers: tuple[tuple[str, str], ...] = ()
+    """The reconcilers that need the kind: the id of each, and what it does with the objects."""
     hints: tuple[str, ...] = ()
     """Findings that are no errors, and may be unintended."""
     problems: tuple[Problem, ...] = ()
@@ -119,6 +121,7 @@ def _text(report: Report, width: int | None, *, wide: bool = False) -> str:
             told += [f"    kept: {section.kept}"] if section.kept else []
             told += [f"    {origin}" for origin in section.origins if origin.level is not Level.NOWHERE]
             told += [f"    {follower}" for follower in section.followers]
+            told += [f"    changes call {id_}, which {verb} them" for id_, verb in section.reconcilers]
         told += [f"  ! {problem}." for problem in section.problems]
         told += [f"  * {hint}." for hint in section.hints]
     told += [f"! {problem}." for problem in report.others]
@@ -227,6 +230,7 @@ def _plain(report: Report) -> dict[str, Any]:
                     {"id": each.id, "causes": list(each.causes), "condition": each.condition}
                     for each in section.followers
                 ],
+                "reconcilers": [{"id": id_, "verb": verb} for id_, verb in section.reconcilers],
                 "hints": list(section.hints),
                 "problems": [{"what": each.what, "remedy": each.remedy} for each in section.problems],
             }

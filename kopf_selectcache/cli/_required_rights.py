@@ -15,6 +15,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
+from kopf_selectcache.plugin.reconcile import reconcilers
 from kopf_selectcache.selectors.kind_keys import checked_key, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -23,7 +24,7 @@ from kopf_selectcache.settings.rights import Right, of_cache
 from ._code import fetches_in, posts_events
 from ._late import Beside, Late, declarations_in, second_caches
 from ._operator_loader import PROBLEM, Loaded, Unloadable
-from ._rights import CRDS, LIVE, SETTLING, of_events, of_fetch, of_handlers, of_kopf, of_live
+from ._rights import CRDS, LIVE, RECONCILERS, SETTLING, of_events, of_fetch, of_handlers, of_kopf, of_live
 
 UNSEEN = (
     "Reads and writes of handlers with clients of their own cannot be seen. Their rights are not in here."
@@ -59,6 +60,7 @@ class Needs:
             for verb in ("get", "list"):
                 rights += await self._of_fetch(text, verb, f"--fetch {text}")
         rights += await self.of_fetches(settling=True)
+        rights += await self.of_reconcilers()
         return rights + [right async for right in self._of_kopf()]
 
     async def of_declarations(self) -> list[Right]:
@@ -89,6 +91,20 @@ class Needs:
                     rights += await self._of_cache(each.key, each.cached, each.where, beside=each)
                 else:
                     self._unknown(f"The caches of Caches(...) in {each.where}, {each.why}.")
+        return rights
+
+    async def of_reconcilers(self) -> list[Right]:
+        """Return the rights to apply the patches of reconcilers, and to ask if an object is deleted; raise
+        Unloadable.
+        """
+        rights, watched = list[Right](), self._operator.watched
+        for handler in reconcilers(self._operator.registry):
+            resource = await self._resource(handler.kind)
+            parts = ("", "status") if "patch" in inspect.signature(handler.fn).parameters else ()
+            for part in parts:
+                rights += of_live(resource, watched, "patch", part, what_for=RECONCILERS)
+            if handler.deleted:
+                rights += of_live(resource, watched, "get", what_for=RECONCILERS)
         return rights
 
     def _declared(self) -> list[tuple[KindKey, Cached]]:

@@ -11,6 +11,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.settings.rights import READ, Right, merged
 
 LIVE, SETTLING = "cache.live", "lost answers of cache.live"
+RECONCILERS = "reconcilers"
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 

@@ -24,6 +24,7 @@ from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.estimate import Amount, Counter, labelled_namespaces
 from kopf_selectcache.plugin.narrowing import advice_on
 from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
+from kopf_selectcache.plugin.reconcile import reconcilers_with
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
@@ -36,7 +37,7 @@ from ._operator_loader import INTERRUPTED, PROBLEM, Loaded, Unloadable
 from ._progress import Progress
 from ._report import FORMATS, PLAIN, Follower, Problem, Report, Result, Section
 from ._required_rights import Needs
-from ._rights import LIVE
+from ._rights import LIVE, RECONCILERS
 from ._terminal import width_of, write
 
 NAME = "check"
@@ -105,7 +106,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                 section = await check.result()
                 sections.append(section)
                 expected[section.kind] = max(check.expected, expected.get(section.kind, 0))
-        calls = [*await needs.of_fetches(), *await needs.of_declarations()]
+        calls = [*await needs.of_fetches(), *await needs.of_declarations(), *await needs.of_reconcilers()]
         others = [
             Problem(
                 f"the right is missing to {lack}, for what handlers {_done(lack)}",
@@ -146,6 +147,8 @@ def _done(right: Right) -> str:
     """Return the calls that need a right."""
     if "fetches" in right.what_for:
         return "fetch"
+    if RECONCILERS in right.what_for:
+        return "reconcile"
     return "do through cache.live" if any(LIVE in each for each in right.what_for) else "declare"
 
 
@@ -221,6 +224,7 @@ class Check:
             needed=tuple(needed),
             missing=tuple(missing),
             followers=self._followers(),
+            reconcilers=self._reconcilers(),
             hints=tuple(filter(None, (none, *nothing, str(watched)))),
             problems=tuple(self._problems),
         )
@@ -236,6 +240,11 @@ class Check:
             )
             for each in handlers
         )
+
+    def _reconcilers(self) -> tuple[tuple[str, str], ...]:
+        keys = (*self._operator.declared.selectors, self._key)
+        found = reconcilers_with(self._key, self._operator.registry, keys)
+        return tuple((str(handler.id), verb) for handler, verb in found)
 
     async def _weigh(self, resource: Resource, held: Amount, counter: Counter) -> None:
         """Estimate the bytes of the cache, and report a problem if they exceed a limit."""

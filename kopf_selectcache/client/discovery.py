@@ -121,6 +121,14 @@ async def search(server: Server, key: KindKey) -> Resolution:
     raise NotServed(f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}{instead}")
 
 
+async def has_subresource(server: Server, resource: Resource, subresource: str) -> bool:
+    """Ask the server if a resource has a subresource. Raise Refused, Unreachable or Garbled."""
+    prefix = "/apis" if resource.kind.group else "/api"
+    listed = await _get(server, f"{prefix}/{resource.api_version}")
+    name = f"{resource.kind.plural}/{subresource}"
+    return any(_text(each, "name") == name for each in _mappings(listed.get("resources")))
+
+
 async def _groups(server: Server, group: str | None) -> list[tuple[str, list[str]]]:
     """List the API groups, or the given one, each with its versions, the preferred one first."""
     core = [("/api", ["v1"])] if group in (None, "") else []

@@ -12,7 +12,7 @@ from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Kind, KindKey
-from kopf_selectcache.selectors.kind_keys import unserved
+from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.quantity import bytes_in, written
 
@@ -70,16 +70,18 @@ class Described(NamedTuple):
 
 
 _NONE = Described(NOTHING, NOTHING)
-_LOGIN = Phrase("Correct the operator's login; the cache goes on asking")
 _ASKED_AGAIN = Phrase("It is asked again")
 SOON = Phrase("It is asked again: a server that has just started says so to everybody")
 """The remedy for a refusal that may be transient."""
 
 
-def describe(failure: Failure | None, subject: Subject, key: KindKey, line: str, verb: str) -> Described:
+def describe(
+    failure: Failure | None, subject: Subject, key: KindKey, line: str, verb: str, site: Site = SETTINGS
+) -> Described:
     """Return a failure in words. `line` is the assignment or the call that declares the kind; `verb` is that
     of the request, `get` for discovery.
     """
+    log_in = Phrase(f"Correct {site.login}; the cache goes on asking")
 
     def of_subject(template: str, **parts: object) -> Phrase:
         return Phrase(f"%(resource)s: {template}", resource=subject, **parts)
@@ -108,7 +110,7 @@ def describe(failure: Failure | None, subject: Subject, key: KindKey, line: str,
                 Phrase("Report it, with the traceback in the operator's log"),
             )
         case Refusal(403):
-            return _forbidden(failure, subject, line, verb)
+            return _forbidden(failure, subject, line, verb, site)
         case Refusal(404):
             return Described(
                 of_subject("the cluster does not serve them"),
@@ -122,8 +124,8 @@ def describe(failure: Failure | None, subject: Subject, key: KindKey, line: str,
             return Described(
                 of_subject("the server refuses the filter %(filter)s", filter=subject.filter),
                 of_declared(
-                    "Give %(declared)s a selector that the server supports for this kind (to try it:"
-                    f" {CHECK})"
+                    "Give %(declared)s a selector that the server supports for this kind"
+                    + (f" (to try it: {CHECK})" if site.has_command else "")
                 ),
                 said=failure.message,
             )
@@ -134,7 +136,9 @@ def describe(failure: Failure | None, subject: Subject, key: KindKey, line: str,
             )
         case Refusal(401):
             return Described(
-                of_subject("the server accepts no credentials of the operator"), _LOGIN, said=failure.message
+                of_subject(f"the server accepts no credentials of {site.whose}"),
+                log_in,
+                said=failure.message,
             )
         case Refusal(code, reason):
             answer = f"{code} {reason}".rstrip()
@@ -152,7 +156,7 @@ def describe(failure: Failure | None, subject: Subject, key: KindKey, line: str,
                 said=why,
             )
         case Lost(why, unauthorized=True):
-            return Described(of_subject("%(why)s", why=why), _LOGIN)
+            return Described(of_subject("%(why)s", why=why), log_in)
         case Lost(why, transform=True, argument=argument, besides=besides):
             return Described(
                 of_subject("%(why)s", why=why),
@@ -176,23 +180,27 @@ def describe(failure: Failure | None, subject: Subject, key: KindKey, line: str,
             return Described(of_subject("the server has fallen silent"), _ASKED_AGAIN)
 
 
-def asking(described: Described, subject: Subject, line: str) -> Phrase:
+def asking(described: Described, subject: Subject, line: str, site: Site = SETTINGS) -> Phrase:
     """Return the remedy for a failure that lasts, with the reads that ask the server meanwhile."""
     return Phrase(
-        f"%(remedy)s{described.fetch} (%(told)s; to see what the server answers: {CHECK})",
+        f"%(remedy)s{described.fetch} (%(told)s{_command('to see what the server answers', site)})",
         remedy=described.remedy,
         told=_declaration(subject, line),
     )
+
+
+def _command(purpose: str, site: Site) -> str:
+    return f"; {purpose}: {CHECK}" if site.has_command else ""
 
 
 def _declaration(subject: Subject, line: str) -> Phrase:
     return Phrase("for %(declared)s, %(filter)s", declared=line, filter=clipped(subject.filter, 200))
 
 
-def _forbidden(refusal: Refusal, subject: Subject, line: str, verb: str) -> Described:
+def _forbidden(refusal: Refusal, subject: Subject, line: str, verb: str, site: Site) -> Described:
     if verb == "get":
         return Described(
-            Phrase("%(resource)s: the operator may not ask what the cluster serves", resource=subject),
+            Phrase(f"%(resource)s: {site.whose} may not ask what the cluster serves", resource=subject),
             Phrase("Bind it to the ClusterRole system:discovery"),
             said=refusal.message,
         )
@@ -210,17 +218,19 @@ def _forbidden(refusal: Refusal, subject: Subject, line: str, verb: str) -> Desc
     anywhere = " in a ClusterRole" if not where and kind is not None and kind.namespaced else ""
     return Described(
         Phrase(
-            "%(resource)s: the operator may not %(verb)s them%(where)s",
+            f"%(resource)s: {site.whose} may not %(verb)s them%(where)s",
             resource=subject,
             verb=verb,
             where=where,
         ),
         Phrase(
-            "Grant it the verbs list and watch%(role)s: %(rule)s%(narrower)s (%(told)s; to see all missing"
-            f" rights: {CHECK})",
+            "Grant it the verbs list and watch%(role)s: %(rule)s%(narrower)s (%(told)s"
+            f"{_command('to see all missing rights', site)})",
             role=where or anywhere,
             rule=rule,
-            narrower="; or, for one namespace alone, run it with -n" if anywhere and spaces is None else "",
+            narrower=f"; or, for one namespace alone, {site.one_namespace}"
+            if anywhere and spaces is None
+            else "",
             told=_declaration(subject, line),
         ),
         said=refusal.message,

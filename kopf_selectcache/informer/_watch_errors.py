@@ -6,6 +6,7 @@ import logging
 
 from kopf_selectcache.core.reasons import ReasonLabel
 from kopf_selectcache.core.store.projection import where_of
+from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.settings.watch_error import OnWatchError, WatchError
 
 from .log import context_of_stream
@@ -23,13 +24,13 @@ class WatchErrors:
 
     def report(self, writer: StreamWriter, reason: ReasonLabel) -> None:
         """Call the function for a failure that this stream has noted."""
-        condition, (selector,) = writer.condition, writer.filter.branches
+        condition, stream = writer.condition, Stream(*writer.filter.branches)
         try:
             self._call(
                 WatchError(
                     resource=str(writer.resource),
-                    selector=str(selector),
-                    namespace=selector.namespaces[0] if selector.namespaces else None,
+                    selector=str(stream.selector),
+                    namespace=stream.namespace,
                     verb=writer.verb,
                     reason=str(reason),
                     state=condition.health.value,

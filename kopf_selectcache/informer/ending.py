@@ -49,8 +49,15 @@ class Ending:
         if self.reached:
             follower.end()
 
+    def check(self) -> None:
+        """Raise the error if the end was reached."""
+        if self.reached:
+            raise self.error()
+
     async def limit(self, read: Coroutine[Any, Any, _T]) -> _T:
-        """Await a read; raise the error if the end was reached, or is reached meanwhile."""
+        """Await a read; raise the error if the end was reached, or is reached meanwhile. A read with a
+        coroutine among its arguments is made after `check`: Python warns of one that never starts.
+        """
         if self.reached:
             read.close()
             raise self.error()

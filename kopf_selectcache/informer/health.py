@@ -26,7 +26,7 @@ from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.selectors.kind_keys import assigned
+from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, assigned
 
 from ._messages import SOON, Described, Failure, Subject, asking, describe
 from .causes import cause_of
@@ -151,8 +151,10 @@ class Condition:
         unreadable: Callable[[], None],
         since: float | None = None,
         line: Callable[[], str] | None = None,
+        site: Site = SETTINGS,
     ) -> None:
         self.subject = subject
+        self._site = site
         self.line = line or partial(assigned, key)
         """Returns the assignment or the call that declares the kind, for messages."""
         self.readable = True
@@ -364,12 +366,12 @@ class Condition:
     # ---- In words.
 
     def _described(self, status: Status) -> Described:
-        return describe(status.failure, self.subject, self._key, self.line(), status.verb)
+        return describe(status.failure, self.subject, self._key, self.line(), status.verb, self._site)
 
     def _remedy(self, status: Status) -> Phrase:
         described = self._described(status)
         if status.failure is not None and status.health is Health.STALLED:
-            return asking(described, self.subject, self.line())
+            return asking(described, self.subject, self.line(), self._site)
         if status.failure is not None and status.health is Health.SYNCED and _denied(status.failure):
             return SOON
         return described.remedy

@@ -348,6 +348,7 @@ class Informer:
             unreadable=self.wake_readers,
             since=since,
             line=lambda: self.line,
+            site=environment.settings.selectors.site,
         )
 
     def wake_readers(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import kopf
 
@@ -52,6 +52,19 @@ _LACKING = {
 }
 """Remedies for arguments that handlers of changes do not have, and others may have."""
 
+
+class Arguments(NamedTuple):
+    """The arguments of the handlers of one decorator."""
+
+    call: str
+    handlers: str
+    names: frozenset[str]
+    lacking: Mapping[str, str]
+    """Remedies for arguments that they do not have."""
+
+
+OF_CHANGES = Arguments(CALL, "handlers of changes", NAMES, _LACKING)
+
 _INSTEAD = {
     "annotations": "Compare the annotations in the handler",
     "deleted": "Name the causes: entered=False, updated=False for departures alone",
@@ -71,45 +84,46 @@ def remedy_of(args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
     return next((_INSTEAD[name] for name in kwargs if name in _INSTEAD), "")
 
 
-def require_kind(kind: object) -> None:
+def require_kind(kind: object, decorator: str = "on.change") -> None:
     """Raise DeclarationError for a decorator that was not called."""
     if callable(kind) and not isinstance(kind, type):
         raise DeclarationError(
-            "on.change decorates a function without the kind to follow",
-            remedy="Call it with the kind: @selectcache.on.change('pods')",
+            f"{decorator} decorates a function without the kind to follow",
+            remedy=f"Call it with the kind: @selectcache.{decorator}('pods')",
         )
 
 
-def require_flags(flags: Mapping[str, object]) -> None:
+def require_flags(flags: Mapping[str, object], call: str = CALL) -> None:
     for name, flag in flags.items():
-        require(isinstance(flag, bool), DeclarationError, CALL, name, flag, "True or False")
+        require(isinstance(flag, bool), DeclarationError, call, name, flag, "True or False")
 
 
 def require_options(
     *,
-    where: object,
     id_: object,
     errors: object,
     timeout: object,
     retries: object,
     backoff: object,
     registry: object,
+    where: object = None,
+    call: str = CALL,
 ) -> None:
     """Raise DeclarationError for options of wrong types, and for those with which no call would be made."""
-    require_where(CALL, where, DeclarationError)
+    require_where(call, where, DeclarationError)
     is_id = id_ is None or (isinstance(id_, str) and bool(id_))
-    require(is_id, DeclarationError, CALL, "id", id_, "a text")
+    require(is_id, DeclarationError, call, "id", id_, "a text")
     is_mode = errors is None or isinstance(errors, kopf.ErrorsMode)
-    require(is_mode, DeclarationError, CALL, "errors", errors, "one such as kopf.ErrorsMode.PERMANENT")
+    require(is_mode, DeclarationError, call, "errors", errors, "one such as kopf.ErrorsMode.PERMANENT")
     is_time = timeout is None or (_is_number(timeout) and timeout > 0)  # type: ignore[operator]  # As checked.
-    require(is_time, DeclarationError, CALL, "timeout", timeout, "a positive number of seconds")
+    require(is_time, DeclarationError, call, "timeout", timeout, "a positive number of seconds")
     is_time = backoff is None or (_is_number(backoff) and backoff >= 0)  # type: ignore[operator]  # As well.
-    require(is_time, DeclarationError, CALL, "backoff", backoff, "a number of seconds")
+    require(is_time, DeclarationError, call, "backoff", backoff, "a number of seconds")
     is_count = isinstance(retries, int) and not isinstance(retries, bool) and retries > 0
     fits = retries is None or is_count
-    require(fits, DeclarationError, CALL, "retries", retries, "a number of calls, from 1")
+    require(fits, DeclarationError, call, "retries", retries, "a number of calls, from 1")
     fits = registry is None or isinstance(registry, kopf.OperatorRegistry)
-    require(fits, DeclarationError, CALL, "registry", registry, "a kopf.OperatorRegistry")
+    require(fits, DeclarationError, call, "registry", registry, "a kopf.OperatorRegistry")
 
 
 def _is_number(given: object) -> bool:
@@ -125,39 +139,39 @@ def selector_of(label: Label, field: Field, namespace: Namespaces) -> Selector:
         raise BadSelector(what, remedy=remedy, text=error.text, column=error.column) from None
 
 
-def require_handler(fn: Any) -> None:
-    """Raise DeclarationError unless a function can be called with the arguments of a handler of changes."""
-    require(callable(fn), DeclarationError, CALL, "the handler", fn, "a function")
+def require_handler(fn: Any, takes: Arguments = OF_CHANGES) -> None:
+    """Raise DeclarationError unless a function can be called with the arguments of a handler."""
+    call = takes.call
+    require(callable(fn), DeclarationError, call, "the handler", fn, "a function")
     if is_decorated(fn):
         raise DeclarationError(
-            "on.change() decorates a function with with_cache",
-            remedy="Take with_cache off: it gets cache",
+            f"{call} decorates a function with with_cache", remedy="Take with_cache off: it gets cache"
         )
     name = getattr(fn, "__qualname__", type(fn).__qualname__)
     plain = fn.func if isinstance(fn, partial) else fn
     if inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain):
         raise DeclarationError(
-            f"on.change(): {name} is a generator function, and would never run", remedy="Take yield out"
+            f"{call}: {name} is a generator function, and would never run", remedy="Take yield out"
         )
     try:
         # Of a decorated function, only the decorator's own signature counts.
         parameters = inspect.signature(fn, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):
         return  # One in C may have none.
-    _require_parameters(name, parameters)
+    _require_parameters(name, parameters, takes)
 
 
-def _require_parameters(name: str, parameters: Collection[inspect.Parameter]) -> None:
+def _require_parameters(name: str, parameters: Collection[inspect.Parameter], takes: Arguments) -> None:
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     for each in parameters:
-        is_given = each.name in NAMES and each.kind is not each.POSITIONAL_ONLY
+        is_given = each.name in takes.names and each.kind is not each.POSITIONAL_ONLY
         if each.default is each.empty and each.kind not in variable and not is_given:
             raise DeclarationError(
-                f"on.change(): {name} takes {each.name}, which handlers of changes are not given",
-                remedy=_LACKING.get(each.name, f"They are given {', '.join(sorted(NAMES))}"),
+                f"{takes.call}: {name} takes {each.name}, which {takes.handlers} are not given",
+                remedy=takes.lacking.get(each.name, f"They are given {', '.join(sorted(takes.names))}"),
             )
     if not any(each.kind is each.VAR_KEYWORD for each in parameters):
         raise DeclarationError(
-            f"on.change(): {name} takes no other arguments than it names, and is given more",
+            f"{takes.call}: {name} takes no other arguments than it names, and is given more",
             remedy="Add **_ to its parameters",
         )

@@ -8,10 +8,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from threading import Thread
 from typing import Any, TypeAlias, cast
 
 import kopf
@@ -20,16 +23,18 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, ReadError, require
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.values import is_dns_subdomain
+from kopf_selectcache.core.store.projection import where_of
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.selectors.kind_keys import CACHES
+from kopf_selectcache.selectors.kind_keys import CACHES, CACHES_WITH_LOGIN
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings
+
+from ._runtimes import create_runtime
 
 Credentials: TypeAlias = _kopf.ConnectionInfo | _kopf.AiohttpSession
 Login: TypeAlias = Callable[..., Credentials | Awaitable[Credentials | None] | None]
@@ -86,16 +91,19 @@ class Caches:
             ("login", login, login is None or callable(login) or _is_credentials(login), _LOGINS),
         ):
             require(fits, DeclarationError, "Caches()", argument, given, wanted)
-        given, own = settings if settings is not None else SelectCacheSettings(), Selectors(site=CACHES)
+        given = settings if settings is not None else SelectCacheSettings()
+        own = Selectors(site=CACHES if login is None else CACHES_WITH_LOGIN)
         own.update(given.selectors)
         own.update(selectors or {})
         # A copy: the settings may be those of other caches, too.
         self._settings = replace(given, selectors=own, defaults=copy(given.defaults))
+        # An option stays assigned if its value is the default: Kopf's settings do not replace it.
+        vars(self._settings)["_assigned"].update(vars(given)["_assigned"])
         self.name = name
         """Their name in the metrics and the probe of the operator; None for caches that are in neither."""
         self._login = login
         self._namespaces = None if namespaces is None else Selector(namespaces=namespaces).namespaces
-        self._stack: AsyncExitStack | None = None
+        self._task: asyncio.Task[None] | None = None  # Logs in, runs the caches, and ends them.
         self._runtime: Runtime | None = None
 
     @property
@@ -114,29 +122,35 @@ class Caches:
         return tuple(self._runtime.informers.values()) if self._runtime is not None else ()
 
     async def start(self) -> Cache:
-        """Log in, start the caches, and return their reads. Raise `kopf.LoginError` if the login fails."""
-        if self._stack is not None:
+        """Log in, start the caches, and return their reads. Raise `kopf.LoginError` if the login fails, and
+        ReadError if `stop` is called meanwhile.
+        """
+        if self._task is not None:
             raise DeclarationError(
                 "these caches run already", remedy="Use the cache that start() has returned"
             )
-        async with AsyncExitStack() as stack:
-            self._stack = stack
-            stack.callback(self._forget)
-            self._announce(stack)
-            stack.enter_context(self._settings.selectors.in_use())
-            vault, waits = await self._vault(stack), Waits()
-            runtime = self._runtime = self._make_runtime(vault)
-            task = asyncio.create_task(_run(runtime, vault), name="selectcache: caches")
-            task.add_done_callback(partial(_end, runtime))
-            stack.push_async_callback(_cancel, task)
-            stack.callback(waits.end, "the caches end")
-            self._stack = stack.pop_all()
-        return Cache(runtime, waits=waits)
+        started: asyncio.Future[Cache] = asyncio.get_running_loop().create_future()
+        task = self._task = asyncio.create_task(self._run(started), name="selectcache: caches")
+        task.add_done_callback(self._forget)
+        first: tuple[asyncio.Future[Any], ...] = task, started
+        try:
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        if started.done() and not task.done() and not task.cancelling():
+            return started.result()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()  # Raises its error.
+        raise ReadError("stop() was called before start() had returned", remedy="Start the caches again")
 
     async def stop(self) -> None:
-        """End the caches, and their login. Does nothing if they do not run."""
-        if self._stack is not None:
-            await self._stack.aclose()
+        """End the caches, and their login, also while they start. Does nothing if they do not run."""
+        if (task := self._task) is not None:
+            if not task.cancelling():  # A second one would cancel what the first one waits for.
+                task.cancel()
+            await asyncio.wait({task})
 
     async def __aenter__(self) -> Cache:
         return await self.start()
@@ -156,8 +170,35 @@ class Caches:
         named[self.name] = self
         stack.callback(named.pop, self.name)
 
-    def _forget(self) -> None:
-        self._stack = self._runtime = None
+    async def _run(self, started: asyncio.Future[Cache]) -> None:
+        """Run the caches until the task is cancelled: it alone begins and ends what belongs to them."""
+        async with AsyncExitStack() as stack:
+            self._announce(stack)
+            stack.enter_context(self._settings.selectors.in_use())
+            vault, waits = await self._vault(stack), Waits()
+            runtime = self._runtime = create_runtime(
+                self._settings,
+                vault,
+                kopf_settings=_kopf_settings(),
+                namespaces=self._namespaces,
+                logger=_logger.getChild("caches" if self.name is None else f"caches.{self.name}"),
+            )
+            stack.callback(runtime.end, _ended)
+            stack.callback(waits.end, "the caches end")
+            started.set_result(Cache(runtime, waits=waits))
+            # In a startup handler, the operator logs in only after it.
+            await vault.wait_for_readiness()
+            try:
+                await runtime.run()
+            except Exception:
+                _logger.exception("The caches end with an error.")
+                runtime.end(_ended)
+                await asyncio.Event().wait()  # Their states stay in the metrics until `stop`.
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._task = self._runtime = None
+        if not task.cancelled():
+            task.exception()  # A `start` that was cancelled does not retrieve it.
 
     async def _vault(self, stack: AsyncExitStack) -> _kopf.Vault:
         """Return the credentials: those of the operator, or others, which a task renews."""
@@ -173,44 +214,22 @@ class Caches:
         stack.push_async_callback(_cancel, asyncio.create_task(login.run(), name="selectcache: login"))
         return vault
 
-    def _make_runtime(self, vault: _kopf.Vault) -> Runtime:
-        settings, operator = self._settings, _kopf.settings_var.get(None)
-        transport = KopfTransport(
-            vault,
-            request_timeout=settings.request_timeout,
-            connect_timeout=operator.networking.connect_timeout if operator is not None else None,
-            max_bytes=settings.page_bytes(),
-        )
-        return Runtime(settings, transport, namespaces=self._namespaces, chance=random.random, logger=_logger)
-
 
 def named_caches(settings: kopf.OperatorSettings) -> Mapping[str, Caches]:
     """Return the caches with a name that run in an operator. It is called in any thread."""
     return {**vars(settings).get(_SLOT, {})}
 
 
+def _kopf_settings() -> kopf.OperatorSettings:
+    """Return the settings of the operator whose code is running; outside of one, Kopf's defaults."""
+    return _kopf.settings_var.get(None) or kopf.OperatorSettings()
+
+
 _LOGINS = "kopf.login_with_kubeconfig, another login handler of Kopf, or a kopf.ConnectionInfo"
-
-
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and is_dns_subdomain(name)
 
 
 def _is_credentials(login: object) -> bool:
     return isinstance(login, _kopf.ConnectionInfo | _kopf.AiohttpSession)
-
-
-async def _run(runtime: Runtime, vault: _kopf.Vault) -> None:
-    # In a startup handler, the operator logs in only after it.
-    await vault.wait_for_readiness()
-    await runtime.run()
-
-
-def _end(runtime: Runtime, task: asyncio.Task[None]) -> None:
-    """End the reads, for any end of the task."""
-    runtime.end(_ended)
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _logger.error("The caches end with an error.", exc_info=error)
 
 
 def _ended() -> ReadError:
@@ -230,35 +249,55 @@ class _LoginTask:
         login: Login | Credentials,
         vault: _kopf.Vault,
         *,
+        timeout: float = LOGIN,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._login, self._vault, self._sleep, self._chance = login, vault, sleep, chance
+        self._timeout = timeout
+        self._thread: Future[object] | None = None  # The result of a sync login that has not been awaited.
 
     async def log_in(self) -> None:
         """Log in once. Raise `kopf.LoginError`, which does not show the text of another error: it may have
         a token.
         """
+        limit = asyncio.timeout(self._timeout)
         try:
-            async with asyncio.timeout(LOGIN):
+            async with limit:
                 info = await self._called()
-        except Exception as error:
-            raise kopf.LoginError(f"the login of Caches() fails with {type(error).__name__}") from error
-        if info is None:
-            raise kopf.LoginError("the login of Caches() has found no credentials")
-        if not _is_credentials(info):
-            raise kopf.LoginError(f"the login of Caches() returns a {type(info).__name__}: return {_LOGINS}")
-        # A copy, because credentials are compared by identity: a late refusal does not hit new ones.
-        await self._vault.populate({_KEY: copy(info)})
+        except Exception as error:  # It is anybody's code.  # noqa: BLE001
+            why = (
+                f"has not returned after {self._timeout:g} s: give its requests a timeout"
+                if limit.expired()
+                else f"fails with {type(error).__name__}{where_of(error)}"
+            )
+        else:
+            if _is_credentials(info):
+                # A copy, because credentials are compared by identity: a late refusal does not hit new ones.
+                await self._vault.populate({_KEY: copy(info)})
+                return
+            why = (
+                "has found no credentials: return a kopf.ConnectionInfo"
+                if info is None
+                else f"returns a {type(info).__name__}: return a kopf.ConnectionInfo, or call the login"
+                " handler, as in kopf.login_with_kubeconfig(**kwargs)"
+            )
+        # Raised outside of the handler: Kopf logs the context of an error, with its text.
+        raise kopf.LoginError(f"the login of Caches() {why}")
 
     async def _called(self) -> object:
         if not callable(self._login):
             return self._login
-        settings = _kopf.settings_var.get(None) or kopf.OperatorSettings()
-        call = partial(self._login, logger=_logger, settings=settings)
+        call = partial(self._login, logger=_logger, settings=_kopf_settings())
         if _kopf.is_async_fn(self._login):
             return await cast("Awaitable[object]", call())
-        return await asyncio.to_thread(call)
+        if self._thread is None:
+            self._thread = _run_in_thread(call)
+        try:
+            return await asyncio.wrap_future(self._thread)
+        finally:
+            if self._thread.done():
+                self._thread = None
 
     async def run(self) -> None:
         """Log in again when the credentials are used up, and repeat it until it succeeds."""
@@ -278,3 +317,20 @@ class _LoginTask:
                     await self._sleep(pause)
                 else:
                     break
+
+
+def _run_in_thread(call: Callable[[], object]) -> Future[object]:
+    """Call a login in a thread of its own: one that hangs takes no thread of the loop's, which looks up
+    hosts in these, and does not keep the process from exiting.
+    """
+    result, run = Future[object](), copy_context().run
+    result.set_running_or_notify_cancel()  # A wait that is cancelled does not cancel it.
+
+    def work() -> None:
+        try:
+            result.set_result(run(call))
+        except BaseException as error:  # It is raised where the result is awaited.  # noqa: BLE001
+            result.set_exception(error)
+
+    Thread(target=work, name="selectcache: login", daemon=True).start()
+    return result

@@ -13,16 +13,12 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import kopf
-
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError
-from kopf_selectcache.cache.blocking import Waits
-from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.changes import Change, Subscription
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.backoff import delay
@@ -32,12 +28,10 @@ from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
-from .handlers import RETRY, call_in_thread
+from ._calls import CALLS_AT_ONCE, Attempts, call_with_cache, wait_until_callable
+from .handlers import RETRY
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
-
-CALLS_AT_ONCE = 100
-"""Calls of one handler that run at the same time, unless `settings.queueing.worker_limit` is set."""
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -68,24 +62,6 @@ class ChangeArguments(_kopf.Cause):
             "labels": body.metadata.labels,
             "annotations": body.metadata.annotations,
         }
-
-
-@dataclass
-class _Attempts:
-    """The calls for one change, as Kopf counts them."""
-
-    started: datetime
-    begun: float
-    clock: Callable[[], float]
-    retries: int = 0
-
-    @property
-    def awakened(self) -> bool:
-        return True
-
-    @property
-    def runtime(self) -> timedelta:
-        return timedelta(seconds=self.clock() - self.begun)
 
 
 async def deliver_changes(
@@ -131,7 +107,7 @@ class _Delivery:
         """The class of the last error that was logged."""
         self._has_followed = False
         self._is_ending = False
-        self._called = replace(handler, fn=partial(_call, handler.fn, operator, runtime))
+        self._called = replace(handler, fn=partial(call_with_cache, handler.fn, operator, runtime))
 
     async def run(self) -> None:
         """Call the handler with each change until cancelled. A bug in this package starts it again."""
@@ -255,9 +231,7 @@ class _Delivery:
     async def _enter(self) -> None:
         """Wait until all caches are synced and the operator is not paused, and take one of the places."""
         while True:
-            if self._parts is not None:
-                await self._parts.wait_until_resumed()
-            await self._operator.gate(None, None, fresh=False)
+            await wait_until_callable(self._operator, self._parts)
             await self._limit.acquire()
             if self._parts is None or not self._parts.is_paused:
                 return
@@ -305,11 +279,11 @@ class _Delivery:
             queue.finish(key_of(change))
             subscription.news.set()
 
-    def _has_timed_out(self, attempts: _Attempts) -> bool:
+    def _has_timed_out(self, attempts: Attempts) -> bool:
         timeout = self._handler.timeout
         return timeout is not None and attempts.runtime.total_seconds() >= timeout
 
-    async def _execute(self, change: StoreChange, informer: Informer, attempts: _Attempts) -> float | None:
+    async def _execute(self, change: StoreChange, informer: Informer, attempts: Attempts) -> float | None:
         """Call the handler once; return None if that was the last call for the change, else the seconds until
         the next.
         """
@@ -325,9 +299,9 @@ class _Delivery:
             return RETRY
         return None if outcome.final else outcome.delay or 0.0
 
-    def _attempts(self) -> _Attempts:
+    def _attempts(self) -> Attempts:
         clock = self._runtime.retries.clock
-        return _Attempts(self._now(), clock(), clock)
+        return Attempts(self._now(), clock(), clock)
 
     def _arguments(self, change: StoreChange, informer: Informer) -> ChangeArguments:
         resource = informer.resource
@@ -335,15 +309,3 @@ class _Delivery:
         given = Change(change, resource, change.cause)
         logger = _kopf.ObjectLogger(body=given.body, settings=self._operator.settings)
         return ChangeArguments(logger, given)
-
-
-async def _call(fn: Callable[..., Any], operator: Operator, runtime: Runtime, /, **kwargs: Any) -> Any:
-    """Call the user's function as Kopf would. A read that must wait for a cache is tried again."""
-    waits = Waits(operator.waits)
-    kwargs["cache"] = Cache(runtime, waits=waits)
-    try:
-        if _kopf.is_async_fn(fn):
-            return await fn(**kwargs)
-        return await call_in_thread(fn, operator, kwargs, waits)
-    except NotSynced as error:
-        raise kopf.TemporaryError(str(error), delay=RETRY) from error

@@ -23,6 +23,7 @@ from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
+from ._reconciler import run_reconcilers
 from .access import note_activity
 from .caches import named_caches
 from .changes import deliver_changes
@@ -40,6 +41,7 @@ from .operator import (
     operator_of,
     reports,
 )
+from .reconcile import check_reconcilers
 
 # The attribute of a registry of activities with the operator's registry that it is part of.
 _OWNER = "_selectcache_registry"
@@ -52,7 +54,9 @@ def checked(
     own watches, if wanted.
     """
     declared = vars(settings).get("selectcache")
-    check_change_handlers(registry, {} if declared is None else settings_of(settings).effective_filters())
+    filters = {} if declared is None else settings_of(settings).effective_filters()
+    check_change_handlers(registry, filters)
+    check_reconcilers(registry, filters)
     if declared is None or not settings_of(settings).selectors:
         return None
     namespaces_of(settings, declared)
@@ -79,7 +83,16 @@ async def _startup(
     is_needed = checked(settings, registry) is not None or any(change_handlers(registry))
     if not is_needed and not is_requested(settings):
         return  # A handler that only uses `fetch` starts the operator at its first read.
-    launch(settings, make_runtime=make_runtime, registry=registry, beside=deliver_changes).start_with(starter)
+    launch(settings, make_runtime=make_runtime, registry=registry, beside=_run_handlers).start_with(starter)
+
+
+async def _run_handlers(
+    operator: Operator, runtime: Runtime, registry: _kopf.OperatorRegistry | None
+) -> None:
+    """Run what calls handlers when caches change, until cancelled."""
+    async with asyncio.TaskGroup() as group:
+        for runs in (deliver_changes, run_reconcilers):
+            group.create_task(runs(operator, runtime, registry))
 
 
 def _own(settings: kopf.OperatorSettings) -> Operator | None:

@@ -146,7 +146,7 @@ def change_handlers_of(
 ) -> Iterator[ChangeHandler]:
     """Yield the handlers of changes of one declared kind."""
     keys = tuple(declared)  # The mapping itself would find other names of the same kind.
-    return (each for each in change_handlers(registry) if _declared_key(each.kind, keys) == key)
+    return (each for each in change_handlers(registry) if declared_key(each.kind, keys) == key)
 
 
 def undeclared_change_handlers(
@@ -154,7 +154,7 @@ def undeclared_change_handlers(
 ) -> Iterator[ChangeHandler]:
     """Yield the handlers of changes of kinds that are not declared. They may be declared later."""
     keys = tuple(declared)  # The mapping itself would find other names of the same kind.
-    return (each for each in change_handlers(registry) if _declared_key(each.kind, keys) is None)
+    return (each for each in change_handlers(registry) if declared_key(each.kind, keys) is None)
 
 
 def check_change_handlers(
@@ -164,7 +164,7 @@ def check_change_handlers(
     that is not declared may be declared later.
     """
     for handler in change_handlers(registry):
-        key = _declared_key(handler.kind, declared)
+        key = declared_key(handler.kind, declared)
         try:
             _require_overlap(handler, key or handler.kind, Selector() if key is None else declared[key])
         except (ConflictingSelectors, NotSelectable) as error:
@@ -189,7 +189,7 @@ def _require_overlap(handler: ChangeHandler, key: KindKey, filter_: Branches) ->
         )
 
 
-def _declared_key(key: KindKey, declared: Collection[KindKey]) -> KindKey | None:
+def declared_key(key: KindKey, declared: Collection[KindKey]) -> KindKey | None:
     """Return the declared key that means the same kind. Of custom resources, only the cluster knows the short
     names: a key that has one is not found.
     """

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -24,7 +23,6 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.freshness import wait_until_fresh
-from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.informer.ending import ended
 from kopf_selectcache.informer.informer import Informer
@@ -35,6 +33,7 @@ from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
+from ._runtimes import create_runtime
 from .caches import named_caches
 from .narrowing import advise, warn_of_filter
 
@@ -65,20 +64,13 @@ _logger = logging.getLogger("kopf_selectcache")
 
 def make_runtime(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
     """Create the runtime of the operator whose code is running, with Kopf's credentials."""
-    declared = settings_of(settings)
-    networking, watching = settings.networking, settings.watching
-    declared = declared.with_defaults(
-        page_limit=watching.chunk_size or None,
-        idle_timeout=watching.inactivity_timeout or None,
-        request_timeout=min(networking.request_timeout or declared.request_timeout, declared.request_timeout),
-    )
-    transport = KopfTransport(
+    return create_runtime(
+        settings_of(settings),
         _kopf.vault_var.get(),
-        request_timeout=declared.request_timeout,
-        connect_timeout=networking.connect_timeout,
-        max_bytes=declared.page_bytes(),
+        kopf_settings=settings,
+        namespaces=namespaces,
+        logger=_logger,
     )
-    return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=_logger)
 
 
 class Operator:
@@ -155,14 +147,19 @@ class Operator:
             advice = asyncio.create_task(
                 advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice"
             )
-            beside = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers of changes")
+            caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
+            beside = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
             try:
-                await runtime.run()
+                await asyncio.wait({caches})
+                caches.result()
             finally:
-                self.waits.end("the operator ends")
                 advice.cancel()
                 beside.cancel()
+                # Handlers read the caches up to their ends.
                 await asyncio.gather(beside, return_exceptions=True)
+                self.waits.end("the operator ends")
+                caches.cancel()
+                await asyncio.gather(caches, return_exceptions=True)
                 if self._abandoned:
                     await self.vault.close()
 

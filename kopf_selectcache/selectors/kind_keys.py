@@ -6,7 +6,7 @@ Kubernetes' own kinds are known. Only the cluster knows if there is a custom res
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast
 
 from kopf_selectcache._errors import NotDeclared, UnknownKind
@@ -88,6 +88,12 @@ class Site:
     """Returns how to declare a kind there."""
     start: str
     """The event after which nothing can be declared there."""
+    whose: str = "the operator"
+    """The owner of the credentials."""
+    login: str = "the operator's login"
+    has_command: bool = True
+    """True if `selectcache check` finds it, and asks with its login."""
+    one_namespace: str = "run it with -n"
 
 
 SETTINGS = Site(
@@ -101,8 +107,12 @@ CACHES = Site(
     lambda key: f"Caches({{{key!r}: ...}})",
     lambda key: f"with the others: Caches({{..., {key!r}: 'app=web'}}), or another filter",
     "the caches have started",
+    one_namespace="give Caches() namespaces=",
 )
 """The arguments of a second set of caches."""
+
+CACHES_WITH_LOGIN = replace(CACHES, whose="Caches()", login="login= of Caches()", has_command=False)
+"""Those of caches with a login of their own."""
 
 
 def called(verb: str, key: KindKey) -> str:

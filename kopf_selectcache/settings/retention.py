@@ -19,6 +19,10 @@ PATHS = (
 )
 """The remedy for a path that is not written like this."""
 
+_OF_PARTS = f"a plain function that takes of these what it needs: {', '.join(PARTS)}, **_"
+_OTHERS = ("resource", "patch", "logger", "memo", "param", "retry", "started", "runtime")
+"""The arguments of `@kopf.index` that an index of a cache does not have."""
+
 _BY_NAME = "paths or functions by name: index={'node': 'spec.nodeName'}"
 
 
@@ -82,7 +86,7 @@ def _index(name: object, by: object, *, late: bool) -> Indexed:
     if by_parts := _takes_parts(by):
         _require_parts(what, by)
     else:
-        _require_function(what, by, "a text, or a list of texts")
+        _require_function(what, by, "a text, or a list of texts", by_parts=True)
     return Indexed(name, function=by, by_parts=by_parts, late=late)
 
 
@@ -91,36 +95,45 @@ def _takes_parts(given: Callable[..., object]) -> bool:
     with suppress(ValueError):  # Of some built-in functions nothing is known.
         takes = signature(given).parameters.values()
         named = [each.name for each in takes if each.kind is not Parameter.VAR_KEYWORD]
-        return len(named) < len(takes) and (not named or not {*named}.isdisjoint(PARTS))
+        if len(named) < len(takes):
+            return not named or not {*PARTS, *_OTHERS}.isdisjoint(named)
     return False
+
+
+def _is_async(given: object) -> bool:
+    """Return True for a coroutine function, and for an object that is called as one."""
+    return any(map(iscoroutinefunction, (given, getattr(type(given), "__call__", None))))  # noqa: B004  # It may not have it.
 
 
 def _require_parts(argument: str, given: Callable[..., object]) -> None:
     """Raise DeclarationError unless a function can be called with the parts of an object."""
-    reason = "a coroutine function" if iscoroutinefunction(given) else ""
+    reason = "a coroutine function" if _is_async(given) else ""
     takes = signature(given)
     try:
         takes.bind(**dict.fromkeys(PARTS))
     except TypeError:
         reason = f"a function of {takes}"
     if reason:
-        remedy = f"Give a plain function that takes of these what it needs: {', '.join(PARTS)}, **_"
-        raise DeclarationError(f"Cached(): {argument} is {reason}", remedy=remedy)
+        raise DeclarationError(f"Cached(): {argument} is {reason}", remedy=f"Give {_OF_PARTS}")
 
 
-def _require_function(argument: str, given: object, returns: str) -> None:
-    """Raise DeclarationError unless this is a plain function that can be called with an object alone."""
+def _require_function(argument: str, given: object, returns: str, *, by_parts: bool = False) -> None:
+    """Raise DeclarationError unless this is a plain function that can be called with an object alone. With
+    `by_parts`, it might take the parts of an object as well.
+    """
     wanted = f"a plain function of one object, as a dict, that returns {returns}"
     require(callable(given), DeclarationError, "Cached()", argument, given, wanted)
-    reason = "a coroutine function" if iscoroutinefunction(given) else ""
+    reason, remedy = "a coroutine function" if _is_async(given) else "", f"Give {wanted}"
     with suppress(ValueError):  # Of some built-in functions nothing is known.
         takes = signature(cast("Callable[..., object]", given))
         try:
             takes.bind({})
         except TypeError:
             reason = f"a function of {takes}"
+            if by_parts and not {*PARTS}.isdisjoint(takes.parameters):
+                remedy += f"; or {_OF_PARTS}"
     if reason:
-        raise DeclarationError(f"Cached(): {argument} is {reason}", remedy=f"Give {wanted}")
+        raise DeclarationError(f"Cached(): {argument} is {reason}", remedy=remedy)
 
 
 def _paths(name: str, given: object) -> Iterator[Path]:

@@ -16,7 +16,7 @@ class WatchError:
     selector: str
     """The part of the filter that the list or watch selects by."""
     namespace: str | None
-    """The namespace of the list or watch; None for all."""
+    """The namespace of the list or watch; None for one of all namespaces, of which it may select several."""
     verb: str
     """`list` or `watch`."""
     reason: str

@@ -13,8 +13,10 @@ import pytest
 from kopf_selectcache import Cached, NotKept, OutsideFilter, Selector
 from kopf_selectcache.cache._overlay import own_of
 from kopf_selectcache.cache.matcher import Obj
+from kopf_selectcache.core.errors import BadIndex
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page
+from kopf_selectcache.core.store.index_spec import PARTS
 from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import UnreadableRecord
@@ -476,6 +478,16 @@ class TestFunctionsOfKopf:
         made = index.values({"metadata": {"name": "a", "namespace": "ns", "uid": "1"}})
         assert made == ("spec", "status", "labels", "annotations")
 
+    def test_parts_are_those_of_the_object(self) -> None:
+        def parts(**given: Any) -> Any:
+            assert [*given] == [*PARTS]
+            return [str(given[name]) for name in PARTS[2:]]
+
+        meta = {"uid": "1", "name": "a", "namespace": "ns", "labels": {"l": "1"}, "annotations": {"n": "2"}}
+        (index,) = indexes({"it": parts})
+        made = index.values({"metadata": meta, "spec": {"s": 1}, "status": {"t": 2}})
+        assert made == ("{'s': 1}", "{'t': 2}", "1", "a", "ns", "{'l': '1'}", "{'n': '2'}")
+
     def test_a_function_of_the_whole_object_may_have_keywords(self) -> None:
         def names(obj: Obj, **_: Any) -> list[str]:
             return [obj["metadata"]["name"]]
@@ -491,12 +503,46 @@ class TestFunctionsOfKopf:
         async def by_name(name: str, **_: Any) -> Obj:
             return {name: None}
 
+        class ByName:
+            async def __call__(self, name: str, **_: Any) -> Obj:
+                return {name: None}
+
         wrong: Any
-        for wrong in (by_memo, by_name):
-            with pytest.raises(DeclarationError):
+        for wrong in (by_memo, by_name, ByName(), lambda memo, **_: memo, lambda name, uid: f"{name}{uid}"):
+            with pytest.raises(DeclarationError, match=r"labels, annotations, \*\*_"):
                 Cached("app=web", index={"it": wrong})
 
     @pytest.mark.parametrize("made", [{("a", object()): 0}, {b"": 0}, [{"a": 0}, 5], {object(): 0}])
     def test_other_keys_are_an_error(self, made: Any) -> None:
         with pytest.raises(Stalled):
             fake(index={"it": lambda **_: made})
+
+    @pytest.mark.parametrize(
+        ("made", "why"),
+        [
+            ("\ud800", "a text that UTF-8 cannot encode"),
+            ({"é\ud800": 0}, "a text that UTF-8 cannot encode"),
+            ({("ns", "\ud800"): 0}, "a text that UTF-8 cannot encode"),
+            ({float("nan"): 0}, "a number that is not finite"),
+            ({("ns", ("web", float("-inf"))): 0}, "a number that is not finite"),
+            ({("ns", object()): 0}, "a key that JSON cannot hold"),
+            ([{object(): 0}], "a dict with a key that is no text, number or tuple"),
+            (["a", 5], "a list with something else than texts in it"),
+            (5, "something of the type int"),
+        ],
+    )
+    def test_values_that_cannot_be_stored_are_an_error_of_the_function(self, made: Any, why: str) -> None:
+        """They are not stored as null, and do not fail where they are stored."""
+        (index,) = indexes({"it": lambda **_: made})
+        with pytest.raises(BadIndex, match=f"returned {why}$"):
+            index.values({"metadata": {}})
+
+    @pytest.mark.parametrize("value", [("ns", float("nan")), ("ns", object()), ("ns", "\ud800")])
+    def test_a_read_by_such_a_value_is_an_error(self, value: Any) -> None:
+        with pytest.raises(ReadError, match="tuple of the index 'it' has"):
+            fake(index={"it": lambda **_: {("ns", None): 0}}).held("pods", index={"it": value})
+
+    def test_keys_may_be_any_text_or_number(self) -> None:
+        made = {"é": 0, 10**30: 0, 1.5: 0, True: 0, ("ä", None, 2): 0}
+        (index,) = indexes({"it": lambda **_: made})
+        assert index.values({"metadata": {}}) == ("é", 10**30, 1.5, True, '\0["ä",null,2]')

@@ -158,6 +158,46 @@ def make_second():
         assert "configmaps" not in str(said)
         assert said["problems"] == 1
 
+    def test_an_operator_with_reconcilers_needs_the_rights_that_rbac_prints(
+        self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handlers = """
+@selectcache.reconcile('pods', watches=['v1/secrets'], deleted=True)
+async def follow(name, patch, deleted, **_):
+    patch.status['phase'] = 'Running'
+    patch.metadata.labels['seen'] = 'true'
+    if deleted:
+        raise kopf.PermanentError(f'{name} is gone')
+"""
+        select = "select['v1/pods'] = 'app=web'\nselect['v1/secrets'] = 'app=web'"
+        printed = command("rbac", select, "--account", "operators/web", handlers=handlers)
+        role = next(each for each in yaml.safe_load_all(printed.output) if each["kind"] == "ClusterRole")
+        token = cluster.user(WEB, role["rules"])
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "web.kubeconfig", token=token)))
+        checked = command("check", select, "-o", "json", handlers=handlers)
+        assert checked.code == 0
+        pods, secrets = parsed(checked)["caches"]
+        assert pods["reconcilers"][0] == {"id": "follow", "verb": "reconciles"}
+        assert secrets["reconcilers"][0] == {"id": "follow", "verb": "watches"}
+        assert (
+            "call follow, which watches them"
+            in command("check", select, "-o", "wide", handlers=handlers).output
+        )
+        cluster.create(pod("web-1", "web"))
+        cluster.requests.clear()
+        with KopfRunner(["run", "-A", "--standalone", str(tmp_path / "web.py")]) as running:
+            cluster.wait_for(pod("web-1", "web"), lambda now: now["status"].get("phase") == "Running")
+            cluster.delete(pod("web-1", "web"))
+            cluster.requests.wait("get", "pods", user=WEB)
+        assert running.exit_code == 0
+        assert not cluster.requests.where(user=WEB, where=lambda asked: asked.code == 403)
+
+        token = cluster.user("nobody", [each for each in role["rules"] if "patch" not in each["verbs"]])
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "web.kubeconfig", token=token)))
+        refused = command("check", select, handlers=handlers)
+        assert refused.code == 1
+        assert "for what handlers reconcile" in refused.output
+
     def test_a_kind_that_is_not_served(self, command: Command) -> None:
         said = command("check", "select['example.com/v1/widgets'] = ''")
         assert said.code == 1

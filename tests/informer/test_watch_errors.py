@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from kopf_selectcache import WatchError
+from kopf_selectcache import Selector, WatchError
+from kopf_selectcache.core.reasons import StatusCode
+from kopf_selectcache.informer._watch_errors import WatchErrors
+from kopf_selectcache.informer.health import Health
 from tests.faults.environment import operating, run, until
 from tests.faults.server import Server, ended, error, event, listed, pod, refused, streamed
 
@@ -33,6 +40,23 @@ def test_the_function_receives_each_failure_of_lists_and_watches() -> None:
     first = errors[0]
     assert (first.resource, first.selector, first.namespace) == ("pods", "label='app=web'", None)
     assert "InternalError" in first.message
+    assert [each.state for each in errors] == ["syncing", "syncing", "synced"]
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "expected"), [(["shop"], "shop"), (["blog", "shop"], None), (None, None)]
+)
+def test_a_failure_has_the_namespace_of_its_list_or_watch(
+    namespaces: list[str] | None, expected: str | None
+) -> None:
+    """Streams of many namespaces may be joined into one of all."""
+    errors: list[WatchError] = []
+    condition = SimpleNamespace(health=Health.FORBIDDEN, message="No.")
+    writer: Any = SimpleNamespace(
+        condition=condition, filter=Selector(namespaces=namespaces), resource="pods", verb="list"
+    )
+    WatchErrors(errors.append, logging.getLogger()).report(writer, StatusCode("403"))
+    assert [(each.namespace, each.state) for each in errors] == [(expected, "forbidden")]
 
 
 def test_the_usual_end_of_a_watch_is_no_failure() -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 TESTS = "tests/conformance/test_features.py::test_"
 SPACES = "tests/conformance/test_features_namespaces.py::test_"
 LIVE = "tests/conformance/test_live.py::test_"
+RUNS = "tests/conformance/test_features_reconcile.py::test_"
 
 
 class FeatureMutant(NamedTuple):
@@ -63,7 +64,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "        await _wait_until_readable(informer, request, _timeout_of(runtime, request))\n    except BaseException:\n        if informer in pending:",
                   "        pass\n    except BaseException:\n        if informer in pending:",
                   "A16", (TESTS + "a16_a_kind_is_declared_at_run_time_and_is_synced_then",)),
-    FeatureMutant("start caches that run", "plugin/caches.py", "        if self._stack is not None:\n            raise", "        if False:\n            raise",
+    FeatureMutant("start caches that run", "plugin/caches.py", "        if self._task is not None:\n            raise", "        if False:\n            raise",
                   "A17", (TESTS + "a17_kinds_are_removed_and_caches_start_once",)),
     FeatureMutant("answer from a store that has no list", SNAPSHOT, "if informer.resource is None or not part.store.version:", "if informer.resource is None:",
                   "A18", (TESTS + "a18_no_read_answers_before_the_first_list",)),
@@ -118,4 +119,24 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "A9", (SPACES + "a9_default_namespaces_do_not_confine_cluster_scoped_kinds",)),
     FeatureMutant("cover every namespace", SELECTOR, "                    namespaces=self.namespaces,\n", "                    namespaces=None,\n",
                   "A21", (SPACES + "a21_a_namespace_that_is_not_covered_is_an_error",)),
+    FeatureMutant("start workers before their sources are synced", "plugin/_reconciler.py", "                    await source.wait_synced()\n", "                    pass\n",
+                  "C1", (RUNS + "c1_e4_workers_start_after_their_sources_and_stop_before_the_caches",)),
+    FeatureMutant("report no object that is there at the start", "reconciler/sources.py", "        for record in informer.store.records()[0]:\n            self._narrowing.add", "        for record in ():\n            self._narrowing.add",
+                  "C2", (RUNS + "c2_c6_c8_a_reconciler_is_called_for_its_objects_and_those_that_belong_to_them",)),
+    FeatureMutant("watch a kind in the caches of the operator only", "plugin/_reconciler.py", "Kind(watch.kind, cache=cache,", "Kind(watch.kind, cache=None,",
+                  "C3", (RUNS + "c3_c5_a_source_has_the_cache_or_the_informer_that_it_is_given",)),
+    FeatureMutant("send the events of a channel to one source", "reconciler/sources.py", "            for source in self._sources:\n                source.events", "            for source in self._sources[:1]:\n                source.events",
+                  "C4", (RUNS + "c4_a_channel_has_several_reconcilers_called",)),
+    FeatureMutant("start an empty source instead of the given one", "plugin/_reconciler.py", "    return source\n", "    return Channel().source()\n",
+                  "C5", (RUNS + "c3_c5_a_source_has_the_cache_or_the_informer_that_it_is_given",)),
+    FeatureMutant("take an owned object for its owner", "plugin/_reconciler.py", "_source_of(watch, mapping, times)", "_source_of(watch, ITSELF, times)",
+                  "C6", (RUNS + "c2_c6_c8_a_reconciler_is_called_for_its_objects_and_those_that_belong_to_them",)),
+    FeatureMutant("ask no predicate", "reconciler/_deliveries.py", "return self._predicate.admits(event)", "return True",
+                  "C7", (RUNS + "c7_predicates_drop_changes",)),
+    FeatureMutant("map to the controller of an object only", "reconciler/mapping.py", '(owner.get("controller") or not self.controller)', 'owner.get("controller")',
+                  "C8", (RUNS + "c2_c6_c8_a_reconciler_is_called_for_its_objects_and_those_that_belong_to_them",)),
+    FeatureMutant("count each retry as the first call", "plugin/_reconciler.py", "            attempts.retries += 1\n", "            pass\n",
+                  "C9", (RUNS + "c9_a_key_runs_once_at_a_time_and_again_after_failures",)),
+    FeatureMutant("start a reconciler without its cache", "plugin/reconcile.py", "            if declared_key(key, keys) is None and not", "            if False and not",
+                  "E5", (RUNS + "e5_a_kind_without_a_cache_is_an_error_at_the_start",)),
 )

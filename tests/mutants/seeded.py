@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from .changing import CHANGING
 from .mutant import OVERLAY, PROJECTION, THREADS, TRANSIT, Mutant
+from .reconcile import RECONCILE
+from .reconcilers import RECONCILERS
 
 LEAST = 30
 LEAST_OF_A_PRODUCT = 3
@@ -618,7 +620,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{QUEUED}after_a_restart_an_object_that_is_there_departs_only_for_who_does_not_want_it",)),
     Mutant("forget an object that cannot be read", QUEUE, "            self._known[after.key] = before", "            pass", 15,
            (f"{QUEUED}an_object_that_cannot_be_read_stands_for_its_last_known_record",)),
-    Mutant("call handlers of changes while the operator is paused", "plugin/changes.py", "            if self._parts is not None:\n                await self._parts.wait_until_resumed()\n            await self._operator.gate(None, None, fresh=False)\n            await self._limit.acquire()\n            if self._parts is None or not self._parts.is_paused:\n", "            await self._operator.gate(None, None, fresh=False)\n            await self._limit.acquire()\n            if True:\n", 15,
+    Mutant("call handlers of changes while the operator is paused", "_kopf.py", "        return self.paused.is_on()\n", "        return False\n", 15,
            ("tests/plugin/test_change_handlers.py::test_15_no_handler_is_called_while_the_operator_is_paused",)),
     Mutant("count the tries of an update for the departure after it", "plugin/changes.py", "(renewed.after is None or self._has_timed_out(attempts))", "self._has_timed_out(attempts)", 15,
            ("tests/plugin/test_change_handlers.py::test_15_a_failing_handler_is_called_again_with_what_came_meanwhile",)),
@@ -636,9 +638,11 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{ATTEMPTS}a_change_that_was_joined_is_not_given_up_without_a_call",)),
     Mutant("keep the place of a call that never began", "plugin/changes.py", "        call.add_done_callback(self._leave)\n", "", 15,
            (f"{ATTEMPTS}a_call_that_is_cancelled_before_it_begins_gives_back_its_place",)),
-    Mutant("call handlers of changes before the caches are synced", "plugin/changes.py", "            await self._operator.gate(None, None, fresh=False)\n", "", 15,
+    Mutant("call handlers of changes before the caches are synced", "plugin/_calls.py", "    await operator.gate(None, None, fresh=False)\n", "", 15,
            (f"{ATTEMPTS}no_handler_is_called_before_the_caches_are_synced",)),
     Mutant("read a kind that is declared later as it was before the handled object", "plugin/operator.py", "            informers += [each for each in later if each.ready is not None]\n", "            informers += [each for each in later if each is None]\n", 9,
            (f"{FRESH}_a_handler_waits_for_a_kind_that_is_declared_later",)),
     *CHANGING,
+    *RECONCILE,
+    *RECONCILERS,
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -18,16 +20,19 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import (
     Caches,
     DeclarationError,
+    Forbidden,
     NotDeclared,
     NotSynced,
     OutsideFilter,
     ReadError,
     SelectCacheSettings,
     Selector,
+    Unauthorized,
 )
 from kopf_selectcache._kopf import settings_var
+from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.plugin.caches import _LoginTask
+from kopf_selectcache.plugin.caches import LOGIN, _LoginTask
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import nothing_left, run, until
 from tests.kopf_operators import Cluster, operating, pod
@@ -100,6 +105,42 @@ class TestReads:
         lists = [each for each in other.requests if each.verb == "list" and each.resource == "secrets"]
         assert len(lists) == 2
 
+    def test_their_requests_have_the_limits_of_their_settings(self, other: EmbeddedCluster) -> None:
+        settings = SelectCacheSettings(request_timeout=7.0, max_page_bytes="20Mi")
+
+        async def main() -> None:
+            async with (ours := Caches(WEB, settings=settings, login=credentials(other))):
+                runtime: Any = ours._runtime
+                assert runtime.transport._request_timeout == 7.0
+                assert runtime.transport._max_bytes == 20 * 1024**2
+                assert runtime.transport._connect_timeout is None
+
+        run(main())
+
+    def test_options_that_are_not_assigned_are_those_of_kopf(self, other: EmbeddedCluster) -> None:
+        """As of the operator in whose code they start."""
+        kopfs, settings = kopf.OperatorSettings(), SelectCacheSettings()
+        kopfs.watching.chunk_size, kopfs.watching.inactivity_timeout = 50, 30
+        kopfs.networking.request_timeout, kopfs.networking.connect_timeout = 9, 3
+        settings.page_limit = 500  # Assigned, although it is the default.
+
+        async def main() -> None:
+            settings_var.set(kopfs)
+            for given, page_limit in ((None, 50), (settings, 500)):
+                async with (ours := Caches(WEB, settings=given, login=credentials(other))) as cache:
+                    await cache.wait_synced()
+                    runtime: Any = ours._runtime
+                    assert runtime.settings.page_limit == page_limit
+                    assert (runtime.settings.idle_timeout, runtime.settings.request_timeout) == (30, 9)
+                    assert runtime.transport._request_timeout == 9
+                    assert runtime.transport._connect_timeout == 3
+                    with pytest.raises(DeclarationError):
+                        ours.selectors["v1/pods"] = ""  # The declarations in use are these.
+
+        run(main())
+        lists = [each for each in other.requests if each.verb == "list"]
+        assert [each.query["limit"] for each in lists if "limit" in each.query] == ["50", "500"]
+
     def test_settings_may_be_those_of_several_caches(self, other: EmbeddedCluster) -> None:
         settings = SelectCacheSettings()
         settings.selectors["v1/configmaps"] = ""
@@ -144,6 +185,8 @@ class TestReads:
                     await each
             with pytest.raises(ReadError, match="these caches have ended"):
                 cache.get("secrets", "web-1", "shop")
+            with pytest.raises(ReadError, match="these caches have ended"):
+                await cache.wait_synced()  # Without a warning of Python: see `filterwarnings`.
             assert not ours.informers
             await ours.stop()  # It does nothing.
             async with ours as again:  # They can be entered again.
@@ -151,6 +194,31 @@ class TestReads:
                 assert again.count("secrets", label="app=web") == 2
 
         run(main())
+
+    def test_a_read_that_a_thread_begins_just_at_the_end_raises(
+        self, other: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The loop may never run again, so the thread must not wait for it."""
+
+        errors = list[str]()
+
+        async def main() -> None:
+            ours = Caches(WEB, login=credentials(other))
+            cache = await ours.start()
+            await ours.stop()
+
+            def read() -> None:
+                with pytest.raises(ReadError) as caught:
+                    cache.blocking.wait_synced()
+                errors.append(caught.value.what)
+
+            monkeypatch.setattr(Ending, "check", lambda _: None)  # The thread did that before the end.
+            thread = threading.Thread(target=read, daemon=True)
+            thread.start()
+            thread.join(10)  # The loop does not run meanwhile.
+
+        run(main())
+        assert errors == ["the wait for the cache was ended: the caches end"]
 
     def test_they_are_entered_once_at_a_time(self, other: EmbeddedCluster) -> None:
         async def main() -> None:
@@ -161,6 +229,20 @@ class TestReads:
                 with pytest.raises(DeclarationError) as caught:
                     ours.selectors["v1/pods"] = ""  # They run: `cache.declare` is for that.
                 assert "settings.selectcache" not in str(caught.value)
+
+        run(main())
+
+    def test_an_iteration_over_changes_ends_with_the_caches(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            ours = Caches(WEB, login=credentials(other))
+            async with ours as cache:
+                await cache.wait_synced()
+                seen = []
+                async for change in cache.changes("secrets"):
+                    seen.append(change)
+                    if len(seen) == 2:
+                        await ours.stop()
+            assert len(seen) == 2
 
         run(main())
 
@@ -179,6 +261,80 @@ class TestReads:
 
         run(main())
         assert [record.exc_info for record in caplog.records if record.levelno == logging.ERROR]
+
+
+class TestStart:
+    """A login may take long, and anything may happen meanwhile."""
+
+    @staticmethod
+    def slow(other: EmbeddedCluster) -> tuple[Caches, asyncio.Event, asyncio.Event]:
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def log_in(**_: Any) -> kopf.ConnectionInfo:
+            begun.set()
+            await may_end.wait()
+            return credentials(other)
+
+        return Caches(WEB, login=log_in), begun, may_end
+
+    def test_stop_ends_a_start(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            before = asyncio.all_tasks()
+            ours, begun, may_end = self.slow(other)
+            start = asyncio.create_task(ours.start())
+            await begun.wait()
+            await asyncio.gather(ours.stop(), ours.stop())
+            with pytest.raises(ReadError, match=r"stop\(\) was called"):
+                await start
+            await nothing_left(before)
+            may_end.set()
+            async with ours as cache:
+                await cache.wait_synced()
+
+        run(main())
+
+    def test_stop_ends_a_start_that_is_about_to_return(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            before = asyncio.all_tasks()
+            ours = Caches(WEB, login=credentials(other))
+            start = asyncio.create_task(ours.start())
+            while not ours.informers:  # Stopped in just that cycle.  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            await ours.stop()
+            with pytest.raises(ReadError, match=r"stop\(\) was called"):
+                await start
+            await nothing_left(before)
+
+        run(main())
+
+    def test_a_start_that_is_cancelled_leaves_nothing(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            before = asyncio.all_tasks()
+            ours, begun, may_end = self.slow(other)
+            start = asyncio.create_task(ours.start())
+            await begun.wait()
+            start.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await start
+            await nothing_left(before)
+            may_end.set()
+            async with ours as cache:
+                await cache.wait_synced()
+
+        run(main())
+
+    def test_one_of_two_starts_at_a_time_succeeds(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            ours, begun, may_end = self.slow(other)
+            start = asyncio.create_task(ours.start())
+            await begun.wait()
+            with pytest.raises(DeclarationError, match="run already"):
+                await ours.start()
+            may_end.set()
+            await (await start).wait_synced()
+            await ours.stop()
+
+        run(main())
 
 
 class TestBesideAnOperator:
@@ -230,6 +386,35 @@ class TestBesideAnOperator:
         async def main() -> None:
             with pytest.raises(DeclarationError, match="login="):
                 await Caches(WEB).start()
+
+        run(main())
+
+
+class TestMessages:
+    """They name the arguments of `Caches`, and not the settings of an operator."""
+
+    @pytest.mark.parametrize("name", [None, "hub"])
+    def test_a_refused_login(
+        self, other: EmbeddedCluster, caplog: pytest.LogCaptureFixture, name: str | None
+    ) -> None:
+        async def main() -> None:
+            async with Caches(WEB, login=credentials(other, "wrong"), name=name) as cache:
+                with pytest.raises(Unauthorized, match=r"no credentials of Caches\(\)") as caught:
+                    await cache.wait_synced()
+                assert "Correct login= of Caches()" in caught.value.remedy
+
+        run(main())
+        names = {each.name for each in caplog.records if "no credentials" in each.getMessage()}
+        assert names == {"kopf_selectcache.caches.hub" if name else "kopf_selectcache.caches"}
+
+    def test_a_missing_right(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            login = credentials(other, other.user("reader", []))
+            async with Caches(WEB, login=login) as cache:
+                with pytest.raises(Forbidden, match=r"Caches\(\) may not list") as caught:
+                    await cache.wait_synced()
+                assert "for Caches({'v1/secrets': ...}), label='app=web')" in caught.value.remedy
+                assert "give Caches() namespaces=" in caught.value.remedy
 
         run(main())
 
@@ -364,14 +549,92 @@ class TestLogin:
 
         run(main())
 
-    def test_its_error_shows_no_text_of_another(self) -> None:
+    @pytest.mark.parametrize("is_async", [True, False])
+    def test_its_error_has_the_place_and_no_text_of_another(self, *, is_async: bool) -> None:
         def log_in(**_: Any) -> Any:
             raise RuntimeError("the password is hunter2")
 
+        async def log_in_async(**_: Any) -> Any:
+            log_in()
+
         async def main() -> None:
-            with pytest.raises(kopf.LoginError) as caught:
-                await Caches(WEB, login=log_in).start()
-            assert "hunter2" not in str(caught.value)
+            with pytest.raises(kopf.LoginError, match=r"RuntimeError at test_caches\.py:\d+$") as caught:
+                await Caches(WEB, login=log_in_async if is_async else log_in).start()
+            # As Kopf logs it, with its cause and its context.
+            assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+        run(main())
+
+    @pytest.mark.parametrize(
+        ("info", "remedy"),
+        [
+            (None, "return a kopf.ConnectionInfo"),
+            (kopf.login_with_kubeconfig, "call the login handler"),
+        ],
+        ids=["nothing", "a login handler"],
+    )
+    def test_its_error_says_what_to_return(self, info: Any, remedy: str) -> None:
+        async def main() -> None:
+            with pytest.raises(kopf.LoginError, match=remedy):
+                await _LoginTask(lambda **_: info, Vault()).log_in()
+
+        run(main())
+
+    def test_an_async_login_that_hangs_fails(self) -> None:
+        async def log_in(**_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        async def main() -> None:
+            with pytest.raises(kopf.LoginError, match="has not returned after 0 s: give"):
+                await _LoginTask(log_in, Vault(), timeout=0).log_in()
+
+        run(main())
+
+    def test_a_sync_login_that_hangs_takes_one_thread_of_its_own(self) -> None:
+        """The threads of the loop stay free, and its credentials are taken once it returns."""
+        may_end, threads = threading.Event(), list[threading.Thread]()
+
+        def log_in(**_: Any) -> kopf.ConnectionInfo:
+            threads.append(threading.current_thread())
+            may_end.wait()
+            return kopf.ConnectionInfo(server="http://127.0.0.1:1")
+
+        async def main() -> None:
+            vault = Vault()
+            login = _LoginTask(log_in, vault, timeout=0)
+            for _ in range(3):
+                with pytest.raises(kopf.LoginError, match="has not returned after 0 s"):
+                    await login.log_in()
+            may_end.set()
+            (thread,) = threads
+            assert thread.daemon
+            assert thread.name == "selectcache: login"
+            thread.join()
+            login._timeout = 10.0
+            await login.log_in()
+            assert len(threads) == 1
+            assert not vault.is_empty()
+            await login.log_in()
+            assert len(threads) == 2
+
+        run(main())
+
+    def test_it_may_take_a_minute(self) -> None:
+        assert (_LoginTask(lambda **_: None, Vault())._timeout, LOGIN) == (60.0, 60.0)
+
+    def test_equal_credentials_are_new_ones_each_time(self) -> None:
+        """A late refusal of the former ones does not hit them."""
+
+        async def main() -> None:
+            vault, info = Vault(), kopf.ConnectionInfo(server="http://127.0.0.1:1")
+            login = _LoginTask(info, vault)
+            await login.log_in()
+            ((key, first),) = [each async for each in vault]
+            await login.log_in()
+            ((_, second),) = [each async for each in vault]
+            assert second is not first
+            await vault.invalidate(key, first)
+            assert not vault.is_empty()
 
         run(main())
 

@@ -21,6 +21,7 @@ from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.plugin import _calls as calls
 from kopf_selectcache.plugin import changes as module
 from kopf_selectcache.plugin._change_arguments import NAMES
 from kopf_selectcache.plugin.changes import deliver_changes
@@ -433,7 +434,7 @@ def test_an_operator_that_handles_no_objects_has_no_pause() -> None:
         processor=None, settings=settings, identity=None, insights=None, operator_paused=None
     ).close()
     assert _kopf.parts_of(settings) is None
-    _kopf.OperatorParts(cast("Any", None), None).allow_events()
+    _kopf.OperatorParts(cast("Any", None), None, _kopf.Memos()).allow_events()
 
 
 # ---- What goes wrong.
@@ -648,8 +649,9 @@ def test_a_handler_that_reads_too_early_is_called_again() -> None:
     async def read(**_: Any) -> None:
         raise NotSynced("not yet", remedy="Wait")
 
+    operator = cast("Any", SimpleNamespace(waits=Waits()))
     with pytest.raises(kopf.TemporaryError):
-        run(module._call(read, cast("Any", SimpleNamespace(waits=Waits())), FakeCache([], {})._runtime))
+        run(calls.call_with_cache(read, operator, FakeCache([], {})._runtime))
 
 
 def test_a_pause_that_begins_while_a_handler_waits_for_its_turn_holds_it_up() -> None:
@@ -674,7 +676,7 @@ def test_a_pause_that_begins_while_a_handler_waits_for_its_turn_holds_it_up() ->
 
 
 def test_attempts_are_counted_as_kopf_counts_them() -> None:
-    attempts = module._Attempts(datetime.now(UTC), 1.0, lambda: 3.5)
+    attempts = calls.Attempts(datetime.now(UTC), 1.0, lambda: 3.5)
     assert (attempts.awakened, attempts.runtime.total_seconds()) == (True, 2.5)
 
 

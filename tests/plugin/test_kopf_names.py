@@ -31,6 +31,7 @@ ADVICE = (
     " version of kopf in setup.cfg meanwhile), and this test."
 )
 OWN = {
+    "Memos",
     "OperatorParts",
     "activity_handlers",
     "admission_handlers",

@@ -251,11 +251,12 @@ def test_04_an_application_counts_its_own_pods(cluster: Cluster, start: Start) -
     def shown(**status: object) -> None:
         wait_until(lambda: cluster.request("GET", shop).get("status") == status, f"the status to be {status}")
 
-    shown(configured=True, ready="0/0")
+    shown(currency="USD", ready="0/0")
     owner = {
         "apiVersion": "example.com/v1",
         "kind": "Application",
         "name": "shop",
+        "controller": True,
         "uid": cluster.request("GET", shop)["metadata"]["uid"],
     }
     other = pod("shop-2", **{"example.com/app": "shop"})
@@ -267,7 +268,7 @@ def test_04_an_application_counts_its_own_pods(cluster: Cluster, start: Start) -
         f"{paths['Pod shop-1']}/status",
         body={"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
     )
-    shown(configured=True, ready="1/2")
+    shown(currency="USD", ready="1/2")
 
 
 def test_05_tenants_are_served_as_they_come_and_go(cluster: Cluster, start: Start) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import isfinite
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -126,21 +127,15 @@ class Indexed:
         try:
             # The second call gets the same object, because the function must not change it.
             made = repeated(call, call, f"index function {self.name!r}")
-            if (values := _returned(made, as_dicts=self.by_parts)) is not None:
-                return values
+            values = _returned(made, as_dicts=self.by_parts)
         except Undecodable:
             raise
         except Exception as error:  # It is anybody's code.  # noqa: BLE001
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:
-            is_list = isinstance(made, (list, tuple, set, frozenset))
-            why = (
-                "returned a dict with a key that is no text, number or tuple"
-                if self.by_parts and isinstance(made, Mapping)
-                else "returned a list with something else than texts in it"
-                if is_list
-                else f"returned something of the type {type(made).__name__}"
-            )
+            if not isinstance(values, str):
+                return values
+            why = f"returned {values}"
         # Raised outside of the handler, so that its context is not the error, which may hold the object.
         raise BadIndex(self.name, why)
 
@@ -152,26 +147,57 @@ def _parts_of(obj: dict[str, Any]) -> dict[str, Any]:
     return parts | {name: meta.get(name) or {} for name in ("labels", "annotations")}
 
 
-def _returned(made: object, *, as_dicts: bool) -> Values | None:
-    """Return the values that a function has returned, perhaps as keys of dicts; None if it has returned
-    anything else.
+def _returned(made: object, *, as_dicts: bool) -> Values | str:
+    """Return the values that a function has returned, perhaps as keys of dicts. If it has returned anything
+    else, return a text that says it.
     """
-    if made is None or isinstance(made, str):
-        return () if made is None else (str.__str__(made),)
-    if not isinstance(made, Collection) or isinstance(made, (bytes, bytearray)):
-        return None
+    if made is None:
+        return ()
+    found = (made,) if isinstance(made, (str, Mapping)) else made
+    if not isinstance(found, Collection) or isinstance(found, (bytes, bytearray)):
+        return f"something of the type {type(made).__name__}"
     values: dict[Value, None] = {}
-    for each in (made,) if isinstance(made, Mapping) else made:
+    for each in found:
         if isinstance(each, str):
-            values[str.__str__(each)] = None
+            keys: list[object] = [str.__str__(each)]
         elif as_dicts and isinstance(each, Mapping):
-            found = [joined(key) for key in each if key is not None]  # None is the key of no value.
-            if not all(map(_is_plain, found)):
-                return None
-            values.update(dict.fromkeys(found))
+            keys = [key for key in each if key is not None]  # None is the key of no value.
         else:
-            return None
+            is_list = isinstance(made, (list, tuple, set, frozenset))
+            return (
+                "a list with something else than texts in it"
+                if is_list
+                else f"something of the type {type(made).__name__}"
+            )
+        for key in keys:
+            if wrong := wrong_key(key):
+                return wrong
+            values[joined(key)] = None
     return tuple(values)
+
+
+def wrong_key(key: object) -> str:
+    """Return a text about a value that JSON cannot hold, or an empty one. A number that is not finite would
+    be null there, which has another meaning.
+    """
+    if isinstance(key, str) and key.isascii():
+        return ""
+    if not (_is_plain(key) or isinstance(key, tuple)):
+        return "a dict with a key that is no text, number or tuple"
+    parts = [key]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, tuple):
+            parts += part
+        elif isinstance(part, float) and not isfinite(part):
+            return "a number that is not finite"
+    try:
+        compact_json(key)
+    except UnicodeEncodeError:
+        return "a text that UTF-8 cannot encode"
+    except (TypeError, ValueError):
+        return "a key that JSON cannot hold"
+    return ""
 
 
 def joined(value: object) -> Any:

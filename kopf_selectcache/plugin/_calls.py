@@ -1,0 +1,61 @@
+"""Calls of the handlers that the caches call: what handlers of changes and reconcilers have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache._errors import NotSynced
+from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.informer.informers import Runtime
+
+from .handlers import RETRY, call_in_thread
+from .operator import Operator
+
+CALLS_AT_ONCE = 100
+"""Calls of one handler that run at the same time, unless `settings.queueing.worker_limit` is set."""
+
+
+@dataclass
+class Attempts:
+    """The calls for one change or key, as Kopf counts them."""
+
+    started: datetime
+    begun: float
+    clock: Callable[[], float]
+    retries: int = 0
+
+    @property
+    def awakened(self) -> bool:
+        return True
+
+    @property
+    def runtime(self) -> timedelta:
+        return timedelta(seconds=self.clock() - self.begun)
+
+
+async def wait_until_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> None:
+    """Wait until the operator is not paused, and all caches are synced or have failed."""
+    if parts is not None:
+        await parts.wait_until_resumed()
+    await operator.gate(None, None, fresh=False)
+
+
+async def call_with_cache(
+    fn: Callable[..., Any], operator: Operator, runtime: Runtime, /, **kwargs: Any
+) -> Any:
+    """Call the user's function as Kopf would. A read that must wait for a cache is tried again."""
+    waits = Waits(operator.waits)
+    kwargs["cache"] = Cache(runtime, waits=waits)
+    try:
+        if _kopf.is_async_fn(fn):
+            return await fn(**kwargs)
+        return await call_in_thread(fn, operator, kwargs, waits)
+    except NotSynced as error:
+        raise kopf.TemporaryError(str(error), delay=RETRY) from error

@@ -1,0 +1,256 @@
+"""Own patches: recognises the changes that patches of a reconciler have caused, so that they do not call it
+again. Pure.
+
+A change is recognised by the version that the server has returned for the patch, never by the time. It may
+have the change of somebody else with it, such as after a lost watch: then the patch, applied to the object
+before, does not explain the object after, and the reconciler is called.
+
+Changes that arrive while a patch is sent wait for its answer, which has the version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kopf_selectcache.core.store.record import is_number, is_older
+from kopf_selectcache.reconciler.predicates import Event, Obj, Predicate
+from kopf_selectcache.reconciler.queue import Key
+
+Path: TypeAlias = tuple[str, ...]
+
+ROUNDS = 3
+"""Patches in a row of which the server has not taken over a path, until the reconciler is slowed down."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0
+"""Seconds until the next call that only such a patch has caused. Each doubles them."""
+
+MOST_WRITES = 20
+"""The patches of one object whose changes have not arrived yet. Older ones are forgotten."""
+
+_OF_SERVER = ("resourceVersion", "managedFields", "generation")
+"""Metadata that the server changes with any patch."""
+
+_REMOVED_IF_EMPTY = (("metadata", "annotations"), ("metadata", "finalizers"), ("metadata", "labels"))
+"""Paths that the server removes if a patch makes them empty."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """A patch that the server has accepted: the version that it has led to, and its effect on an object."""
+
+    version: str
+    effect: Callable[[Any], Any]
+    paths: frozenset[Path]
+    """The paths that it sets."""
+
+
+class OwnPatches(Predicate):
+    """Drops the changes that are explained by own patches of the object, and notes departures.
+
+    `call` has the reconciler called with a key for an event, after some seconds. `depart` is called with each
+    departure.
+    """
+
+    def __init__(
+        self, call: Callable[[Key, Event, float], object], depart: Callable[[Key, Event], object]
+    ) -> None:
+        self._call, self._depart = call, depart
+        self._writes: dict[Key, list[Write]] = {}
+        """The patches whose changes have not arrived, the oldest first."""
+        self._held: dict[Key, list[Event]] = {}
+        """The changes that wait for the answer to a patch."""
+        self._rounds: dict[Key, dict[Path, int]] = {}
+        """The paths that the server has not taken over, with the number of patches in a row."""
+        self._pauses: dict[Key, int] = {}
+
+    # ---- Patches.
+
+    def begin(self, key: Key) -> None:
+        """Note that a patch is sent."""
+        self._held.setdefault(key, [])
+
+    def note(self, key: Key, write: Write) -> None:
+        """Note the answer to a patch."""
+        writes = self._writes.setdefault(key, [])
+        writes.append(write)
+        del writes[:-MOST_WRITES]
+
+    def end(self, key: Key) -> None:
+        """Note that no patch is sent any more, and look at the changes that have waited."""
+        for event in self._held.pop(key, ()):
+            if self._must_call(key, event):
+                self._call(key, event, 0.0)
+
+    def note_lost(self, key: Key, paths: Sequence[Path]) -> list[Path]:
+        """Note the paths of a patch that the server has not taken over; return those for which that is so for
+        the third time in a row.
+        """
+        before = self._rounds.pop(key, {})
+        if paths:
+            self._rounds[key] = {path: before.get(path, 0) + 1 for path in paths}
+        else:
+            self._pauses.pop(key, None)
+        return [path for path in paths if self._rounds[key][path] == ROUNDS]
+
+    def forget(self, key: Key) -> None:
+        """Forget an object that has departed."""
+        for each in (self._writes, self._rounds, self._pauses):
+            each.pop(key, None)
+
+    # ---- Changes.
+
+    def admits(self, event: Event) -> bool:
+        key = key_of(event)
+        if event.new is None:
+            self.forget(key)
+            self._depart(key, event)
+            return True
+        if event.cause != "updated":
+            return True
+        if key in self._held:
+            self._held[key].append(event)
+            return False
+        return self._must_call(key, event)
+
+    def _must_call(self, key: Key, event: Event) -> bool:
+        """Return True if the reconciler must be called at once."""
+        old, new = event.old, event.new
+        assert new is not None, "it is an update"
+        writes, version = self._writes.get(key, []), _version_of(new)
+        index = next((index for index, write in enumerate(writes) if write.version == version), None)
+        if index is None:
+            self._keep(key, [write for write in writes if not _has_reached(version, write.version)])
+            return True
+        passed = writes[: index + 1]
+        self._keep(key, writes[index + 1 :])
+        if old is None or not event.is_whole:
+            return True
+        since = _version_of(old)
+        expected: Any = {name: part for name, part in old.items()}  # noqa: C416  # Its own `copy` is not a dict.
+        for write in passed:
+            if not _has_reached(since, write.version):
+                try:
+                    expected = write.effect(expected)
+                except Exception:  # The object before was another one than that of the patch.  # noqa: BLE001
+                    return True
+        paths = frozenset().union(*(write.paths for write in passed))
+        differing = list(_differing(_without(expected), _without(new)))
+        if not differing:
+            return False
+        if not self._is_slowed(key) or not all(_is_within(path, paths) for path in differing):
+            return True
+        pauses = self._pauses[key] = self._pauses.get(key, -1) + 1
+        self._call(key, event, min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**pauses))
+        return False
+
+    def _keep(self, key: Key, writes: list[Write]) -> None:
+        if writes:
+            self._writes[key] = writes
+        else:
+            self._writes.pop(key, None)
+
+    def _is_slowed(self, key: Key) -> bool:
+        return any(count >= ROUNDS for count in self._rounds.get(key, {}).values())
+
+
+# ---- Merge patches.
+
+
+def merged(obj: Any, patch: Any) -> Any:
+    """Return an object after a merge patch (RFC 7386); the object itself stays as it is.
+
+    >>> merged({'a': 1, 'b': {'c': 2, 'd': 3}}, {'a': None, 'b': {'c': 4}})
+    {'b': {'c': 4, 'd': 3}}
+    """
+    if not isinstance(patch, Mapping):
+        return patch
+    found = {name: obj[name] for name in obj} if isinstance(obj, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = merged(found.get(name), value)
+    return found
+
+
+def paths_of(patch: Any, path: Path = ()) -> Iterator[Path]:
+    """Yield the paths that a merge patch sets or removes.
+
+    >>> list(paths_of({'status': {'ready': 1, 'phase': None}}))
+    [('status', 'ready'), ('status', 'phase')]
+    """
+    if isinstance(patch, Mapping) and patch:
+        for name, value in patch.items():
+            yield from paths_of(value, (*path, name))
+    elif path:
+        yield path
+
+
+def stored_part(patch: Any, stores: Callable[[Path], bool], path: Path = ()) -> Any:
+    """Return the part of a merge patch that changes stored parts of an object."""
+    if not isinstance(patch, Mapping) or not patch:
+        return patch
+    parts = {}
+    for name, value in patch.items():
+        inner = (*path, name)
+        if isinstance(value, Mapping) and value:
+            if part := stored_part(value, stores, inner):
+                parts[name] = part
+        elif stores(inner):
+            parts[name] = value
+    return parts
+
+
+def lost_paths(patch: Any, answer: Any, path: Path = ()) -> Iterator[Path]:
+    """Yield the paths of a merge patch that an object does not have as they were sent.
+
+    >>> list(lost_paths({'status': {'ready': 1, 'mode': 'x'}}, {'status': {'ready': 1}}))
+    [('status', 'mode')]
+    """
+    for name, value in patch.items():
+        inner, found = (*path, name), answer.get(name) if isinstance(answer, Mapping) else None
+        if isinstance(value, Mapping) and value:
+            yield from lost_paths(value, found, inner)
+        elif found != value and not (not value and not found and inner in _REMOVED_IF_EMPTY):
+            yield inner
+
+
+# ---- Comparing.
+
+
+def key_of(event: Event) -> Key:
+    """Return the namespace and name of the object of an event."""
+    obj = event.new if event.new is not None else event.old
+    assert obj is not None, "an event has an object"
+    metadata = obj["metadata"]
+    return metadata.get("namespace") or None, metadata["name"]
+
+
+def _version_of(obj: Obj) -> str:
+    return str(obj["metadata"].get("resourceVersion") or "")
+
+
+def _has_reached(version: str, other: str) -> bool:
+    """Return True if an object in a version has the effect of the write that has led to another one."""
+    return version == other or (is_number(version) and is_number(other) and not is_older(version, other))
+
+
+def _without(obj: Obj) -> dict[str, Any]:
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _OF_SERVER}
+    return {name: obj[name] for name in obj if name != "metadata"} | {"metadata": metadata}
+
+
+def _differing(one: Any, other: Any, path: Path = ()) -> Iterator[Path]:
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        if one != other and (one or other or path not in _REMOVED_IF_EMPTY):
+            yield path
+        return
+    for name in {**one, **other}:
+        yield from _differing(one.get(name), other.get(name), (*path, name))
+
+
+def _is_within(path: Path, paths: frozenset[Path]) -> bool:
+    """Return True if one of these paths is above or below a path."""
+    return any(path[: len(each)] == each or each[: len(path)] == path for each in paths)

@@ -1,0 +1,151 @@
+"""Applies the patches of reconcilers as Kopf applies those of its handlers: a merge patch, one of the status
+if that is a subresource, then the functions as a JSON patch for the version that they have seen.
+
+A part that changes nothing of the cached object is not sent.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jsonpatch
+import kopf
+
+from kopf_selectcache._errors import Invalid
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.errors import NotFound
+from kopf_selectcache.client.discovery import has_subresource
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.reconciler.queue import Key
+
+from ._own_patches import OwnPatches, Write, lost_paths, merged, paths_of, stored_part
+
+
+class Patcher:
+    """Applies the patches of one reconciler."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        resource: Resource,
+        informer: Callable[[], Informer],
+        own: OwnPatches,
+        slowed: Callable[[Key, list[str]], object],
+    ) -> None:
+        self._runtime, self._resource, self._informer, self._own = runtime, resource, informer, own
+        self._kind = (resource.kind.group, resource.version, resource.kind.plural)
+        self._slowed = slowed
+        """Called with a key and the paths that the server does not take over."""
+        self._live = Cache(runtime).live
+        self._has_status: bool | None = None
+        """True if the status is a subresource; None until the cluster is asked."""
+
+    async def apply(self, key: Key, body: Mapping[str, Any], patch: kopf.Patch) -> bool:
+        """Apply a patch to an object; return False if functions of it have met a newer object, and must be
+        called again. An object that does not exist any more is left alone.
+        """
+        if not patch:
+            return True
+        self._own.begin(key)
+        try:
+            return await self._apply(key, body, patch)
+        except NotFound:
+            return True
+        finally:
+            self._own.end(key)
+
+    async def _apply(self, key: Key, body: Mapping[str, Any], patch: kopf.Patch) -> bool:
+        projection = self._informer().projection
+        parts, lost = await self._parts(patch), list[tuple[str, ...]]()
+        newest: dict[str, Any] | None = None
+        for subresource, part in parts:
+            if not projection.partial and merged(newest or body, part) == (newest or body):
+                continue
+            newest = await self._send(key, part, subresource)
+            part_stored = stored_part(part, projection.stores)
+            self._note(key, body, newest, partial(merged, patch=part_stored), frozenset(paths_of(part)))
+            lost += lost_paths(part, newest)
+        if parts:
+            names = [".".join(path) for path in self._own.note_lost(key, lost)]
+            if names:
+                self._slowed(key, names)
+        if not patch.fns:
+            return True
+        if newest is None:
+            newest = await self._whole(key) if projection.partial else copy.deepcopy(dict(body))
+        return await self._apply_functions(key, newest, patch)
+
+    async def _parts(self, patch: kopf.Patch) -> list[tuple[str, dict[str, Any]]]:
+        """Return the merge patches, each with its subresource."""
+        main = dict(patch)
+        if "status" not in main or not await self._is_status_apart():
+            return [("", main)] if main else []
+        status = {"status": main.pop("status")}
+        return [*([("", main)] if main else []), ("status", status)]
+
+    async def _is_status_apart(self) -> bool:
+        if self._has_status is None:
+            self._has_status = await has_subresource(self._runtime.fetches, self._resource, "status")
+        return self._has_status
+
+    async def _apply_functions(self, key: Key, base: dict[str, Any], patch: kopf.Patch) -> bool:
+        operations: list[Any] = list(kopf.Patch(fns=patch.fns).as_json_patch(base))  # type: ignore[arg-type]  # It is one.
+        of_status = [each for each in operations if f"{each['path']}/".startswith("/status/")]
+        if not of_status or not await self._is_status_apart():
+            parts = [("", operations)]
+        else:
+            parts = [("", [each for each in operations if each not in of_status]), ("status", of_status)]
+        for subresource, part in parts:
+            if not part:
+                continue
+            version = base["metadata"]["resourceVersion"]
+            test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+            try:
+                answer = await self._send(key, [test, *part], subresource, type_="json")
+            except Invalid as error:
+                if error.causes:
+                    raise
+                return False  # The test has failed.
+            paths = frozenset(tuple(each["path"].split("/")[1:]) for each in part)
+            self._note(key, base, answer, partial(_after, operations=part), paths)
+            base = answer
+        return True
+
+    async def _send(
+        self, key: Key, changes: Any, subresource: str, *, type_: str = "merge"
+    ) -> dict[str, Any]:
+        namespace, name = key
+        answer: dict[str, Any] = await self._live.patch(
+            self._kind,
+            name,
+            namespace,
+            changes,
+            type=type_,  # type: ignore[call-overload]  # It is one of them.
+            subresource=subresource,
+        )
+        return answer
+
+    async def _whole(self, key: Key) -> dict[str, Any]:
+        found: dict[str, Any] = await self._live.get(self._kind, key[1], key[0])
+        return found
+
+    def _note(
+        self,
+        key: Key,
+        before: Mapping[str, Any],
+        answer: Mapping[str, Any],
+        effect: Callable[[Any], Any],
+        paths: frozenset[tuple[str, ...]],
+    ) -> None:
+        version = answer["metadata"]["resourceVersion"]
+        if version != before["metadata"].get("resourceVersion"):
+            self._own.note(key, Write(version, effect, paths))
+
+
+def _after(obj: Mapping[str, Any], operations: list[Any]) -> Any:
+    return jsonpatch.apply_patch(copy.deepcopy(dict(obj)), operations)

@@ -1,0 +1,37 @@
+"""Creates the runtime of an operator, or of caches beside it."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.settings.options import SelectCacheSettings
+
+
+def create_runtime(
+    declared: SelectCacheSettings,
+    vault: _kopf.Vault,
+    *,
+    kopf_settings: kopf.OperatorSettings,
+    namespaces: tuple[str, ...] | None,
+    logger: logging.Logger,
+) -> Runtime:
+    """Create a runtime with these credentials. Kopf's settings are the defaults of the options."""
+    networking, watching = kopf_settings.networking, kopf_settings.watching
+    declared = declared.with_defaults(
+        page_limit=watching.chunk_size or None,
+        idle_timeout=watching.inactivity_timeout or None,
+        request_timeout=min(networking.request_timeout or declared.request_timeout, declared.request_timeout),
+    )
+    transport = KopfTransport(
+        vault,
+        request_timeout=declared.request_timeout,
+        connect_timeout=networking.connect_timeout,
+        max_bytes=declared.page_bytes(),
+    )
+    return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=logger)

@@ -1,0 +1,320 @@
+"""`selectcache.reconcile`: the decorator of level-triggered handlers, registered with Kopf's registry.
+
+A reconciler is called with an object, and not with an event: whenever the object, or one that is mapped to
+it, may have changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache._errors import DeclarationError, require
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
+from kopf_selectcache.reconciler.mapping import AnyMapping, mapping_of
+from kopf_selectcache.reconciler.predicates import AnyPredicate, predicate_of
+from kopf_selectcache.reconciler.sources import Channel, Source
+from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, assigned, checked_key, text_of
+from kopf_selectcache.selectors.signatures import check_call
+
+from ._change_arguments import Arguments, require_flags, require_handler, require_kind, require_options
+from .on import declared_key
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_HANDLERS = "_selectcache_reconcilers"  # The attribute of a registry with its reconcilers.
+
+CALL = "reconcile()"
+
+NAMES = frozenset(
+    {
+        "annotations",
+        "body",
+        "cache",
+        "causes",
+        "deleted",
+        "labels",
+        "logger",
+        "memo",
+        "meta",
+        "name",
+        "namespace",
+        "param",
+        "patch",
+        "retry",
+        "runtime",
+        "spec",
+        "started",
+        "status",
+        "uid",
+    }
+)
+"""The names of the arguments of a reconciler."""
+
+_ARGUMENTS = Arguments(
+    CALL,
+    "reconcilers",
+    NAMES,
+    {
+        "cause": "Take causes, all that the call is for",
+        "diff": "Compare body with what it should be",
+        "event": "Take body: a call is for no single event",
+        "new": "Take body",
+        "old": "Take body: a call is for no single event",
+        "reason": "Take causes, all that the call is for",
+        "self": "Decorate a function instead of a method",
+    },
+)
+
+Origin: TypeAlias = AnyKey | Channel | Callable[[], Source]
+"""A kind, a channel, or a class or function that makes a source at each start of the operator."""
+
+
+@dataclass(frozen=True, init=False)
+class Watch:
+    """A kind, or another source of changes, that has a reconciler called.
+
+        Watch('configmaps', map=lambda config: [(config['metadata']['namespace'], config['data']['app'])])
+        Watch('pods', predicates=[selectcache.predicates.labels_changed], controller=False)
+        Watch(channel, map=lambda push: [(push['namespace'], push['app'])])
+
+    `map` returns the keys to call the reconciler with: pairs of a namespace, None for cluster-scoped objects,
+    and a name. It may be async, and may take `cache`. By default the key is that of the changed object. Only
+    changes that all `predicates` admit count. In `owns=`, `controller=False` takes all owners of an object,
+    instead of its controller. `cache` is that of another cluster, or a function that returns it.
+    """
+
+    what: KindKey | Channel | Callable[[], Source]
+    map: AnyMapping | None
+    predicates: tuple[AnyPredicate, ...]
+    controller: bool
+    cache: Cache | Callable[[], Cache] | None
+
+    @check_call(DeclarationError, "Watch")
+    def __init__(
+        self,
+        what: Origin,
+        *,
+        map: AnyMapping | None = None,  # It maps.  # noqa: A002
+        predicates: Collection[AnyPredicate] = (),
+        controller: bool = True,
+        cache: Cache | Callable[[], Cache] | None = None,
+    ) -> None:
+        is_maker = callable(what) and not _is_kind(what)
+        require(
+            not isinstance(what, Source),
+            DeclarationError,
+            "Watch()",
+            "what",
+            what,
+            "its class, or a function that makes one: each start of the operator needs its own",
+        )
+        if map is not None:
+            mapping_of(map)
+        require_flags({"controller": controller}, "Watch()")
+        fits = cache is None or isinstance(cache, Cache) or callable(cache)
+        require(fits, DeclarationError, "Watch()", "cache", cache, "a cache, or a function that returns it")
+        if is_maker and (map is not None or predicates):
+            raise DeclarationError(
+                "Watch(): a source that is made by a function has its own map= and predicates=",
+                remedy="Give them there",
+            )
+        values = {
+            "what": what if is_maker or isinstance(what, Channel) else checked_key(what),
+            "map": map,
+            "predicates": _checked_predicates("Watch()", predicates),
+            "controller": controller,
+            "cache": cache,
+        }
+        vars(self).update(values)  # The class is frozen.
+
+    @property
+    def kind(self) -> KindKey | None:
+        """The kind; None for another source."""
+        return self.what if isinstance(self.what, str | tuple) else None
+
+
+@dataclass(frozen=True)
+class Reconciler(_kopf.Handler):
+    """A reconciler. Kopf executes it as it executes its own handlers."""
+
+    primary: Watch
+    owns: tuple[Watch, ...]
+    watches: tuple[Watch, ...]
+    predicates: tuple[AnyPredicate, ...]
+    deleted: bool
+    limit: int | None
+
+    def __str__(self) -> str:
+        return f"Reconciler {self.id!r}"
+
+    @property
+    def kind(self) -> KindKey:
+        assert self.primary.kind is not None, "it was checked"
+        return self.primary.kind
+
+    def kinds(self) -> Iterator[tuple[KindKey, str]]:
+        """Yield the kinds that it needs in the caches of the operator, with the arguments that name them."""
+        yield self.kind, "reconciles"
+        for verb, watches in (("owns", self.owns), ("watches", self.watches)):
+            for watch in watches:
+                if watch.kind is not None and watch.cache is None:
+                    yield watch.kind, verb
+
+
+def _remedy(args: tuple[object, ...], _: Mapping[str, object]) -> str:
+    if len(args) in (2, 3) and all(isinstance(each, str) for each in args):
+        return f"Name the kind in one text: {'/'.join(filter(None, map(str, args)))!r}"
+    return ""
+
+
+@check_call(DeclarationError, "selectcache.reconcile", advise=_remedy)
+def reconcile(
+    kind: AnyKey | Watch,
+    *,
+    owns: Collection[AnyKey | Watch] = (),
+    watches: Collection[Origin | Watch] = (),
+    predicates: Collection[AnyPredicate] = (),
+    deleted: bool = False,
+    limit: int | None = None,
+    id: str | None = None,  # As in Kopf's decorators.  # noqa: A002
+    param: Any = None,
+    errors: kopf.ErrorsMode | None = None,
+    timeout: float | None = None,
+    retries: int | None = None,
+    backoff: float | None = None,
+    registry: kopf.OperatorRegistry | None = None,
+) -> Callable[[_F], _F]:
+    """Call a handler, sync or async, with an object of a declared kind, whenever it may have changed.
+
+    @selectcache.reconcile('example.com/v1/webapps', owns=['pods'])
+    async def reconcile(body, cache, patch, **_):
+        patch.status['pods'] = len(cache.owned(body, 'pods'))
+
+    It is called for each object at the start, and after changes of it, of the objects that it `owns`, and of
+    others that `watches` maps to it. One object has one call at a time, and changes meanwhile lead to one
+    call more. `patch` is applied as by Kopf; the change by it does not lead to a call. A returned number is
+    the seconds until another call. `deleted=True` has it called once more, with `deleted=True`, when the
+    object is gone. `predicates` drop changes of all kinds. At most `limit` calls run at the same time.
+    `errors`, `timeout`, `retries`, `backoff`, `param` and `id` are those of Kopf's handlers.
+    """
+    require_kind(kind, "reconcile")
+    primary = kind if isinstance(kind, Watch) else Watch(kind)
+    if primary.kind is None or primary.map is not None or primary.cache is not None:
+        raise DeclarationError(
+            "reconcile() is of one kind of the operator's caches, without map= and cache=",
+            remedy="Name other sources in watches=",
+        )
+    owned = _watches_of("owns", owns)
+    for each in owned:
+        if each.kind is None or each.map is not None:
+            raise DeclarationError(
+                "reconcile(): owns= takes kinds without map=: owners are found by ownerReferences",
+                remedy="Name other sources in watches=",
+            )
+    require_flags({"deleted": deleted}, CALL)
+    is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
+    require(limit is None or is_count, DeclarationError, CALL, "limit", limit, "a number of calls, from 1")
+    require_options(
+        id_=id,
+        errors=errors,
+        timeout=timeout,
+        retries=retries,
+        backoff=backoff,
+        registry=registry,
+        call=CALL,
+    )
+    given = {"watches": _watches_of("watches", watches), "predicates": _checked_predicates(CALL, predicates)}
+
+    def decorate(fn: _F) -> _F:
+        require_handler(fn, _ARGUMENTS)
+        handler = Reconciler(
+            id=_kopf.HandlerId(id or _kopf.get_callable_id(fn)),
+            fn=fn,
+            param=param,
+            errors=errors,
+            timeout=timeout,
+            retries=retries,
+            backoff=backoff,
+            primary=primary,
+            owns=owned,
+            deleted=deleted,
+            limit=limit,
+            **given,  # type: ignore[arg-type]  # As checked.
+        )
+        of = registry if registry is not None else kopf.get_default_registry()
+        vars(of).setdefault(_HANDLERS, []).append(handler)
+        return fn
+
+    return decorate
+
+
+def _is_kind(given: object) -> bool:
+    """Return True for a class of another client, which names a kind."""
+    return isinstance(given, type) and not issubclass(given, Source)
+
+
+def _watches_of(argument: str, given: Collection[Any]) -> tuple[Watch, ...]:
+    is_list = isinstance(given, Collection) and not isinstance(given, str)
+    require(is_list, DeclarationError, CALL, argument, given, "a list of kinds")
+    return tuple(each if isinstance(each, Watch) else Watch(each) for each in given)
+
+
+def _checked_predicates(call: str, given: Collection[AnyPredicate]) -> tuple[AnyPredicate, ...]:
+    is_list = isinstance(given, Iterable) and not isinstance(given, str)
+    require(is_list, DeclarationError, call, "predicates", given, "a list of predicates")
+    return tuple(predicate_of(each) for each in given)
+
+
+# ---- The reconcilers of a registry.
+
+
+def reconcilers(registry: _kopf.OperatorRegistry | None) -> Iterator[Reconciler]:
+    """Yield the reconcilers of a registry."""
+    yield from () if registry is None else vars(registry).get(_HANDLERS, ())
+
+
+def check_reconcilers(registry: _kopf.OperatorRegistry | None, declared: Collection[KindKey]) -> None:
+    """Raise DeclarationError for a reconciler of, or with, a kind without a cache: it would wait for ever."""
+    keys = tuple(declared)  # The mapping itself would find other names of the same kind.
+    for handler in reconcilers(registry):
+        for key, verb in handler.kinds():
+            if declared_key(key, keys) is None and not _may_be_declared(key, keys):
+                raise DeclarationError(
+                    f"{handler} {verb} {text_of(key)}, and no cache is declared for them",
+                    remedy=f"Declare it in a startup handler: {assigned(key)} = 'app=web', or another filter",
+                )
+
+
+def _may_be_declared(key: KindKey, declared: Iterable[KindKey]) -> bool:
+    """Return True if only the cluster knows if a key is a short name of a declared custom resource."""
+    *within, _ = parse_key(key)
+    return find(key) is None and any(
+        find(other) is None
+        and all(None in pair or pair[0] == pair[1] for pair in zip(within, parse_key(other)[:2], strict=True))
+        for other in declared
+    )
+
+
+def reconcilers_with(
+    key: KindKey, registry: _kopf.OperatorRegistry | None, declared: Collection[KindKey]
+) -> Iterator[tuple[Reconciler, str]]:
+    """Yield the reconcilers that need one declared kind, with the arguments that name it."""
+    keys = tuple(declared)
+    for handler in reconcilers(registry):
+        for named, verb in handler.kinds():
+            if declared_key(named, keys) == key or are_alike(named, key):
+                yield handler, verb
+
+
+def seconds_of(result: object) -> float | None:
+    """Return the seconds until another call, as a reconciler has returned them; None for another result."""
+    if not isinstance(result, int | float) or isinstance(result, bool):
+        return None
+    return float(result) if math.isfinite(result) and result >= 0 else None

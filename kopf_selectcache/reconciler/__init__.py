@@ -1,0 +1,1 @@
+"""Reactions: a change of a cached object runs a function for a key."""

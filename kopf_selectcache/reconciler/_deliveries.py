@@ -1,0 +1,239 @@
+"""Deliveries: what one source reports, on its way to the queue. Predicates drop events, the mapping makes
+keys.
+
+A mapping that is async, or that fails, is finished in a task; meanwhile later events of the object are
+joined. Of the states of an object between two mappings, the first and the last are mapped: nobody was told
+of the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from inspect import isawaitable
+from typing import Any, cast
+
+from kopf_selectcache.core.protocol.backoff import delay
+
+from .mapping import Itself, Mapping, checked_keys
+from .predicates import Event, Obj, Predicate
+from .queue import Cause, Key, Priority, WorkQueue
+
+MAPPINGS_AT_ONCE = 10
+"""Async mappings of one source that run at the same time."""
+
+
+class _Pending:
+    """The states of one object that are still to be mapped."""
+
+    __slots__ = ("cause", "is_added", "is_remembered", "priority", "states")
+
+    def __init__(self) -> None:
+        self.states: list[Obj] = []
+        self.priority: int = Priority.RETRY
+        self.cause = Cause("")
+        self.is_added = False
+        """True if the keys are added to the queue."""
+        self.is_remembered = False
+        """True if the keys of the last state are remembered."""
+
+    def join(self, states: list[Obj]) -> None:
+        self.states = [*self.states[:1], *states[-1:]] if self.states else states
+
+
+class Deliveries:
+    """The way from one source to a queue. Used on the event loop only."""
+
+    def __init__(
+        self,
+        queue: WorkQueue,
+        predicate: Predicate,
+        mapping: Mapping,
+        cache: Any,
+        *,
+        source: str,
+        sleep: Callable[[float], Awaitable[None]],
+        chance: Callable[[], float],
+        logger: logging.Logger,
+    ) -> None:
+        self.paths = tuple(dict.fromkeys((*predicate.paths, *mapping.paths)))
+        """The paths of objects that are read here, as far as that is known."""
+        self.maps_to_itself = isinstance(mapping, Itself)
+        self._queue, self._predicate, self._mapping, self._cache = queue, predicate, mapping, cache
+        self._source = source
+        self._sleep, self._chance, self._logger = sleep, chance, logger
+        self._limit = asyncio.Semaphore(MAPPINGS_AT_ONCE)
+        self._pending: dict[Hashable, _Pending] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._remembered: dict[Hashable, list[Key]] | None = None
+        """The keys of objects that were evicted; None unless the cache is being restored."""
+        self._reported: set[tuple[str, type[BaseException]]] = set()
+        """The errors that were logged with a traceback."""
+        self._is_closing = False
+        self.ended = asyncio.Event()
+        """Set whenever the last mapping of an object has ended."""
+
+    def __len__(self) -> int:
+        """Return the number of objects whose mapping has not ended."""
+        return len(self._pending)
+
+    def deliver(self, event: Event, name: Hashable, *, priority: int = Priority.LIVE) -> None:
+        """Add the keys of the object before and after a change, unless a predicate drops the change.
+
+        Events of one name are joined while their mapping runs.
+        """
+        if not self._admits(event):
+            return
+        last = event.new if event.new is not None else event.old
+        cause = Cause(event.cause, self._source, None if last is None else _key_of(last))
+        states = [state for state in (event.old if event.is_whole else None, event.new) if state is not None]
+        if not event.is_whole:
+            self._deliver_remembered(event, name, priority, cause)
+        if not states:
+            return
+        if name not in self._pending and not self._mapping.is_async:
+            try:
+                self._add(self._mapped(states), priority, cause)
+            except Exception as error:  # It is the operator's code.  # noqa: BLE001
+                self._report("map=", error)
+            else:
+                return
+        pending = self._join(name, states)
+        pending.is_added = True
+        pending.priority = max(pending.priority, priority)
+        pending.cause = cause
+
+    def _admits(self, event: Event) -> bool:
+        try:
+            return self._predicate.admits(event)
+        except Exception as error:  # It is the operator's code.  # noqa: BLE001
+            # To run once too often is harmless; to miss a change is not.
+            self._report("predicates=", error)
+            return True
+
+    def _mapped(self, states: list[Obj]) -> list[Key]:
+        keys: list[Key] = []
+        for state in states:
+            found = self._mapping.map(state, self._cache)
+            if isawaitable(found):
+                if hasattr(found, "close"):
+                    found.close()
+                raise TypeError(
+                    "map= returns an awaitable, and is no async function: declare it with `async def`"
+                )
+            keys += checked_keys(cast("Any", found))
+        return list(dict.fromkeys(keys))
+
+    def _add(self, keys: list[Key], priority: int, cause: Cause) -> None:
+        for key in keys:
+            self._queue.add(key, priority=priority, cause=cause)
+
+    # ---- Mappings that take longer.
+
+    def _join(self, name: Hashable, states: list[Obj]) -> _Pending:
+        pending = self._pending.get(name)
+        if pending is None:
+            pending = self._pending[name] = _Pending()
+            pending.states = states
+            task = asyncio.create_task(self._finish(name, pending), name=f"selectcache: {self._source}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            pending.join(states)
+        return pending
+
+    async def _finish(self, name: Hashable, pending: _Pending) -> None:
+        """Map the states of an object, again after failures, until there are no further ones."""
+        failures = 0
+        while pending.states:
+            states, pending.states = pending.states, []
+            try:
+                async with self._limit:
+                    mapped = [await self._mapped_by_any(state) for state in states]
+            except (Exception, asyncio.CancelledError) as error:
+                if self._is_closing:
+                    raise
+                self._report("map=", error)
+                later, pending.states = pending.states, states
+                if later:
+                    pending.join(later)
+                await self._sleep(delay(failures, self._chance()))
+                failures += 1
+                continue
+            failures = 0
+            if pending.is_remembered and self._remembered is not None:
+                self._remembered[name] = mapped[-1]
+            if pending.is_added:
+                self._add([key for keys in mapped for key in keys], pending.priority, pending.cause)
+        del self._pending[name]
+        self.ended.set()
+
+    async def _mapped_by_any(self, state: Obj) -> list[Key]:
+        if not self._mapping.is_async:
+            return self._mapped([state])
+        return checked_keys(await cast("Awaitable[Any]", self._mapping.map(state, self._cache)))
+
+    # ---- Objects whose store was dropped to free memory.
+
+    def remember(self, obj: Obj, name: Hashable) -> None:
+        """Remember the keys of an object that is not stored any more, until `forget`: it may have
+        departed.
+        """
+        if self._remembered is None:
+            self._remembered = {}
+        if not self._mapping.is_async and name not in self._pending:
+            try:
+                self._remembered[name] = self._mapped([obj])
+            except Exception as error:  # It is the operator's code.  # noqa: BLE001
+                self._report("map=", error)
+            else:
+                return
+        self._join(name, [obj]).is_remembered = True
+
+    def forget(self) -> None:
+        """Forget the remembered keys: the store is complete again."""
+        self._remembered = None
+
+    def _deliver_remembered(self, event: Event, name: Hashable, priority: int, cause: Cause) -> None:
+        remembered = None if self._remembered is None else self._remembered.pop(name, None)
+        pending = self._pending.get(name)
+        if remembered is not None:
+            self._add(remembered, priority, cause)
+        elif pending is not None:
+            pending.is_added = True
+            pending.priority, pending.cause = max(pending.priority, priority), cause
+        elif event.old is not None and not self._mapping.is_async:
+            try:  # It was never seen whole. A mapping that needs its metadata only can still tell.
+                self._add(self._mapped([event.old]), priority, cause)
+            except Exception as error:  # It is the operator's code.  # noqa: BLE001
+                self._report("map=", error)
+
+    # ---- Failures, and the end.
+
+    def _report(self, what: str, error: BaseException) -> None:
+        """Log an error of the operator's functions, once for each class."""
+        if (what, type(error)) not in self._reported:
+            self._reported.add((what, type(error)))
+            self._logger.error(
+                "A function of %(what)s of the source %(source)s fails: %(consequence)s.",
+                {
+                    "what": what,
+                    "source": self._source,
+                    "consequence": "it is called again" if what == "map=" else "the change is not dropped",
+                },
+                exc_info=error,
+            )
+
+    async def close(self) -> None:
+        """Cancel the mappings."""
+        self._is_closing = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _key_of(obj: Obj) -> Key | None:
+    metadata = obj.get("metadata") or {}
+    name = metadata.get("name")
+    return (metadata.get("namespace") or None, name) if name else None

@@ -1,0 +1,157 @@
+"""Mappings: the keys that run when an object changes. The object itself, its owners, or the result of a
+function.
+
+A source maps the object before and the object after each change: what an object belonged to must run too.
+Pure: the result of an async function is returned for the source to await.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from inspect import Parameter, iscoroutinefunction, signature
+from typing import Any, TypeAlias
+
+from kopf_selectcache._errors import DeclarationError, require
+
+from .predicates import Obj
+from .queue import Key
+
+Keys: TypeAlias = Iterable[tuple[str | None, str]]
+"""Pairs of a namespace, None for a cluster-scoped object, and a name."""
+
+
+class Mapping(ABC):
+    """Returns the keys that run when an object changes. It sees the whole object, or its metadata only."""
+
+    needs_cache = False
+    """True if it must be given the caches of the operator."""
+
+    is_async = False
+    """True if `map` returns an awaitable of the keys."""
+
+    paths: tuple[tuple[str, ...], ...] = ()
+    """The paths of the object that it reads, as far as that is known. They must be stored."""
+
+    @abstractmethod
+    def map(self, obj: Obj, cache: Any) -> Keys | Awaitable[Keys] | None:
+        """Return the keys, or an awaitable of them."""
+
+
+@dataclass(frozen=True)
+class Itself(Mapping):
+    """The key is the object's own.
+
+    >>> Itself().map({'metadata': {'name': 'web', 'namespace': 'shop'}}, None)
+    [('shop', 'web')]
+    """
+
+    def map(self, obj: Obj, cache: Any) -> Keys:  # noqa: ARG002  # It is that of the base class.
+        metadata = obj["metadata"]
+        return [(metadata.get("namespace") or None, metadata["name"])]
+
+
+@dataclass(frozen=True)
+class Owner(Mapping):
+    """The keys are those of the owners of a group and kind: the controller, or with `controller=False` any.
+
+    >>> pod = {'metadata': {'name': 'web-1', 'namespace': 'shop', 'ownerReferences': [
+    ...     {'apiVersion': 'example.com/v1', 'kind': 'WebApp', 'name': 'web', 'controller': True}]}}
+    >>> Owner('example.com', 'WebApp').map(pod, None)
+    [('shop', 'web')]
+
+    The group is empty for core kinds. The version does not matter. `namespaced=False` is for owners that are
+    cluster-scoped: an owner is in the namespace of its object otherwise.
+    """
+
+    group: str
+    kind: str
+    controller: bool = True
+    namespaced: bool = True
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]  # No field of the dataclass.
+        return (("metadata", "ownerReferences"),)
+
+    def map(self, obj: Obj, cache: Any) -> Keys:  # noqa: ARG002  # It is that of the base class.
+        metadata = obj["metadata"]
+        namespace = (metadata.get("namespace") or None) if self.namespaced else None
+        return [
+            (namespace, owner["name"])
+            for owner in metadata.get("ownerReferences") or ()
+            if _group_of(owner.get("apiVersion") or "") == self.group
+            and owner.get("kind") == self.kind
+            and (owner.get("controller") or not self.controller)
+        ]
+
+
+def _group_of(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+@dataclass(frozen=True)
+class Function(Mapping):
+    """The keys are the result of a function `fn(obj)` or `fn(obj, cache=...)`, sync or async.
+
+    >>> by_label = Function(lambda obj: [(None, obj['metadata']['labels']['node'])])
+    >>> by_label.map({'metadata': {'labels': {'node': 'n1'}}}, None)
+    [(None, 'n1')]
+    """
+
+    fn: Callable[..., Keys | Awaitable[Keys] | None]
+
+    def __post_init__(self) -> None:
+        require(callable(self.fn), DeclarationError, "Function()", "fn", self.fn, "a function of an object")
+
+    @property
+    def needs_cache(self) -> bool:  # type: ignore[override]  # It depends on the function.
+        try:
+            parameters = signature(self.fn).parameters
+        except ValueError:  # A function that is written in C may have none.
+            return False
+        return any(
+            each.kind is Parameter.VAR_KEYWORD
+            or (name == "cache" and each.kind is not Parameter.POSITIONAL_ONLY)
+            for name, each in parameters.items()
+        )
+
+    @property
+    def is_async(self) -> bool:  # type: ignore[override]  # It depends on the function.
+        # That of an object may be async.
+        called = getattr(self.fn, "__call__", None)  # It is not called here.  # noqa: B004
+        return iscoroutinefunction(self.fn) or iscoroutinefunction(called)
+
+    def map(self, obj: Obj, cache: Any) -> Keys | Awaitable[Keys] | None:
+        return self.fn(obj, cache=cache) if self.needs_cache else self.fn(obj)
+
+
+ITSELF = Itself()
+
+AnyMapping: TypeAlias = Mapping | Callable[..., Any]
+
+
+def mapping_of(given: AnyMapping) -> Mapping:
+    """Return the mapping of a function; a mapping stays as it is."""
+    return given if isinstance(given, Mapping) else Function(given)
+
+
+def checked_keys(given: Keys | None) -> list[Key]:
+    """Return the keys that a mapping has returned, each once; raise TypeError for another result.
+
+    >>> checked_keys([('shop', 'web'), ('', 'node-1'), ('shop', 'web')])
+    [('shop', 'web'), (None, 'node-1')]
+    """
+    if given is None:
+        return []
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise TypeError(f"map= must return pairs of a namespace and a name, not {type(given).__name__}")
+    return list(dict.fromkeys(_checked(pair) for pair in given))
+
+
+def _checked(pair: object) -> Key:
+    if isinstance(pair, Collection) and not isinstance(pair, str) and len(pair) == 2:
+        namespace, name = pair
+        if isinstance(namespace, str | None) and isinstance(name, str) and name:
+            return namespace or None, name
+    raise TypeError(f"map= must return pairs of a namespace and a name; one is {type(pair).__name__}")

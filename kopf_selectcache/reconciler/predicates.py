@@ -1,0 +1,220 @@
+"""Predicates: which changes of objects are reacted to. They are combined with `&`, `|` and `~`.
+
+A predicate looks at the object before and after the change, and at nothing else: a cache may be older than
+the change, or newer. It drops changes, and never objects of a cache. Pure.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kopf_selectcache._errors import DeclarationError, require
+from kopf_selectcache.selectors.text import LabelSelector
+
+Obj: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change of an object, or one that was sent by a `Channel`.
+
+    `old` is None if the object enters, `new` if it departs. After an eviction (`max_bytes`) the former
+    object is not known: `old` of a departure has metadata only then, and that of an update is None.
+    """
+
+    cause: str
+    """`entered`, `updated`, `left`, `gone`, `resync` or `sent`."""
+    old: Obj | None
+    new: Obj | None
+    is_whole: bool = True
+    """False if the former object is not known any more."""
+
+
+class Predicate(ABC):
+    """Decides if a change is reacted to.
+
+    >>> relevant = (generation_changed | labels_changed) & ~gone
+    >>> old, new = {'metadata': {'generation': 1}}, {'metadata': {'generation': 2}}
+    >>> relevant.admits(Event('updated', old, new)), relevant.admits(Event('gone', new, None))
+    (True, False)
+    """
+
+    paths: tuple[tuple[str, ...], ...] = ()
+    """The paths of the object that it reads, as far as that is known. They must be stored."""
+
+    @abstractmethod
+    def admits(self, event: Event) -> bool:
+        """Return True if the change is reacted to."""
+
+    def __and__(self, other: AnyPredicate) -> Predicate:
+        return _All((self, predicate_of(other)))
+
+    def __or__(self, other: AnyPredicate) -> Predicate:
+        return _Any((self, predicate_of(other)))
+
+    def __invert__(self) -> Predicate:
+        return _Not(self)
+
+    __rand__, __ror__ = __and__, __or__
+
+
+Decision: TypeAlias = Callable[[Obj | None, Obj | None], object]
+"""A function of the object before and after. `old` is None if it enters, `new` if it departs."""
+
+AnyPredicate: TypeAlias = Predicate | Decision
+
+
+def _paths_of(parts: Iterable[Predicate]) -> tuple[tuple[str, ...], ...]:
+    return tuple(dict.fromkeys(path for part in parts for path in part.paths))
+
+
+@dataclass(frozen=True)
+class _All(Predicate):
+    parts: tuple[Predicate, ...]
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]  # It depends on the parts.
+        return _paths_of(self.parts)
+
+    def admits(self, event: Event) -> bool:
+        return all(part.admits(event) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class _Any(Predicate):
+    parts: tuple[Predicate, ...]
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]  # It depends on the parts.
+        return _paths_of(self.parts)
+
+    def admits(self, event: Event) -> bool:
+        return any(part.admits(event) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class _Not(Predicate):
+    part: Predicate
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]  # It depends on the part.
+        return self.part.paths
+
+    def admits(self, event: Event) -> bool:
+        return not self.part.admits(event)
+
+
+@dataclass(frozen=True)
+class _Function(Predicate):
+    fn: Decision
+
+    def admits(self, event: Event) -> bool:
+        return bool(self.fn(event.old, event.new))
+
+
+@dataclass(frozen=True)
+class _Caused(Predicate):
+    cause: str
+
+    def admits(self, event: Event) -> bool:
+        return event.cause == self.cause
+
+
+@dataclass(frozen=True)
+class _Changed(Predicate):
+    """Admits updates that change a value, and every change that is no update.
+
+    An update is admitted as well if the value cannot be compared: the former object is not known, or
+    neither has the value, although the kind could.
+    """
+
+    path: tuple[str, ...]
+    is_optional: bool
+    """True if an object without the value has it empty; False if it is unknown then."""
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]  # It depends on the path.
+        return (self.path,)
+
+    def admits(self, event: Event) -> bool:
+        old, new = event.old, event.new
+        if old is None or new is None or not event.is_whole:
+            return True
+        before, after = _value(old, self.path), _value(new, self.path)
+        if self.is_optional:
+            return (before or {}) != (after or {})
+        return before != after or after is None
+
+
+@dataclass(frozen=True)
+class _Labelled(Predicate):
+    selector: LabelSelector
+
+    def admits(self, event: Event) -> bool:
+        return any(
+            self.selector.matches(_value(obj, ("metadata", "labels")) or {})
+            for obj in (event.old, event.new)
+            if obj is not None
+        )
+
+
+def _value(obj: Obj, path: tuple[str, ...]) -> Any:
+    for name in path:
+        obj = obj.get(name) or {}
+    return obj if obj != {} else None
+
+
+generation_changed: Predicate = _Changed(("metadata", "generation"), is_optional=False)
+"""Updates of the specification, and all changes that are no updates. Updates of kinds without a generation
+are admitted: it is not known what they change."""
+
+version_changed: Predicate = _Changed(("metadata", "resourceVersion"), is_optional=False)
+"""Every change but a resync."""
+
+labels_changed: Predicate = _Changed(("metadata", "labels"), is_optional=True)
+annotations_changed: Predicate = _Changed(("metadata", "annotations"), is_optional=True)
+
+entered: Predicate = _Caused("entered")
+"""The filter selects the object now: it is new, has changed, or the cache has just started."""
+updated: Predicate = _Caused("updated")
+left: Predicate = _Caused("left")
+"""The filter does not select the object any more. It may still exist."""
+gone: Predicate = _Caused("gone")
+"""The object does not exist any more, which is proved."""
+
+
+def labelled(label: str | Mapping[str, str | Collection[str]] | LabelSelector) -> Predicate:
+    """Return the predicate of objects that a label selector selects, before or after the change: so the
+    loss of a label is reacted to.
+
+    >>> web = labelled('app=web')
+    >>> old, new = {'metadata': {'labels': {'app': 'web'}}}, {'metadata': {'labels': {'app': 'db'}}}
+    >>> web.admits(Event('updated', old, new)), web.admits(Event('updated', new, new))
+    (True, False)
+    """
+    if isinstance(label, LabelSelector):
+        return _Labelled(label)
+    return _Labelled(LabelSelector.parse(label) if isinstance(label, str) else LabelSelector.from_dict(label))
+
+
+def predicate_of(given: AnyPredicate) -> Predicate:
+    """Return the predicate of a function of `(old, new)`; a predicate stays as it is.
+
+    >>> has_data = predicate_of(lambda old, new: bool((new or old).get('data')))
+    >>> has_data.admits(Event('entered', None, {'data': {'a': '1'}}))
+    True
+    """
+    if isinstance(given, Predicate):
+        return given
+    require(callable(given), DeclarationError, "predicate_of()", "given", given, "a function of (old, new)")
+    return _Function(given)
+
+
+def all_of(*groups: Iterable[AnyPredicate]) -> Predicate:
+    """Return the predicate that admits what every predicate of all groups admits: those of all sources, and
+    those of one. Without any it admits everything.
+    """
+    return _All(tuple(predicate_of(each) for group in groups for each in group))

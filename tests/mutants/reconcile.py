@@ -1,0 +1,124 @@
+"""Seeded bugs of the work queue, predicates, mappings, sources and the worker."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+QUEUE = "tests/reconciler/test_queue.py::"
+PURE, SOURCES, WORKER = (
+    "tests/reconciler/test_predicates.py::",
+    "tests/reconciler/test_sources.py::",
+    "tests/reconciler/test_worker.py::",
+)
+
+RECONCILE: tuple[Mutant, ...] = (
+    Mutant(
+        "let changes starve the keys of a list",
+        "reconciler/queue.py",
+        "return since - priority * self._ageing",
+        "return since - priority * 1e9",
+        17,
+        (QUEUE + "test_the_wait_of_each_key_is_bounded_whatever_else_is_added",),
+    ),
+    Mutant(
+        "run failing keys before healthy ones",
+        "reconciler/queue.py",
+        "RETRY = -150",
+        "RETRY = 150",
+        17,
+        (QUEUE + "test_live_keys_go_before_those_of_a_list_and_failed_ones_go_last",),
+    ),
+    Mutant(
+        "never finish a shutdown that drops",
+        "reconciler/queue.py",
+        "if not drain or entry.state is _State.WAITING",
+        "if entry.state is _State.WAITING",
+        17,
+        (QUEUE + "test_the_end_drains_or_drops", QUEUE + "test_a_drain_that_takes_too_long_may_be_given_up"),
+    ),
+    Mutant(
+        "hand a key out while it runs",
+        "reconciler/queue.py",
+        "        if key in self._running:\n            entry.state",
+        "        if False:\n            entry.state",
+        17,
+        (
+            QUEUE + "test_a_key_that_is_added_while_it_runs_runs_once_more_afterwards",
+            QUEUE + "test_many_operations_violate_nothing",
+        ),
+    ),
+    Mutant(
+        "let the later of two delays count",
+        "reconciler/queue.py",
+        "elif now + seconds < entry.due or is_raised:",
+        "elif now + seconds > entry.due or entry.due == math.inf:",
+        17,
+        (QUEUE + "test_of_delayed_adds_the_earliest_counts",),
+    ),
+    Mutant(
+        "leave the delay of a failed key as it is",
+        "reconciler/queue.py",
+        "self._failures[key] = failures + 1",
+        "self._failures[key] = 1",
+        17,
+        (QUEUE + "test_retries_double_up_to_a_limit_with_a_random_share",),
+    ),
+    Mutant(
+        "lose a run that something else has cancelled",
+        "reconciler/worker.py",
+        "except (Exception, asyncio.CancelledError) as error:",
+        "except Exception as error:",
+        17,
+        (WORKER + "test_failed_runs_are_repeated_with_backoff_and_succeeded_ones_when_they_ask",),
+    ),
+    Mutant(
+        "map only the new object",
+        "reconciler/_deliveries.py",
+        "for state in (event.old if event.is_whole else None, event.new)",
+        "for state in (event.new,)",
+        17,
+        (SOURCES + "test_an_object_that_is_mapped_otherwise_than_before_has_both_run",),
+    ),
+    Mutant(
+        "map only the last of joined states",
+        "reconciler/_deliveries.py",
+        "[*self.states[:1], *states[-1:]]",
+        "states[-1:]",
+        17,
+        (SOURCES + "test_the_states_between_two_async_mappings_are_joined_and_no_key_is_lost",),
+    ),
+    Mutant(
+        "drop changes whose predicate fails",
+        "reconciler/_deliveries.py",
+        "            return True\n",
+        "            return False\n",
+        17,
+        (SOURCES + "test_a_predicate_that_fails_drops_nothing",),
+    ),
+    Mutant(
+        "look for labels in the new object alone",
+        "reconciler/predicates.py",
+        "for obj in (event.old, event.new)",
+        "for obj in (event.new or event.old,)",
+        17,
+        (PURE + "test_a_label_selector_looks_at_both_objects",),
+    ),
+    Mutant(
+        "start a source twice",
+        "reconciler/sources.py",
+        "        if self._deliveries is not None:\n            raise DeclarationError(",
+        "        if False:\n            raise DeclarationError(",
+        17,
+        (SOURCES + "test_a_source_is_started_once",),
+    ),
+    Mutant(
+        "send to a channel that is full",
+        "reconciler/sources.py",
+        "if any(len(source.events) >= self._size for source in self._sources):",
+        "if False:",
+        17,
+        (SOURCES + "test_each_source_of_a_channel_receives_each_event_with_its_limits",),
+    ),
+    Mutant("compare a change with what the cache holds", "reconciler/sources.py", "old = view.old if change.after is not None else view.body", "old = view.new if change.after is not None else view.body", 17,
+           (SOURCES + "test_an_object_that_is_mapped_otherwise_than_before_has_both_run",)),
+)

@@ -1,0 +1,30 @@
+"""Seeded bugs of reconcilers, and of the patches that they make."""
+from __future__ import annotations
+
+from .mutant import Mutant
+
+OWN, RUNS = "tests/plugin/test_own_patches.py::test_", "tests/plugin/test_reconcile.py::test_"
+PATCHES, RECONCILER = "plugin/_own_patches.py", "plugin/_reconciler.py"
+
+RECONCILERS: tuple[Mutant, ...] = (
+    Mutant("call a reconciler for its own patches", PATCHES, "        if not differing:\n            return False\n", "        if not differing:\n            return True\n", 18,
+           (OWN + "the_change_of_an_own_patch_is_dropped_once",)),
+    Mutant("drop the change of another that comes with an own one", PATCHES, "differing = list(_differing(_without(expected), _without(new)))", "differing = list[Path]()", 18,
+           (OWN + "a_change_of_another_that_is_joined_with_an_own_one_is_not_dropped",)),
+    Mutant("drop the changes that arrive before the answer to a patch", PATCHES, "            if self._must_call(key, event):\n                self._call", "            if False:\n                self._call", 18,
+           (OWN + "changes_wait_for_the_answer_to_a_patch",)),
+    Mutant("call a reconciler for a pruned field without a pause", PATCHES, "any(count >= ROUNDS for", "any(count < 0 for", 18,
+           (OWN + "a_path_that_the_server_does_not_take_over_slows_down_own_changes_alone",)),
+    Mutant("delay the changes of others with those of a pruned field", PATCHES, " or not all(_is_within(path, paths) for path in differing):", ":", 18,
+           (OWN + "a_path_that_the_server_does_not_take_over_slows_down_own_changes_alone",)),
+    Mutant("call a reconciler twice for an object that is gone", RECONCILER, "            del departures[uid]\n", "            pass\n", 18,
+           (RUNS + "a_reconciler_is_called_once_for_an_object_that_is_gone",)),
+    Mutant("treat an object that came back as gone", RECONCILER, "            if present != uid:\n                departure.is_gone", "            if True:\n                departure.is_gone", 18,
+           (RUNS + "an_object_that_comes_back_is_not_gone",)),
+    Mutant("call reconcilers while the operator is paused", RECONCILER, "            await wait_until_callable(self._operator, self._parts)\n            while self._parts is not None and self._parts.is_paused:\n                await", "            while False:\n                await", 18,
+           (RUNS + "no_reconciler_is_called_while_the_operator_is_paused",)),
+    Mutant("end the caches before the handlers", "plugin/operator.py", "                # Handlers read the caches up to their ends.\n", "                caches.cancel()\n", 18,
+           (RUNS + "an_operator_stops_while_a_reconciler_runs",)),
+    Mutant("lose the first list of an object that a reconciler has seen", "_kopf.py", "        memory.noticed_by_listing = noticed_by_listing\n", "        pass\n", 18,
+           (RUNS + "the_memo_is_that_of_kopfs_own_handlers",)),
+)

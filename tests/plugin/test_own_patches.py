@@ -1,0 +1,138 @@
+"""Own patches: the changes that they explain are dropped, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.plugin._own_patches import MOST_WRITES, OwnPatches, Write, merged, paths_of, stored_part
+from kopf_selectcache.reconciler.predicates import Event
+from kopf_selectcache.reconciler.queue import Key
+
+KEY: Key = ("shop", "web")
+
+
+def obj(version: int | str, **parts: Any) -> dict[str, Any]:
+    metadata = {"name": "web", "namespace": "shop", "resourceVersion": str(version)}
+    return {"kind": "WebApp", "metadata": metadata | parts.pop("metadata", {}), **parts}
+
+
+def updated(old: Mapping[str, Any] | None, new: Mapping[str, Any], *, is_whole: bool = True) -> Event:
+    return Event("updated", old, new, is_whole)
+
+
+class Patches(OwnPatches):
+    """Own patches that note whom they call."""
+
+    def __init__(self) -> None:
+        self.calls: list[float] = []
+        self.departed: list[str] = []
+        super().__init__(
+            lambda _, __, seconds: self.calls.append(seconds),
+            lambda _, event: self.departed.append(event.cause),
+        )
+
+    def patched(self, version: int | str, patch: dict[str, Any]) -> None:
+        self.note(KEY, Write(str(version), partial(merged, patch=patch), frozenset(paths_of(patch))))
+
+
+@pytest.fixture
+def own() -> Patches:
+    return Patches()
+
+
+def test_the_change_of_an_own_patch_is_dropped_once(own: Patches) -> None:
+    own.patched(2, {"status": {"ready": 1}})
+    change = updated(obj(1), obj(2, status={"ready": 1}, metadata={"generation": 2}))
+    assert not own.admits(change)
+    assert own.admits(change)
+
+
+def test_a_change_of_another_is_not_dropped(own: Patches) -> None:
+    own.patched(3, {"status": {"ready": 1}})
+    assert own.admits(updated(obj(1), obj(2, spec={"size": 1})))
+    assert not own.admits(updated(obj(2), obj(3, status={"ready": 1})))
+    own.patched(4, {"status": {"ready": 2}})
+    assert own.admits(updated(obj(3), obj(5, status={"ready": 2})))
+
+
+@pytest.mark.parametrize("old", [obj(1, spec={"size": 0}), None])
+def test_a_change_of_another_that_is_joined_with_an_own_one_is_not_dropped(
+    own: Patches, old: dict[str, Any] | None
+) -> None:
+    own.patched(3, {"status": {"ready": 1}})
+    assert own.admits(updated(old, obj(3, spec={"size": 1}, status={"ready": 1})))
+
+
+def test_a_change_whose_former_object_is_not_known_is_not_dropped(own: Patches) -> None:
+    own.patched(3, {"status": {"ready": 1}})
+    assert own.admits(updated(obj(1), obj(3, status={"ready": 1}), is_whole=False))
+
+
+def test_own_patches_that_are_joined_are_dropped(own: Patches) -> None:
+    own.patched(2, {"metadata": {"labels": {"a": "b"}}})
+    own.note(KEY, Write("3", lambda found: {**found, "list": [*found.get("list", []), 1]}, frozenset()))
+    assert not own.admits(updated(obj(1), obj(3, list=[1], metadata={"labels": {"a": "b"}})))
+
+
+def test_a_patch_that_the_former_object_has_is_not_applied_to_it_again(own: Patches) -> None:
+    own.note(KEY, Write("2", lambda found: {**found, "list": [*found["list"], 1]}, frozenset()))
+    own.patched(3, {"status": {"ready": 1}})
+    assert not own.admits(updated(obj(2, list=[1]), obj(3, list=[1], status={"ready": 1})))
+
+
+def test_versions_that_are_no_numbers_are_compared_for_equality(own: Patches) -> None:
+    own.patched("b", {"status": {"ready": 1}})
+    assert not own.admits(updated(obj("a"), obj("b", status={"ready": 1})))
+
+
+def test_a_patch_that_cannot_be_applied_to_the_former_object_explains_nothing(own: Patches) -> None:
+    own.note(KEY, Write("2", lambda found: found["absent"], frozenset()))
+    assert own.admits(updated(obj(1), obj(2)))
+
+
+def test_changes_wait_for_the_answer_to_a_patch(own: Patches) -> None:
+    own.begin(KEY)
+    assert not own.admits(updated(obj(1), obj(2, spec={"size": 1})))
+    assert not own.admits(updated(obj(2, spec={"size": 1}), obj(3, spec={"size": 1}, status={"ready": 1})))
+    assert own.admits(Event("entered", None, obj(1)))
+    own.patched(3, {"status": {"ready": 1}})
+    own.end(KEY)
+    assert own.calls == [0.0]
+
+
+def test_departures_are_noted_and_never_dropped(own: Patches) -> None:
+    own.patched(3, {"status": {"ready": 1}})
+    assert own.admits(Event("gone", obj(2), None))
+    assert own.departed == ["gone"]
+    assert own.admits(updated(obj(2), obj(3, status={"ready": 1})))
+
+
+def test_a_path_that_the_server_does_not_take_over_slows_down_own_changes_alone(own: Patches) -> None:
+    patch = {"status": {"ready": 1, "lost": 1}}
+    reported = [own.note_lost(KEY, [("status", "lost")]) for _ in range(4)]
+    assert reported == [[], [], [("status", "lost")], []]
+    for version in (2, 3):
+        own.patched(version, patch)
+        assert not own.admits(updated(obj(version - 1), obj(version, status={"ready": 1})))
+    assert own.calls == [1.0, 2.0]
+    own.patched(4, patch)
+    assert own.admits(updated(obj(3), obj(4, spec={"size": 1}, status={"ready": 1})))
+    own.note_lost(KEY, [])
+    own.patched(5, patch)
+    assert own.admits(updated(obj(4), obj(5, status={"ready": 1})))
+
+
+def test_few_patches_are_remembered(own: Patches) -> None:
+    for version in range(2, 4 + MOST_WRITES):
+        own.patched(version, {"status": {"ready": version}})
+    assert own.admits(updated(obj(1), obj(2, status={"ready": 2})))
+
+
+def test_the_stored_part_of_a_patch() -> None:
+    patch = {"metadata": {"labels": {"a": "b"}}, "status": {"ready": 1, "log": {}}, "spec": {"x": {"y": 1}}}
+    stored = stored_part(patch, lambda path: path[0] == "status" and path[-1] != "log")
+    assert stored == {"status": {"ready": 1}}

@@ -1,0 +1,152 @@
+"""Predicates and mappings: pure functions of the object before and after a change."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import BadSelector, LabelSelector
+from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache.reconciler import predicates as p
+from kopf_selectcache.reconciler.mapping import Function, Itself, Mapping, Owner, checked_keys, mapping_of
+from kopf_selectcache.reconciler.predicates import Event
+
+
+def obj(**metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "web-1", "namespace": "shop", **metadata}}
+
+
+PAIRS = {
+    "generation": (p.generation_changed, obj(generation=1), obj(generation=2)),
+    "version": (p.version_changed, obj(resourceVersion="1"), obj(resourceVersion="2")),
+    "labels": (p.labels_changed, obj(), obj(labels={"app": "web"})),
+    "annotations": (p.annotations_changed, obj(annotations={"a": "1"}), obj(annotations={})),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_predicate_admits_updates_of_its_value_and_what_is_no_update(name: str) -> None:
+    predicate, old, new = PAIRS[name]
+    assert predicate.admits(Event("updated", old, new))
+    assert not predicate.admits(Event("updated", new, new | {"status": {}}))
+    assert predicate.admits(Event("entered", None, new))
+    assert predicate.admits(Event("gone", old, None))
+    assert predicate.admits(Event("updated", None, new, is_whole=False))
+
+
+def test_updates_of_objects_without_a_generation_are_admitted() -> None:
+    assert p.generation_changed.admits(Event("updated", obj(), obj()))
+
+
+@pytest.mark.parametrize("cause", ["entered", "updated", "left", "gone"])
+def test_a_cause_is_a_predicate(cause: str) -> None:
+    admitted = {
+        each
+        for each in ("entered", "updated", "left", "gone", "resync", "sent")
+        if getattr(p, cause).admits(Event(each, obj(), obj()))
+    }
+    assert admitted == {cause}
+
+
+@pytest.mark.parametrize("label", ["app=web", {"app": "web"}, LabelSelector.parse("app=web")])
+def test_a_label_selector_looks_at_both_objects(label: Any) -> None:
+    predicate, web, db = p.labelled(label), obj(labels={"app": "web"}), obj(labels={"app": "db"})
+    admitted = [
+        predicate.admits(Event("updated", *pair)) for pair in ((web, db), (db, web), (db, db), (web, None))
+    ]
+    assert admitted == [True, True, False, True]
+    with pytest.raises(BadSelector):
+        p.labelled("=web")
+
+
+def test_predicates_are_combined() -> None:
+    named = Event("updated", obj(), obj())
+    yes, no = p.predicate_of(lambda *_: True), p.predicate_of(lambda *_: False)
+    assert [(one & other).admits(named) for one in (yes, no) for other in (yes, no)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert [(one | other).admits(named) for one in (yes, no) for other in (yes, no)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert [(~one).admits(named) for one in (yes, no)] == [False, True]
+    assert ((lambda *_: False) | yes).admits(named)
+    assert not p.all_of([yes], [no]).admits(named)
+    assert p.all_of().admits(named)
+    combined = (p.generation_changed | p.labels_changed) & ~p.annotations_changed
+    assert combined.paths == (("metadata", "generation"), ("metadata", "labels"), ("metadata", "annotations"))
+    with pytest.raises(DeclarationError):
+        p.predicate_of("app=web")  # type: ignore[arg-type]
+
+
+OWNED = obj(
+    ownerReferences=[
+        {"apiVersion": "example.com/v1", "kind": "WebApp", "name": "web", "controller": True},
+        {"apiVersion": "example.com/v2", "kind": "WebApp", "name": "second"},
+        {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+        {"apiVersion": "other.com/v1", "kind": "WebApp", "name": "other", "controller": False},
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "keys"),
+    [
+        (Owner("example.com", "WebApp"), [("shop", "web")]),
+        (Owner("example.com", "WebApp", controller=False), [("shop", "web"), ("shop", "second")]),
+        (Owner("", "Node", controller=False, namespaced=False), [(None, "n1")]),
+        (Owner("", "Pod"), []),
+        (Itself(), [("shop", "web-1")]),
+    ],
+)
+def test_an_object_is_mapped_to_itself_or_to_its_owners(mapping: Mapping, keys: list[Any]) -> None:
+    assert mapping.map(OWNED, None) == keys
+    assert mapping.map({"metadata": {"name": "a"}}, None) == (
+        [(None, "a")] if isinstance(mapping, Itself) else []
+    )
+
+
+def test_a_function_gets_a_cache_if_it_takes_one() -> None:
+    def with_cache(each: Any, cache: Any) -> Any:
+        return [(cache, each["metadata"]["name"])]
+
+    assert mapping_of(with_cache).map(OWNED, "c") == [("c", "web-1")]
+    assert mapping_of(lambda _, **kwargs: [tuple(kwargs)]).map(OWNED, "c") == [("cache",)]  # type: ignore[comparison-overlap]  # One that is no pair.
+    assert not mapping_of(lambda _: []).needs_cache
+    assert not mapping_of(dict).needs_cache
+    assert mapping_of(owner := Owner("", "Node")) is owner
+    with pytest.raises(DeclarationError):
+        Function("pods")  # type: ignore[arg-type]
+
+
+def test_an_async_function_is_described_and_not_awaited() -> None:
+    class Callable:
+        async def __call__(self, each: Any) -> Any:
+            return [("shop", each["metadata"]["name"])]
+
+    async def main() -> None:
+        mapping = mapping_of(Callable())
+        assert mapping.is_async
+        assert checked_keys(await mapping.map(OWNED, None)) == [("shop", "web-1")]  # type: ignore[misc]
+
+    asyncio.run(main())
+    assert not mapping_of(lambda _: []).is_async
+
+
+@pytest.mark.parametrize(
+    "given", ["web", 5, ["web"], [("shop", "")], [("shop", 1)], [(1, "web")], [("a", "b", "c")]]
+)
+def test_a_mapping_returns_pairs(given: Any) -> None:
+    with pytest.raises(TypeError, match="pairs of a namespace and a name"):
+        checked_keys(given)
+
+
+def test_a_mapping_may_return_nothing() -> None:
+    assert checked_keys(None) == []

@@ -1,0 +1,514 @@
+"""Sources: every change reaches the queue, whatever happens to the cache meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from kopf_selectcache import Cached, Forbidden, NotDeclared
+from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.reconciler._deliveries import Deliveries
+from kopf_selectcache.reconciler.mapping import ITSELF, Owner
+from kopf_selectcache.reconciler.predicates import Event, annotations_changed, entered, gone, left
+from kopf_selectcache.reconciler.queue import Key, Priority, Run, WorkQueue
+from kopf_selectcache.reconciler.sources import Channel, Informer, Kind, Source
+from kopf_selectcache.testing import FakeCache
+from tests.faults.environment import run, until
+from tests.informer import test_change_departures as departures
+from tests.secrets import Environment, caching, secret
+
+TARGET = {"data": {"target": "dHdv"}}
+A = departures.A | TARGET
+STAYS = departures.STAYS | TARGET
+
+
+def queue_of() -> WorkQueue:
+    return WorkQueue(clock=lambda: 0.0, chance=lambda: 0.0)
+
+
+def keys_in(queue: WorkQueue) -> list[Run]:
+    """Take and finish all keys."""
+    runs = []
+    while (run := queue.take()) is not None:
+        runs.append(run)
+        queue.done(run.key)
+    return runs
+
+
+async def sleep_briefly(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+def create_again(environment: Environment) -> None:
+    environment.cluster.delete(A)
+    environment.cluster.create(A)
+
+
+ACTS = departures.ACTS | {"create_again": create_again}
+
+
+class Followed:
+    """A source of secrets, the events that it has seen, and the keys of all runs."""
+
+    def __init__(self, mapping: Any) -> None:
+        self.events: list[Event] = []
+        self.queue = queue_of()
+        self.keys: Counter[Key] = Counter()
+        self.source = Kind(
+            "secrets", map=mapping, predicates=[self._see], sleep=sleep_briefly, chance=lambda: 0.5
+        )
+        self.departures: Counter[str] = Counter()
+
+    def _see(self, old: Any, new: Any) -> bool:
+        if new is None:
+            self.departures[old["metadata"]["uid"]] += 1
+        return True
+
+    def drain(self) -> Counter[Key]:
+        keys = Counter(run.key for run in keys_in(self.queue))
+        self.keys += keys
+        return keys
+
+
+def by_target(obj: Any) -> list[Key]:
+    """Read what is not in the metadata."""
+    return [(None, f"{obj['metadata']['name']}-{obj['data']['target']}")]
+
+
+async def by_target_async(obj: Any) -> list[Key]:
+    await asyncio.sleep(0)
+    return by_target(obj)
+
+
+class Failing:
+    """A mapping that fails, and then succeeds for both states of an object."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, obj: Any) -> list[Key]:
+        self.calls += 1
+        if self.calls % 3 == 1:
+            raise ValueError("it fails")
+        return by_target(obj)
+
+
+MAPPINGS: dict[str, Callable[[], Any]] = {
+    "itself": lambda: ITSELF,
+    "function": lambda: by_target,
+    "async": lambda: by_target_async,
+    "failing": Failing,
+}
+
+
+@pytest.mark.parametrize("act", ["delete", "leave"])
+@pytest.mark.parametrize(
+    "disturb",
+    [departures.watch, departures.relist, departures.restart, departures.evict],
+    ids=lambda each: each.__name__,
+)
+def test_each_departure_reaches_the_queue_once(disturb: Any, act: str) -> None:
+    async def main() -> None:
+        declared = Cached(departures.FILTERS["two streams"], max_bytes="128Ki")
+        async with caching(declared, A, STAYS) as environment:
+            followed = {name: Followed(make()) for name, make in MAPPINGS.items()}
+            for each in followed.values():
+                each.source.bind(environment.cache)
+                await each.source.start(each.queue)
+                await each.source.wait_synced(60)
+            await until(lambda: environment.informer.synced)
+            expected = {name: (("shop", "a") if name == "itself" else (None, "a-dHdv")) for name in followed}
+            uid = environment.cluster.get(A)["metadata"]["uid"]
+            for name, each in followed.items():
+                await until(lambda each=each, name=name: expected[name] in each.drain())  # type: ignore[misc]  # mypy knows no lambda with defaults.
+            await disturb(environment, ACTS[act])
+            await departures.settled(environment)
+            for name, each in followed.items():
+                assert each.departures[uid] == departures.GONE.get(act, 0), name
+                await until(lambda each=each, name=name: expected[name] in each.drain())  # type: ignore[misc]  # mypy knows no lambda with defaults.
+                await each.source.stop()
+
+    run(main())
+
+
+def test_an_object_that_is_mapped_otherwise_than_before_has_both_run() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1", "one")], {"pods": "app=web"})
+        queue, source = queue_of(), Kind("pods", map=Owner("example.com", "WebApp"), cache=cache)
+        await source.start(queue)
+        assert [run.key for run in keys_in(queue)] == [("shop", "one")]
+        own_by(cache, "two")
+        assert [run.key for run in keys_in(queue)] == [("shop", "one"), ("shop", "two")]
+        cache.cluster.delete(pod("web-1"))
+        runs = keys_in(queue)
+        assert [run.key for run in runs] == [("shop", "two")]
+        assert str(runs[-1].causes[-1]) == "left: pods shop/web-1"
+        await source.stop()
+
+    run(main())
+
+
+def pod(name: str, owner: str = "one", **labels: str) -> dict[str, Any]:
+    owners = [
+        {"apiVersion": "example.com/v1", "kind": "WebApp", "name": owner, "uid": owner, "controller": True}
+    ]
+    metadata = {
+        "name": name,
+        "namespace": "shop",
+        "labels": labels or {"app": "web"},
+        "ownerReferences": owners,
+    }
+    containers = [{"name": "main", "image": "nginx"}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
+
+
+def own_by(cache: FakeCache, owner: str) -> None:
+    cache.cluster.patch(
+        pod("web-1"), {"metadata": {"ownerReferences": pod("web-1", owner)["metadata"]["ownerReferences"]}}
+    )
+
+
+def test_the_states_between_two_async_mappings_are_joined_and_no_key_is_lost() -> None:
+    async def main() -> None:
+        release = asyncio.Event()
+        mapped: list[str] = []
+
+        async def slow(obj: Any) -> list[Key]:
+            owner = obj["metadata"]["ownerReferences"][0]["name"]
+            mapped.append(owner)
+            await release.wait()
+            return [("shop", owner)]
+
+        cache = FakeCache([pod("web-1", "one")], {"pods": "app=web"})
+        queue, source = queue_of(), Kind("pods", map=slow, cache=cache)
+        await source.start(queue)
+        await until(lambda: mapped == ["one"])
+        for owner in ("two", "three", "four"):
+            own_by(cache, owner)
+        cache.cluster.delete(pod("web-1"))
+        release.set()
+        found: set[Key] = set()
+
+        def collect() -> bool:
+            found.update(run.key for run in keys_in(queue))
+            return len(found) == 2
+
+        await until(collect)
+        assert found == {("shop", "one"), ("shop", "four")}
+        assert mapped == ["one", "one", "four"]
+        await source.stop()
+
+    run(main())
+
+
+def test_objects_of_a_list_go_after_changes() -> None:
+    async def main() -> None:
+        async with caching("app=web", secret("a", app="web")) as environment:
+            queue, source = queue_of(), Kind("secrets", cache=environment.cache)
+            await source.start(queue)
+            await source.wait_synced()
+            runs = keys_in(queue)
+            assert [(run.key[1], run.priority) for run in runs] == [("a", Priority.INITIAL)]
+            environment.cluster.create(secret("b", app="web"))
+            await until(lambda: len(queue) == 1)
+            assert [run.priority for run in keys_in(queue)] == [Priority.LIVE]
+            await environment.cache.change("secrets", "")
+            environment.cluster.create(secret("c", app="db"))
+            await source.stop()
+
+    run(main())
+
+
+def test_predicates_of_all_sources_and_of_one_are_combined_with_and() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
+        queue = queue_of()
+        source = Kind("pods", cache=cache, predicates=[entered | left, lambda _, new: new is None])
+        await source.start(queue, [~gone, lambda old, new: (old or new or {})["metadata"]["name"] == "web-2"])
+        cache.cluster.delete(pod("web-1"))
+        cache.cluster.delete(pod("web-2"))
+        assert [run.key for run in keys_in(queue)] == [("shop", "web-2")]
+        assert cache.held("pods", keys_only=True) == []
+        await source.stop()
+
+    run(main())
+
+
+def test_a_predicate_that_fails_drops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: Any) -> bool:
+        raise ValueError("no")
+
+    async def main() -> None:
+        cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
+        queue, source = queue_of(), Kind("pods", cache=cache, predicates=[fail])
+        await source.start(queue)
+        assert len(keys_in(queue)) == 2
+        await source.stop()
+
+    run(main())
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
+        "A function of predicates= of the source pods fails: the change is not dropped."
+    ]
+
+
+def test_a_function_that_returns_an_awaitable_is_called_again_until_it_does_not() -> None:
+    async def main() -> None:
+        answers: list[Any] = [by_target_async, asyncio.Future, lambda _: [("shop", "found")]]
+
+        def mapping(obj: Any) -> Any:
+            answer = answers.pop(0)
+            return answer() if answer is asyncio.Future else answer(obj)
+
+        cache = FakeCache([pod("web-1")], {"pods": "app=web"})
+        queue, source = queue_of(), Kind("pods", cache=cache, map=mapping, sleep=sleep_briefly)
+        await source.start(queue)
+        await until(lambda: len(queue) == 1)
+        assert [run.key for run in keys_in(queue)] == [("shop", "found")]
+        await source.stop()
+
+    run(main())
+
+
+def test_a_mapping_that_is_cancelled_by_what_it_awaits_is_called_again() -> None:
+    async def main() -> None:
+        calls = 0
+
+        async def mapping(_: Any) -> list[Key]:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"tier": "gold"}}})
+                raise asyncio.CancelledError
+            return [("shop", "found")]
+
+        cache = FakeCache([pod("web-1")], {"pods": "app=web"})
+        queue, source = queue_of(), Kind("pods", cache=cache, map=mapping, sleep=sleep_briefly)
+        await source.start(queue)
+        await until(lambda: len(queue) == 1)
+        await source.stop()
+
+    run(main())
+
+
+def test_a_function_gets_the_caches_of_the_operator() -> None:
+    async def main() -> None:
+        own, other = FakeCache([], {"pods": "app=web"}), FakeCache([pod("web-1")], {"pods": "app=web"})
+
+        def mapping(obj: Any, *, cache: Cache) -> list[Key]:
+            assert cache is own
+            return [("shop", obj["metadata"]["name"])]
+
+        queue, source = queue_of(), Kind("pods", cache=other, map=mapping)
+        with pytest.raises(DeclarationError, match="needs a cache"):
+            await source.start(queue)
+        source.bind(own)
+        await source.start(queue)
+        assert [run.key for run in keys_in(queue)] == [("shop", "web-1")]
+        await source.stop()
+
+    run(main())
+
+
+def test_a_source_is_started_once() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1")], {"pods": "app=web"})
+        source = Kind("pods")
+        with pytest.raises(DeclarationError, match="has no cache"):
+            await source.start(queue_of())
+        with pytest.raises(DeclarationError, match="was not started"):
+            await source.wait_synced()
+        await source.stop()
+        source.bind(cache)
+        await source.start(queue_of())
+        with pytest.raises(DeclarationError, match="was started before"):
+            await source.start(queue_of())
+        await source.wait_synced()
+        await source.stop()
+        with pytest.raises(DeclarationError, match="was started before"):
+            await source.start(queue_of())
+
+    run(main())
+
+
+def test_a_kind_that_nobody_has_declared_is_an_error_at_the_start() -> None:
+    async def main() -> None:
+        cache = FakeCache([], {"pods": "app=web"})
+        with pytest.raises(NotDeclared):
+            await Kind("secrets", cache=cache).start(queue_of())
+        for wrong in (0, True, "10"):
+            with pytest.raises(DeclarationError, match="resync"):
+                Kind("pods", resync=cast("Any", wrong))
+        with pytest.raises(DeclarationError, match="cache"):
+            Kind("pods", cache=cast("Any", "pods"))
+        with pytest.raises(DeclarationError, match="informer"):
+            Informer(cast("Any", "pods"))
+
+    run(main())
+
+
+def test_what_a_source_reads_must_be_stored() -> None:
+    async def main() -> None:
+        cache = FakeCache([], {"pods": Cached("app=web", keep=["spec"])})
+        with pytest.raises(DeclarationError, match="which the cache does not store"):
+            await Kind("pods", cache=cache, predicates=[annotations_changed]).start(queue_of())
+
+    run(main())
+
+
+def test_a_kind_that_is_removed_and_declared_again_is_followed_again() -> None:
+    async def main() -> None:
+        async with caching("app=web", secret("a", app="web")) as environment:
+            cache = environment.cache
+            queue, source = queue_of(), Kind("secrets", cache=cache, predicates=[annotations_changed])
+            await source.start(queue)
+            await source.wait_synced()
+            assert len(keys_in(queue)) == 1
+            await cache.remove("secrets")
+            await until(lambda: source._subscription is None)
+            source._synced.clear()
+            with pytest.raises(NotDeclared):
+                await source.wait_synced()
+            await cache.declare("secrets", "app=web", drop=["metadata.annotations"])
+            await cache.remove("secrets")
+            await cache.declare("secrets", "app=web")
+            await until(lambda: len(queue) == 1)
+            environment.runtime.end()
+            await source.stop()
+
+    run(main())
+
+
+def test_a_cache_that_cannot_be_read_fails_the_wait() -> None:
+    async def main() -> None:
+        async with caching("app=web", who=lambda cluster: cluster.user("nobody")) as environment:
+            source = Kind("secrets", cache=environment.cache)
+            await source.start(queue_of())
+            with pytest.raises(Forbidden):
+                await source.wait_synced(60)
+            await source.stop()
+
+    run(main())
+
+
+def test_an_informer_is_followed_without_a_wait_and_resynced() -> None:
+    async def main() -> None:
+        slept: list[float] = []
+        wake = asyncio.Event()
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            await wake.wait()
+            wake.clear()
+
+        async with caching("app=web", secret("a", app="web"), secret("b", app="web")) as environment:
+            await until(lambda: environment.informer.synced)
+            queue = queue_of()
+            source = Informer(environment.informer, resync=100.0, sleep=sleep, chance=lambda: 1.0)
+            await source.start(queue)
+            assert [run.key[1] for run in keys_in(queue)] == ["a", "b"]
+            await until(lambda: len(slept) == 1)
+            wake.set()
+            await until(lambda: len(queue) == 2)
+            runs = keys_in(queue)
+            assert [(run.causes[0].event, run.priority) for run in runs] == [("resync", Priority.INITIAL)] * 2
+            assert slept[0] == pytest.approx(110.0)
+            assert str(source) == "secrets"
+            await source.stop()
+            environment.cluster.delete(secret("a"))
+            await until(lambda: environment.informer.held() == 1)
+            assert len(queue) == 0
+
+    run(main())
+
+
+def test_each_source_of_a_channel_receives_each_event_with_its_limits() -> None:
+    async def main() -> None:
+        channel = Channel("pushes", size=2)
+        await channel.send({"lost": "nobody receives it"})
+        first = channel.source(map=lambda push: [("shop", push["app"])])
+        second = channel.source(map=lambda push: [("shop", push["app"] + "-2")])
+        for app in ("a", "b"):
+            channel.send_nowait({"app": app})
+        with pytest.raises(asyncio.QueueFull, match="pushes has no room"):
+            channel.send_nowait({"app": "c"})
+        waiting = asyncio.create_task(channel.send({"app": "c"}))
+        one, two = queue_of(), queue_of()
+        await first.start(one)
+        await until(lambda: len(one) == 2)
+        assert not waiting.done()
+        await second.start(two)
+        await waiting
+        thread = threading.Thread(target=channel.send_nowait, args=({"app": "d"},))
+        await until(lambda: len(two) == 3)
+        thread.start()
+        await until(lambda: len(one) == len(two) == 4)
+        thread.join()
+        assert [str(run.causes[0]) for run in keys_in(one)] == ["sent: pushes"] * 4
+        assert [run.key[1] for run in keys_in(two)] == ["a-2", "b-2", "c-2", "d-2"]
+        await first.stop()
+        await second.stop()
+        with pytest.raises(TypeError, match="must be a mapping"):
+            channel.send_nowait(cast("Any", "app"))
+        with pytest.raises(DeclarationError, match="size"):
+            Channel(size=0)
+
+    run(main())
+
+
+def test_a_channel_holds_back_its_senders_while_a_mapping_is_slow() -> None:
+    async def main() -> None:
+        release = asyncio.Event()
+
+        async def slow(push: Any) -> list[Key]:
+            await release.wait()
+            return [("shop", push["app"])]
+
+        channel = Channel(size=2)
+        queue, source = queue_of(), channel.source(map=slow)
+        unstarted = channel.source()
+        await source.start(queue)
+        sent: list[int] = []
+
+        async def send_all() -> None:
+            for number in range(8):
+                await channel.send({"app": str(number)})
+                sent.append(number)
+
+        sending = asyncio.create_task(send_all())
+        await until(lambda: len(sent) == 2)
+        await unstarted.stop()  # It was never started: nobody stops it, and senders wait for it.
+        assert not sending.done()
+        cast("Any", unstarted)._channel.leave(unstarted)
+        await until(lambda: len(sent) == 4)
+        release.set()
+        await sending
+        await until(lambda: len(queue) == 8)
+        await source.stop()
+
+    run(main())
+
+
+class Once(Source):
+    """A source of users."""
+
+    async def follow(self, deliveries: Deliveries) -> None:
+        deliveries.deliver(Event("sent", None, {"metadata": {"name": "all"}}), "all")
+
+
+def test_users_write_their_own_sources() -> None:
+    async def main() -> None:
+        queue, source = queue_of(), Once()
+        await source.start(queue)
+        assert [(run.key, str(run.causes[0])) for run in keys_in(queue)] == [
+            ((None, "all"), "sent: Once all")
+        ]
+        await source.stop()
+
+    run(main())
