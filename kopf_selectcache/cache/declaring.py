@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from functools import wraps
 from inspect import currentframe
 from pathlib import Path as FilePath
@@ -27,6 +28,7 @@ from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind
 from kopf_selectcache.settings.differences import differing_options, select_alike
 from kopf_selectcache.settings.kind_options import OPTIONS
 from kopf_selectcache.settings.namespaces import NamespacesGiven
+from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.quantity import Size
 
 from ._snapshot import informer_of
@@ -207,9 +209,9 @@ async def change(runtime: Runtime, kind: AnyKey, declared: Declared, options: Op
     except NotDeclared as error:
         meant = _suggestion(runtime, key)
         raise NotDeclared(error.what, remedy=f"{meant}Declare it: {call_of('declare')}") from None
-    cached = runtime.settings.completed(key, cached)
-    if not isinstance(declared, Cached):
-        cached = completed(cached, informer, options)
+    cached = completed(
+        runtime.settings, key, cached, informer, None if isinstance(declared, Cached) else options
+    )
     _require_unchanged(informer, request, cached)
     if cached == informer.declared and informer.changing.is_idle and informer.ready is not None:
         return  # Nothing changes.
@@ -220,9 +222,22 @@ async def change(runtime: Runtime, kind: AnyKey, declared: Declared, options: Op
     runtime.names.pending.pop(informer, None)  # A call of `declare` that ends now withdraws nothing.
 
 
-def completed(cached: Cached, informer: Informer, options: Options) -> Cached:
-    """Return a declaration with the present options of the informer, except those that are given."""
-    return cached.completed(informer.declared, indexes=(*informer.indexes.values(),), given=options)
+def completed(
+    settings: SelectCacheSettings, key: KindKey, cached: Cached, informer: Informer, options: Options | None
+) -> Cached:
+    """Return a declaration with the options of the present one, except those that are given, and with the
+    defaults. `options` are None if the declaration replaces all of them.
+    """
+    present = informer.declared
+    if options is None:
+        return settings.completed(key, cached)
+    former = present if present.source is None else present.source
+    indexes = (*informer.indexes.values(),)
+    cached = settings.completed(key, cached.completed(former, indexes=indexes, given=options))
+    if cached.projection != present.projection and "index" not in options:
+        # Indexes that were added read whole objects from now on.
+        cached = cached.replaced(indexes=tuple(replace(each, late=False) for each in indexes))
+    return cached
 
 
 def _suggestion(runtime: Runtime, key: KindKey) -> str:

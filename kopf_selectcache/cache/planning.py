@@ -104,7 +104,6 @@ async def plan(access: Access, kind: AnyKey, declared: Declared, options: Option
     key, request, cached = checked_request("plan", kind, declared, options)
     runtime = await started(access.runtime, request)
     kept = None if isinstance(declared, Cached) else options
-    cached = runtime.settings.completed(key, cached)
     return await access.retry(request, partial(_plan, runtime, key, cached, kept))
 
 
@@ -115,8 +114,12 @@ async def _plan(
     informer: Informer | None = None
     with suppress(NotDeclared):
         informer = runtime.informer(key)
-    if informer is not None and options is not None:
-        cached = completed(cached, informer, options)
+    settings = runtime.settings
+    cached = (
+        settings.completed(key, cached)
+        if informer is None
+        else completed(settings, key, cached, informer, options)
+    )
     resource = await resource_of(runtime, request)
     namespaces = runtime.namespaces_for(key, cached.filter)
     timeout = runtime.settings.sync_timeout if request.timeout is None else request.timeout

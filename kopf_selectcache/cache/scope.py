@@ -33,4 +33,4 @@ class Scope(Branches):
 
 def scope_of(informer: Informer) -> Scope:
     """Return the scope of an informer."""
-    return Scope(informer.filter, informer.declared.origins)
+    return Scope(informer.filter, informer.declared.origins_for(informer.resource))

@@ -109,8 +109,8 @@ class Needs:
 
     def _declared(self) -> list[tuple[KindKey, Cached]]:
         """Return the declarations of the settings."""
-        declared = self._operator.declared
-        return [(key, declared.effective(key)) for key in declared.selectors]
+        selectors = self._operator.declared.selectors
+        return [(key, selectors.cached(key)) for key in selectors]
 
     async def _of_cache(
         self, key: KindKey, cached: Cached, where: str = "", *, beside: Beside | None = None

@@ -96,10 +96,10 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
         )
         selectors = operator.declared.selectors
         declared = [(key, operator.declared.effective(key), assigned(key)) for key in selectors]
-        formers = [(key, cached) for key, cached, _ in declared]
+        formers = [(key, selectors.cached(key)) for key in selectors]
         for each in late:
-            made = operator.declared.completed(each.key, each.cached)
-            declared.append((each.key, each._replace(cached=made).completed(formers)[0], each.where))
+            made = operator.declared.completed(each.key, each.completed(formers)[0])
+            declared.append((each.key, made, each.where))
         for key, cached, where in declared:
             with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
                 check = Check(operator, key, cached, where, progress=progress, reviewer=reviewer)
@@ -198,7 +198,7 @@ class Check:
             self._operator.settings,
             self._operator.registry,
             resource,
-            self._cached.filter,
+            self._cached.filter_for(resource),
             built_in=find(self._key) is not None,
             narrowing=self._operator.declared.narrow_handlers,
         )
@@ -217,7 +217,7 @@ class Check:
             resource.api_version,
             str(self._cached.projection) or "all but managedFields",
             held=held,
-            origins=self._cached.origins,
+            origins=self._cached.origins_for(resource),
             memory=self.expected if held is not None else None,
             all=all_,
             streams=streams,

@@ -51,6 +51,18 @@ def shown_with_type(given: object) -> str:
     return text if text.startswith(("a ", "an ")) else f"{text}, of the type {type(given).__name__}"
 
 
+def function_name(function: object) -> str:
+    """Return the name of a function, or the type of another callable. The `repr` of that may have secrets, as
+    that of a `functools.partial` has its arguments.
+
+    >>> from functools import partial
+    >>> function_name(print), function_name(partial(print, 'hunter2'))
+    ('print', 'partial')
+    """
+    name = getattr(function, "__name__", None)
+    return name if isinstance(name, str) else type(function).__name__
+
+
 LONGEST_NAME = 63 + 1 + 253
 """Maximum length of a namespace, a slash and a name."""
 

@@ -27,6 +27,7 @@ from kopf_selectcache.informer.phrase import NOTHING, Phrase
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector, in_any_namespace, make_selector, query_of
 from kopf_selectcache.selectors.text import FieldSelector
+from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 
 _logger = logging.getLogger("kopf_selectcache")
@@ -76,7 +77,10 @@ def advice_on(
         )
     (selector,) = filter_.branches
     part = _certain(selector, built_in=built_in)
-    halfway = narrowing and part.terms != selector.terms and _narrowed_to(settings, asked, part)
+    parts = [part] if built_in else [part, make_selector(part.label, part.field, part.names)]
+    halfway = narrowing and next(
+        (each for each in parts if each != selector and _narrowed_to(settings, asked, each)), None
+    )
     if narrowed(settings, asked) and not halfway:
         return NOTHING
     if not (lines := _lines(registry, asked, selector)):
@@ -85,7 +89,7 @@ def advice_on(
         "Kopf itself watches %(resource)s for the operator's handlers, %(watched)s, beside the cache of those"
         " with %(filter)s. If the handlers need no others, add to a startup handler: %(lines)s",
         resource=resource,
-        watched=f"all with {part}" if halfway else "all of them",
+        watched=f"all with {halfway}" if halfway else "all of them",
         filter=filter_,
         lines=lines,
     )
@@ -110,7 +114,7 @@ async def advise(
             settings,
             registry,
             informer.resource,
-            informer.declared.filter,
+            informer.declared.filter_for(informer.resource),
             built_in=find(key) is not None,
             narrowing=declared.narrow_handlers,
         ):
@@ -191,6 +195,20 @@ def _certain(selector: Selector, *, built_in: bool) -> Selector:
     )
 
 
+def _certain_of(declared: Cached, *, built_in: bool) -> Selector:
+    """Return the part of an effective filter of one watch that every cluster accepts, and that is the same
+    if the kind is cluster-scoped, which default namespaces do not concern.
+    """
+    (selector,) = declared.filter.branches
+    part = _certain(selector, built_in=built_in)
+    if declared.unconfined is None or declared.unconfined.filter == selector:
+        return part
+    wide = make_selector(selector.label, selector.field, selector.names)
+    if declared.unconfined.filter != wide:
+        return Selector()
+    return make_selector(part.label, part.field, part.names)
+
+
 def _covers(former: Branches, filter_: Branches, kind: Kind | None) -> bool:
     """Return True if a filter selects all objects of another one in any namespace that may gain a label."""
     wide = in_any_namespace(former)
@@ -242,7 +260,9 @@ def narrow(
     """Narrow Kopf's watches to the filters, before they begin; so the cluster cannot be asked what a key
     means.
     """
-    for key, filter_ in declared.effective_filters().items():
+    for key in declared.selectors:
+        effective = declared.effective(key)
+        filter_ = effective.filter
         kind, resources = find(key), _resources_of(key)
         if registry is not None and not any(
             _may_mean(handler.selector, key, resources) for handler in _kopf.watching_handlers(registry)
@@ -252,7 +272,7 @@ def narrow(
             _warn(key, filter_, "its filter takes several watches, and Kopf has one")
             continue
         (selector,) = filter_.branches
-        part = _certain(selector, built_in=kind is not None)
+        part = _certain_of(effective, built_in=kind is not None)
         if problem := _harm(settings, registry, resources, (selector, part), built_in=kind is not None):
             _warn(key, filter_, problem)
             continue
@@ -261,9 +281,15 @@ def narrow(
         for resource in resources:
             for setting, text in _selects(part).items():
                 getattr(settings.watching, setting)[resource.group, resource.version, resource.plural] = text
-        if unknown := [term.label for term in selector.terms if term not in part.terms]:
+        if part != selector:
+            unknown = [term.label for term in selector.terms if term not in part.terms]
             narrowed_to = f"narrowed to {part}, and no further" if _selects(part) else "not narrowed"
-            _warn(key, filter_, f"it is not known yet if {unknown[0]} can be selected by", narrowed_to)
+            doubt = (
+                "it has namespaces"
+                if part.namespaces != selector.namespaces
+                else f"{unknown[0]} can be selected by"
+            )
+            _warn(key, filter_, f"it is not known yet if {doubt}", narrowed_to)
 
 
 def warn_of_filter(
@@ -275,7 +301,7 @@ def warn_of_filter(
     former, kind = declared.effective(key).filter, find(key)
     if not _is_one_watch(former) or _covers(former, filter_, kind):
         return
-    part = _certain(former.branches[0], built_in=kind is not None)
+    part = _certain_of(declared.effective(key), built_in=kind is not None)
     if _selects(part) and any(_narrowed_to(settings, each, part) for each in _resources_of(key)):
         _logger.warning(
             "narrow_handlers: the watch of Kopf of %(resource)s stays narrowed to %(former)s. Handlers"

@@ -44,7 +44,9 @@ def too_many(whose: str, count: int, what: str, most: int) -> BadSelector:
 
 def selects_by_nothing(argument: str, given: str) -> BadSelector:
     """Return the error of an argument that is empty."""
-    return BadSelector(f"{argument}={given} selects by nothing", remedy="To select all, use Selector()")
+    is_text = argument in ("label", "field")
+    remedy = "To select all, write '' or EVERYTHING" if is_text else "To select all, leave it out"
+    return BadSelector(f"{argument}={given} selects by nothing", remedy=remedy)
 
 
 def _checked(

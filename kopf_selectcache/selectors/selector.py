@@ -97,7 +97,7 @@ class Branches(ABC):
         """
         known, request = _kind(kind), _request(request, "covers")
         _require_known(self)
-        this = cast("Selector | AnyOf", self)
+        this = as_filter(self)
         union = [branch.box(known) for branch in self.branches]
         answer = Answer.YES
         for asked in request.branches:
@@ -484,11 +484,17 @@ def _fill(
 
 
 def _request(given: object, method: str) -> Selector | AnyOf:
-    is_selector = isinstance(given, (Selector, AnyOf))
-    require(is_selector, BadSelector, f"{method}()", "the request", given, "a Selector")
-    request = cast("Selector | AnyOf", given)
+    require(isinstance(given, Branches), BadSelector, f"{method}()", "the request", given, "a Selector")
+    request = as_filter(cast("Branches", given))
     _require_known(request)
     return request
+
+
+def as_filter(given: Branches) -> Selector | AnyOf:
+    """Return a filter as a selector or an OR; a scope has the branches of one."""
+    if isinstance(given, (Selector, AnyOf)):
+        return given
+    return given.branches[0] if len(given.branches) == 1 else AnyOf(given.branches)
 
 
 def _kind(kind: AnyKind | None) -> Kind | None:

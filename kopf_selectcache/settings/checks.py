@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeAlias
+
+from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.selectors.suggestions import near
 
 LONGEST = 24 * 60 * 60.0
 """The longest time that an option may have. A longer one is a mistake, such as a number of milliseconds."""
@@ -55,3 +59,18 @@ def one_of(*choices: object) -> Callable[[object], Complaint]:
         return None
 
     return check
+
+
+def no_option(owner: str, name: str, options: Collection[str]) -> DeclarationError:
+    """Return the error of an option that the owner does not have."""
+    meant = near(name, options)
+    return DeclarationError(
+        f"{owner} has no option {clipped(name, 100)!r}",
+        remedy=f"Did you mean {meant}?" if meant else f"Use one of: {', '.join(sorted(options))}",
+    )
+
+
+def changed_late(option: str) -> DeclarationError:
+    """Return the error of an option that is changed while an operator runs with it."""
+    remedy = "Assign it in a startup handler (@kopf.on.startup)"
+    return DeclarationError(f"{option} is changed after the operator has started", remedy=remedy)

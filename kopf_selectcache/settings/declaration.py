@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 from kopf_selectcache._errors import BadSelector, ConflictingSelectors, DeclarationError, require
@@ -21,13 +21,13 @@ from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import ALL, Path, Projection, Transform
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
-from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces
+from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, as_filter, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
 from kopf_selectcache.selectors.text import LabelSelector
 
 from .kind_options import OPTIONS
-from .namespaces import Namespaces, NamespacesGiven, assemble, namespaces_in
+from .namespaces import Assembled, Namespaces, NamespacesGiven, assemble, namespaces_in, require_namespaced
 from .planner import Plan, check_streams, plan
 from .precedence import Origin
 from .quantity import Size
@@ -111,11 +111,14 @@ class Cached:
     given: frozenset[str] = field(repr=False, compare=False)
     """The names of the options that are set. The defaults complete the others."""
 
-    unconfined: Selector | AnyOf | None = field(repr=False)
-    """The filter, if the kind turns out to be cluster-scoped: without the default namespaces."""
+    unconfined: Assembled | None = field(repr=False)
+    """The filter without the default namespaces, if the kind may turn out to be cluster-scoped."""
 
     origins: tuple[Origin, ...] = field(repr=False, compare=False)
     """The levels that the values come from; empty before the defaults have completed them."""
+
+    source: Cached | None = field(repr=False, compare=False)
+    """The declaration that the defaults have completed to this one."""
 
     @check_call(
         DeclarationError,
@@ -146,10 +149,13 @@ class Cached:
         if not isinstance(share_watches, bool):
             require(None, DeclarationError, "Cached()", "share_watches", share_watches, "True or False")
         self._set("filter", _filter_of(filter))
-        if share_watches and not any(
-            branch.names or any(term.label == "metadata.name" and term.equal for term in branch.terms)
-            for branch in self.filter.branches
-        ):
+        self._set("namespaces", namespaces_in(namespaces))
+        if self.namespaces is not UNSET:
+            for branch in self.filter.branches:
+                if branch.namespaces is not None or branch.namespace_label is not None:
+                    what = f"namespaces= is given beside those of {branch!r}"
+                    raise BadSelector(what, remedy="Write them in one place")
+        if share_watches and not _has_names(assemble(self.filter, self.namespaces).filter):
             what = f"Cached(share_watches=True): the filter has no names: {clipped(self.filter, 500)}"
             raise DeclarationError(what, remedy="Leave it out, or name the objects: Selector(names=[...])")
         stored: dict[str, Any] = {"keep": keep, "drop": drop, "transform": transform}
@@ -169,10 +175,10 @@ class Cached:
             self._set(name, None if value is UNSET else value)
         self._set("share_watches", share_watches)
         self._set("indexes", indexes(index) if index is not None else ())
-        self._set("namespaces", namespaces_in(namespaces))
         self._set("given", frozenset(given))
         self._set("unconfined", None)
         self._set("origins", ())
+        self._set("source", None)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -191,6 +197,18 @@ class Cached:
             object.__setattr__(copied, name, value)
         return copied
 
+    def filter_for(self, resource: Resource) -> Selector | AnyOf:
+        """Return the filter of this resource: default namespaces do not concern a cluster-scoped one."""
+        if resource.kind.namespaced is not False or self.unconfined is None:
+            return self.filter
+        return self.unconfined.filter
+
+    def origins_for(self, resource: Resource | None) -> tuple[Origin, ...]:
+        """Return the levels that the values for this resource come from; None while it is unknown."""
+        if resource is None or resource.kind.namespaced is not False or self.unconfined is None:
+            return self.origins
+        return self.unconfined.origins
+
     @property
     def namespace_labels(self) -> tuple[LabelSelector, ...]:
         """The label selectors by which the filter chooses namespaces."""
@@ -208,9 +226,11 @@ class Cached:
         has the namespaces of each label selector; without it, any namespace may have the labels. Without
         `joins`, those of many namespaces are not joined.
         """
-        unconfined = self.unconfined if resource.kind.namespaced is False else None
+        declared = self if self.source is None else self.source
+        if declared.namespaces is not UNSET:
+            require_namespaced(resource.kind)
         return plan(
-            self.filter if unconfined is None else unconfined,
+            self.filter_for(resource),
             resource,
             namespaces=namespaces,
             share_watches=self.share_watches,
@@ -222,25 +242,31 @@ class Cached:
         self, present: Cached, *, indexes: tuple[Indexed, ...], given: Collection[str] = ()
     ) -> Cached:
         """Return this declaration with the options of the present one, except those that are given. The
-        present indexes are `indexes`. `keep`, `drop` and `transform` are one option: the stored part. If that
-        differs, indexes that were added read whole objects.
+        present indexes are `indexes`. `keep`, `drop` and `transform` are one option: the stored part.
+
+        Defaults have completed neither of the two.
         """
         kept: dict[str, object] = {"indexes": indexes, "projection": present.projection}
-        kept |= {name: getattr(present, name) for name in OPTIONS}
-        if any(branch.names for branch in self.filter.branches):
+        kept |= {name: getattr(present, name) for name in ("namespaces", *OPTIONS)}
+        if _has_names(assemble(self.filter, present.namespaces).filter):
             kept["share_watches"] = present.share_watches
         names = {"index": "indexes"} | dict.fromkeys(STORED, "projection")
         for name in given:
             kept.pop(names.get(name, name), None)
-        if "projection" not in kept and self.projection != present.projection and "indexes" in kept:
-            kept["indexes"] = tuple(replace(each, late=False) for each in indexes)
-        origins = [
-            each
+        set_ = {
+            name
             for of in (self, present)
-            for each in of.origins
-            if (names.get(each.option, each.option) in kept) is (of is present)
-        ]
-        return self.replaced(origins=tuple(origins), **kept)
+            for name in of.given
+            if (names.get(name, name) in kept) is (of is present)
+        }
+        return self.replaced(given=frozenset(set_), **kept)
+
+
+def _has_names(filter_: Branches) -> bool:
+    return any(
+        branch.names or any(term.label == "metadata.name" and term.equal for term in branch.terms)
+        for branch in filter_.branches
+    )
 
 
 STORED = ("keep", "drop", "transform")
@@ -430,10 +456,10 @@ def _filter_of(value: object) -> Selector | AnyOf:
         value = AnyOf(value)
     if isinstance(value, AnyOf) and len(value.branches) == 1:
         return value.branches[0]
-    if not isinstance(value, (Selector, AnyOf)):
+    if not isinstance(value, Branches):
         what = f"the filter is {shown_with_type(value)}"
         raise BadSelector(what, remedy=f"Assign {_FILTERS}; or a Cached(...) of one of these")
-    return value
+    return as_filter(value)
 
 
 def check(key: KindKey, kind: Kind | None, cached: Cached) -> None:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kopf_selectcache._errors import DeclarationError
-from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.projection import Path, Transform, as_written
 from kopf_selectcache.selectors.selector import Selector, make_selector
 from kopf_selectcache.selectors.special_values import UNSET, Everything, Unset
-from kopf_selectcache.selectors.suggestions import near
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
+from .checks import changed_late, no_option
 from .declaration import STORED, Cached, Selectors, stored_part
 from .kind_options import OPTIONS
 from .namespaces import Namespaces, NamespacesGiven, assemble, namespaces_in
-from .precedence import Level, Origin, first_set
+from .precedence import Level, Origin, first_set, written
 from .quantity import Size
 
 
@@ -57,15 +57,18 @@ class Defaults:
 
         def __setattr__(self, name: str, value: object) -> None:
             if name not in _NAMES:
-                raise _no_option(name)
+                raise no_option("settings.selectcache.defaults", name, _NAMES)
             parsed = value if value is UNSET else _parsed(name, value)
             if name in vars(self) and vars(self)[name] != parsed and self._is_used():
-                what = f"settings.selectcache.defaults.{name} is changed after the operator has started"
-                raise DeclarationError(what, remedy="Assign it in a startup handler (@kopf.on.startup)")
+                raise changed_late(f"settings.selectcache.defaults.{name}")
             super().__setattr__(name, parsed)
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(name) if name.startswith("_") else _no_option(name)
+            raise (
+                AttributeError(name)
+                if name.startswith("_")
+                else no_option("settings.selectcache.defaults", name, _NAMES)
+            )
 
     def freeze_with(self, selectors: Selectors) -> None:
         """Refuse changes once an operator runs with these filters."""
@@ -77,24 +80,11 @@ class Defaults:
 
     def __repr__(self) -> str:
         set_ = {name: vars(self)[name] for name in _NAMES if vars(self)[name] is not UNSET}
-        texts = (
-            f"{name}={str(value)!r}"
-            if isinstance(value, (LabelSelector, FieldSelector))
-            else f"{name}={value}"
-            for name, value in set_.items()
-        )
+        texts = (f"{name}={written(_as_written(value))}" for name, value in set_.items())
         return f"Defaults({', '.join(texts)})"
 
 
 _NAMES = tuple(each.name for each in fields(Defaults))
-
-
-def _no_option(name: str) -> DeclarationError:
-    meant = near(name, _NAMES)
-    return DeclarationError(
-        f"settings.selectcache.defaults has no option {clipped(name, 100)!r}",
-        remedy=f"Did you mean {meant}?" if meant else f"Use one of: {', '.join(sorted(_NAMES))}",
-    )
 
 
 def _parsed(name: str, value: object) -> object:
@@ -142,8 +132,10 @@ _PARSERS: Mapping[str, Callable[[Any], object]] = {
 }
 
 
-def _written(value: object) -> object:
-    """Return a value as users write it: paths as text."""
+def _as_written(value: object) -> object:
+    """Return a value as users write it: paths and selectors as text."""
+    if isinstance(value, (LabelSelector, FieldSelector)):
+        return str(value)
     return [as_written(path) for path in value] if isinstance(value, tuple) else value
 
 
@@ -171,14 +163,16 @@ def with_defaults(cached: Cached, defaults: Defaults, *, kind: Kind | None, fall
     stored = {name: decided[name][0] for name in STORED if decided[name][0] is not UNSET}
     inherits = any(decided[name][1] is Level.DEFAULTS for name in STORED)
     own = {name: decided[name][0] for name in OPTIONS if decided[name][1] in (Level.KIND, Level.DEFAULTS)}
+    options = tuple(Origin(name, _as_written(value), level) for name, (value, level) in decided.items())
+    unconfined = assembled.unconfined
+    if unconfined is not None:
+        unconfined = replace(unconfined, origins=(*unconfined.origins, *options))
     return cached.replaced(
         filter=assembled.filter,
-        unconfined=assembled.unconfined,
+        unconfined=unconfined,
         projection=stored_part(**stored) if inherits else cached.projection,
-        origins=(
-            *assembled.origins,
-            *(Origin(name, _written(value), level) for name, (value, level) in decided.items()),
-        ),
+        origins=(*assembled.origins, *options),
+        source=cached,
         given=frozenset(),
         namespaces=UNSET,
         **{name: own.get(name) for name in OPTIONS},

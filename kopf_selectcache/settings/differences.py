@@ -5,14 +5,23 @@ from __future__ import annotations
 from dataclasses import fields
 
 from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.selectors.selector import labels_of_namespaces
+from kopf_selectcache.selectors.selector import Branches, labels_of_namespaces
 
 from .declaration import STORED, Cached
 
 
 def select_alike(declared: Cached, other: Cached, *, kind: Kind | None) -> bool:
     """Return True if the filters of both select the same objects."""
-    one, two = declared.filter, other.filter
+    if declared.unconfined is None and other.unconfined is None:
+        return _alike(declared.filter, other.filter, kind)
+    # Of a kind that may turn out to be cluster-scoped, both filters must be alike.
+    one, two = (
+        each.filter if each.unconfined is None else each.unconfined.filter for each in (declared, other)
+    )
+    return _alike(declared.filter, other.filter, kind) and _alike(one, two, kind)
+
+
+def _alike(one: Branches, two: Branches, kind: Kind | None) -> bool:
     if one == two:
         return True
     if labels_of_namespaces(one) or labels_of_namespaces(two):
@@ -26,7 +35,7 @@ def differing_options(declared: Cached, other: Cached) -> list[str]:
     for each in fields(Cached):
         if (
             each.compare
-            and each.name != "filter"
+            and each.name not in ("filter", "unconfined")
             and getattr(declared, each.name) != getattr(other, each.name)
         ):
             names += _differing_parts(declared, other) if each.name == "projection" else [each.name]

@@ -7,8 +7,8 @@ confined by `metadata.namespace!=shop`, so that the branches are disjoint.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, cast
 
 from kopf_selectcache._errors import BadSelector, ConflictingSelectors
 from kopf_selectcache.core.redact import clipped, shown, shown_with_type
@@ -81,6 +81,9 @@ def namespaces_in(given: NamespacesGiven) -> Namespaces | Everything | Unset:
         )
         remedy = "Write one alone, namespaces=LabelSelector.parse(...); or a Selector for each, in a list"
         raise BadSelector(what, remedy=remedy)
+    if not given and not isinstance(given, Mapping):  # A list that is empty by mistake would cache all.
+        what = "namespaces=[] names no namespace"
+        raise BadSelector(what, remedy="To select all namespaces, write {} or EVERYTHING")
     named = [place for place in given if place is not ALL_OTHERS]
     names = namespaces_of(named) if named else ()
     places: list[Place] = [*names, *((ALL_OTHERS,) if len(named) < len(given) else ())]
@@ -112,9 +115,10 @@ class Assembled:
     """The filter of a kind, once the levels have decided."""
 
     filter: Selector | AnyOf
-    unconfined: Selector | AnyOf | None = None
-    """The filter, if the kind turns out to be cluster-scoped; None if that is known, or an error."""
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[Origin, ...] = field(default=(), compare=False)
+    unconfined: Assembled | None = None
+    """The filter without default namespaces, for a kind that turns out to be cluster-scoped; None if that is
+    known, or if there are none."""
 
 
 def assemble(
@@ -130,54 +134,82 @@ def assemble(
     Each branch inherits the parts that it leaves unset. Default namespaces do not concern a cluster-scoped
     kind; namespaces of its own are an error.
     """
-    is_wide = kind is not None and kind.namespaced is False
-    if is_wide and kind is not None and namespaces is not UNSET:
+    if kind is not None and namespaces is not UNSET:
+        require_namespaced(kind)
+    chosen, level = first_set(
+        {
+            Level.KIND: namespaces,
+            Level.DEFAULTS: UNSET if kind is not None and kind.namespaced is False else default_namespaces,
+        }
+    )
+    assembled = _assembled(declared, chosen, level, default, default_namespaces)
+    if kind is not None or level is not Level.DEFAULTS:
+        return assembled
+    unconfined = _assembled(declared, UNSET, Level.NOWHERE, default)
+    return replace(assembled, unconfined=unconfined)
+
+
+def require_namespaced(kind: Kind) -> None:
+    """Raise ConflictingSelectors if a kind that is declared with namespaces has none."""
+    if kind.namespaced is False:
         what = f"{kind.plural} are cluster-scoped, and have no namespace"
         raise ConflictingSelectors(what, remedy="Declare their filter without namespaces=")
-    chosen, level = first_set(
-        {Level.KIND: namespaces, Level.DEFAULTS: UNSET if is_wide else default_namespaces}
-    )
-    own = namespaces if isinstance(namespaces, Namespaces) else Namespaces()
+
+
+def _assembled(
+    declared: Selector | AnyOf,
+    chosen: Namespaces | Everything | Unset,
+    level: Level,
+    default: Selector,
+    default_namespaces: Namespaces | Everything | Unset = UNSET,
+) -> Assembled:
+    """Return the filter in the chosen namespaces, which are declared at this level."""
+    own = chosen if isinstance(chosen, Namespaces) and level is Level.KIND else Namespaces()
     defaults = default_namespaces if isinstance(default_namespaces, Namespaces) else Namespaces()
-    made, unconfined = dict[Selector, None](), dict[Selector, None]()
-    noted: dict[_Decided, list[Place]] = {}
+    made = dict[Selector, None]()
+    noted: dict[tuple[_Decided, bool], list[Place]] = {}
+    named, confined = dict[Place, Selector](), dict[object, Origin]()
     for branch in declared.branches:
-        if _has_namespaces(branch) and namespaces is not UNSET:
-            what = f"namespaces= is given beside those of {branch!r}"
-            raise BadSelector(what, remedy="Write them in one place")
-        unconfined[make_selector(**_parts(levels := _decided(branch, default)))] = None
         label = branch.namespace_label
-        if label is None and isinstance(chosen, Namespaces) and not _is_confined(branch):
-            label = chosen.label
+        if label is None and branch.namespaces is None and not _is_named_by_field(branch, level):
+            label = chosen.label if isinstance(chosen, Namespaces) else None
         if label is not None:
             _require_no_entries(label, defaults)
-        places = _places(branch, chosen)
+        entries = own if branch.namespaces is None else Namespaces()
+        places = _places(branch, chosen, level)
+        if branch.namespace_label is not None:
+            confined[label] = Origin("namespaces", Namespaces(label=label), Level.KIND)
+        elif branch.namespaces is not None:
+            named |= dict.fromkeys(places, _NOTHING)
+        elif chosen is not UNSET and _is_named_by_field(branch, level):
+            confined[Level.NOWHERE] = Origin("namespaces", UNSET, Level.NOWHERE)  # The field replaces them.
+        else:
+            confined[level] = Origin("namespaces", chosen, level)
         if not places:
+            levels = _decided(branch, default)
             made[make_selector(**_parts(levels), namespace_label=label)] = None
-            noted |= {each: [] for each in levels if each not in noted}
+            noted |= {(each, False): [] for each in levels}
         alike: dict[Selector, list[str]] = {}
         for place in places:
-            levels = _decided(branch, default, own.entry(place), defaults.entry(place))
+            levels = _decided(branch, default, entries.entry(place), defaults.entry(place))
             for each in levels:
-                noted.setdefault(each, []).append(place)
+                noted.setdefault((each, True), []).append(place)
             part = make_selector(**_parts(levels))
             if isinstance(place, AllOthers):
-                made[_besides(part, chosen.named)] = None
+                made[_besides(part, cast("Namespaces", chosen).named)] = None
             else:
                 alike.setdefault(part, []).append(place)
         for part, spaces in alike.items():
             made[make_selector(part.label, part.field, part.names, tuple(sorted(spaces)))] = None
     origins = [
         Origin(part, _shown(value), of, tuple(dict.fromkeys(places)))
-        for (part, value, of), places in noted.items()
+        for ((part, value, of), _), places in noted.items()
         if not (part == "names" and value is UNSET)
     ]
+    if named:
+        origins.append(Origin("namespaces", Namespaces(named), Level.KIND))
     is_as_declared = [*made] == [*dict.fromkeys(declared.branches)]
-    return Assembled(
-        declared if is_as_declared else _union(made),
-        _union(unconfined) if kind is None and level is Level.DEFAULTS else None,
-        (*origins, Origin("namespaces", chosen, level)),
-    )
+    return Assembled(declared if is_as_declared else _union(made), (*origins, *confined.values()))
 
 
 _Decided: TypeAlias = tuple[str, Any, Level]
@@ -205,21 +237,36 @@ def _parts(decided: Iterable[_Decided]) -> dict[str, Any]:
     return {part: None if value is UNSET else value for part, value, _ in decided}
 
 
-def _places(branch: Selector, chosen: object) -> Collection[Place]:
-    """Return the namespaces of a branch: its own, else the chosen ones, unless it names some by a field."""
-    if branch.namespaces is not None and branch.namespace_label is None:
+def _places(branch: Selector, chosen: object, level: Level) -> Collection[Place]:
+    """Return the namespaces of a branch: its own, else the chosen ones. A field selector that names a
+    namespace replaces default ones. Beside those of the kind it applies as well, as every other does.
+    """
+    if branch.namespace_label is not None:
+        return ()
+    if branch.namespaces is not None:
         return branch.namespaces
-    is_confined = _is_confined(branch)
-    return tuple(chosen.entries) if isinstance(chosen, Namespaces) and not is_confined else ()
+    terms = [term for term in branch.terms if term.label == "metadata.namespace"]
+    if not isinstance(chosen, Namespaces) or _is_named_by_field(branch, level):
+        return ()
+    named = {term.value for term in terms if term.equal}
+    excluded = {term.value for term in terms if not term.equal}
+    possible = tuple(
+        place
+        for place in chosen.entries
+        if (
+            named.isdisjoint(chosen.named)
+            if isinstance(place, AllOthers)
+            else place not in excluded and named <= {place}
+        )
+    )
+    return possible or tuple(chosen.entries)  # A filter that contradicts all of them is refused.
 
 
-def _has_namespaces(branch: Selector) -> bool:
-    return branch.namespaces is not None or branch.namespace_label is not None
-
-
-def _is_confined(branch: Selector) -> bool:
-    """Return True if a branch has namespaces of its own, by name, by label, or by a field."""
-    return _has_namespaces(branch) or any(term.label == "metadata.namespace" for term in branch.terms)
+def _is_named_by_field(branch: Selector, level: Level) -> bool:
+    """Return True if a field selector names the namespace of a branch, in the place of default ones."""
+    return level is Level.DEFAULTS and any(
+        term.label == "metadata.namespace" and term.equal for term in branch.terms
+    )
 
 
 def _require_no_entries(label: LabelSelector, defaults: Namespaces) -> None:

@@ -12,14 +12,14 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, get_args
 
 from kopf_selectcache._errors import DeclarationError, require
-from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.suggestions import near
 
-from .checks import LONGEST, Complaint, interval, number, objects_per_page, one_of
+from .checks import LONGEST, Complaint, changed_late, interval, no_option, number, objects_per_page, one_of
 from .declaration import Cached, Selectors, check, named
 from .defaults import Defaults, with_defaults
 from .kind_options import OPTIONS
@@ -178,8 +178,11 @@ class SelectCacheSettings:
         def __setattr__(self, name: str, value: object) -> None:
             check = _CHECKS.get(name)
             if check is None:
-                raise _no_option(name)
-            if complaint := check(value):
+                raise no_option("settings.selectcache", name, _CHECKS)
+            complaint = check(value)
+            if name == "defaults" and vars(self).get(name, value) is not value:
+                complaint = _IRREPLACEABLE  # It would not be frozen with the filters.
+            if complaint:
                 what = f"settings.selectcache.{name} is {shown(value)}, {complaint[0]}"
                 raise DeclarationError(what, remedy=complaint[1])
             if (
@@ -188,8 +191,7 @@ class SelectCacheSettings:
                 and name != "admission_timeout"
                 and self.selectors.used
             ):
-                what = f"settings.selectcache.{name} is changed after the operator has started"
-                raise DeclarationError(what, remedy="Assign it in a startup handler (@kopf.on.startup)")
+                raise changed_late(f"settings.selectcache.{name}")
             # The constructor assigns each option once. An option that has its default then is not assigned.
             if name in vars(self) or value != next(
                 option.default for option in fields(self) if option.name == name
@@ -203,7 +205,11 @@ class SelectCacheSettings:
             """Refuse to read an option that does not exist: it must end the operator, as its assignment
             does.
             """
-            raise AttributeError(name) if name.startswith("_") else _no_option(name)
+            raise (
+                AttributeError(name)
+                if name.startswith("_")
+                else no_option("settings.selectcache", name, _CHECKS)
+            )
 
     def __post_init__(self) -> None:
         self.defaults.freeze_with(self.selectors)
@@ -289,14 +295,6 @@ def settings_of(settings: kopf.OperatorSettings) -> SelectCacheSettings:
 # ---- Checks of options. Each returns the complaint and the remedy, or None.
 
 
-def _no_option(name: str) -> DeclarationError:
-    meant = near(name, _CHECKS)
-    return DeclarationError(
-        f"settings.selectcache has no option {clipped(name, 100)!r}",
-        remedy=f"Did you mean {meant}?" if meant else f"Use one of: {', '.join(sorted(_CHECKS))}",
-    )
-
-
 def _page_bytes(value: object) -> Complaint:
     size = bytes_in(value) if isinstance(value, (int, str)) else None
     if size is None:
@@ -334,10 +332,11 @@ def _probe_limits(value: object) -> Complaint:
     return None
 
 
+_IRREPLACEABLE = ("and cannot be replaced", "Assign its attributes: defaults.label = 'app=web'")
+
+
 def _defaults(value: object) -> Complaint:
-    if not isinstance(value, Defaults):
-        return "and cannot be replaced", "Assign its attributes: defaults.label = 'app=web'"
-    return None
+    return None if isinstance(value, Defaults) else _IRREPLACEABLE
 
 
 def _selectors(value: object) -> Complaint:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.redact import clipped, function_name
 from kopf_selectcache.selectors.special_values import UNSET, AllOthers
 
 Place = str | AllOthers
@@ -51,7 +51,14 @@ def first_set(values: Mapping[Level, object]) -> tuple[Any, Level]:
     return UNSET, Level.NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+def written(value: object) -> str:
+    """Return a value as users write it; of a function, its name alone."""
+    if callable(value):
+        return function_name(value)
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Origin:
     """The level that one value of a cache comes from.
 
@@ -67,9 +74,13 @@ class Origin:
     """The namespaces that the value is for; empty for the whole cache."""
 
     def __str__(self) -> str:
-        value = getattr(self.value, "__name__", None) or self.value
-        text = repr(value) if isinstance(value, str) and value is self.value else str(value)
         if self.level is Level.NOWHERE:
             return f"{self.option}={UNSET}"
-        places = f" in {clipped(', '.join(map(str, self.namespaces)), 200)}" if self.namespaces else ""
-        return f"{self.option}={clipped(text, 200)}{places}: from {self.level}"
+        value = clipped(written(self.value), 200)
+        if not self.namespaces:
+            return f"{self.option}={value}: from {self.level}"
+        places = clipped(", ".join(map(str, self.namespaces)), 200)
+        return f"{self.option}={value} in {places}: from {self.level}"
+
+    def __repr__(self) -> str:
+        return f"<Origin {self}>"

@@ -8,8 +8,10 @@ import io
 import itertools
 import sys
 from base64 import b64encode
+from copy import deepcopy
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import yaml
@@ -19,7 +21,7 @@ from kopf_selectcache.core.store.accounting import OVERHEAD
 from kopf_selectcache.settings.quantity import written
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.sample_objects import Population
-from tests.cli.conftest import HEAD, Command, parsed, pod
+from tests.cli.conftest import DEFINITION, HEAD, Command, parsed, pod
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -382,6 +384,24 @@ select['v1/nodes'] = Selector()"""
         assert "page_limit=500: from settings.selectcache" in lines
         plain = parsed(command("check", declared, "-o", "json"))
         assert shown[0] in plain["caches"][0]["origins"]
+
+    def test_default_namespaces_narrow_no_watch_of_a_cluster_scoped_kind(
+        self, command: Command, cluster: EmbeddedCluster
+    ) -> None:
+        definition: dict[str, Any] = deepcopy(DEFINITION)
+        definition["spec"]["scope"] = "Cluster"
+        cluster.create(definition)
+        declared = """settings.selectcache.defaults.namespaces = ['shop']
+select['example.com/v1/widgets'] = 'app=web'"""
+        handlers = """
+@kopf.on.event('example.com', 'v1', 'widgets')
+def follow(**_):
+    pass
+"""
+        lines = command("check", declared, "-o", "wide", handlers=handlers).output
+        assert "settings.watching.label_selectors" in lines
+        assert "metadata.namespace" not in lines
+        assert "shop" not in lines
 
     @pytest.mark.usefixtures("busy")
     def test_yaml_says_what_json_says(self, command: Command) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import astuple
 from secrets import token_hex
 from typing import Any
 
@@ -17,7 +18,9 @@ from kopf_selectcache import (
     ConflictingSelectors,
     DeclarationError,
     LabelSelector,
+    Level,
     OutsideFilter,
+    Rejected,
     SelectCacheSettings,
     Selector,
 )
@@ -25,7 +28,7 @@ from tests.apiserver.cluster import Cluster
 from tests.faults.environment import until
 from tests.real.inprocess import credentials, run
 
-from .places import Place, fresh_place
+from .places import Place, fresh_group, fresh_place
 from .test_features import names, opened, synced
 
 
@@ -54,16 +57,23 @@ def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, P
     async def main() -> None:
         filters = {"v1/configmaps": Selector(), "v1/secrets": Cached("app=db", keep=["metadata"])}
         defaults: dict[str, Any] = {"label": "app=web", "namespaces": [one.namespace], "keep": ["data"]}
-        defaults["resync"] = 36_000
+        defaults |= {"resync": 36_000, "bookmarks": False, "audit_interval": 0, "page_limit": 7}
+        defaults |= {"storage": "raw", "max_bytes": "1Mi", "field": "metadata.name!=other", "transform": dict}
         async with opened(caches_of(one, filters, **defaults)) as cache:
             await synced(cache)
-            (config,) = cache.list("configmaps", namespace=one.namespace, label="app=web")
+            (config,) = cache.held("configmaps", namespace=one.namespace)
             assert "annotations" not in config["metadata"]
-            (secret,) = cache.list("secrets", namespace=one.namespace, label="app=db")
+            (secret,) = cache.held("secrets", namespace=one.namespace)
             assert secret["metadata"]["annotations"] == {"note": "long"}
             with pytest.raises(OutsideFilter):
                 cache.get("secrets", "web", one.namespace)
-            assert "resync=36000: from the defaults" in map(str, cache.scope("secrets").origins)
+            origins = [*map(str, cache.scope("secrets").origins)]
+            for name, value in defaults.items():
+                if name not in ("label", "namespaces", "field", "transform", "keep"):
+                    assert f"{name}={value!r}: from the defaults" in origins
+            assert "transform=dict: from the defaults" in origins
+            assert "keep=['metadata']: from the kind" in origins
+            assert str(cache.scope("secrets")).startswith("label='app=db', field='metadata.name!=other'")
 
     run(main())
 
@@ -84,6 +94,18 @@ def test_a7_the_first_level_that_is_set_decides(places: tuple[Place, Place]) -> 
                 for kind in ("configmaps", "secrets")
                 for place in places
             }
+            origins = {
+                (value, level, spaces)
+                for kind in ("configmaps", "secrets")
+                for option, value, level, spaces in map(astuple, cache.scope(kind).origins)
+                if option == "label"
+            }
+        assert origins == {
+            ("app=web", Level.ENTRY, (one.namespace,)),
+            ("app=db", Level.KIND, (other.namespace,)),
+            ("app=cron", Level.DEFAULT_ENTRY, (one.namespace,)),
+            ("app=web", Level.DEFAULTS, (other.namespace,)),
+        }
         assert held == {
             ("configmaps", one.namespace): ["web"],
             ("configmaps", other.namespace): ["db"],
@@ -134,6 +156,36 @@ def test_a9_default_namespaces_do_not_confine_cluster_scoped_kinds(places: tuple
         assert held == sorted(place.namespace for place in places)
         with pytest.raises(ConflictingSelectors):
             caches_of(one, {"v1/namespaces": Selector(namespaces=[one.namespace])})
+
+    run(main())
+
+
+@pytest.mark.needs("custom resources of the whole cluster")
+def test_a9_default_namespaces_do_not_confine_a_cluster_scoped_custom_resource(
+    api: Cluster, places: tuple[Place, Place]
+) -> None:
+    one, group = places[0], fresh_group()
+    key = f"{group}/v1/tenants"
+    api.create_crd(group, "v1", "Tenant", "tenants", namespaced=False)
+    for name in ("web", "db"):
+        body = {
+            "apiVersion": f"{group}/v1",
+            "kind": "Tenant",
+            "metadata": {"name": name, "labels": {"app": name}},
+        }
+        api.request("POST", f"/apis/{group}/v1/tenants", body=body)
+
+    async def main() -> None:
+        async with opened(caches_of(one, {key: "app=web"}, namespaces=[one.namespace])) as cache:
+            await synced(cache)
+            assert names(cache.list(key, label="app=web")) == ["web"]
+            assert cache.scope(key) == Selector("app=web")
+            assert not [each for each in cache.scope(key).origins if each.namespaces]
+        for declared in (Selector(namespaces=["shop"]), Cached("", namespaces={})):
+            async with opened(caches_of(one, {key: declared}, namespaces=[one.namespace])) as cache:
+                with pytest.raises(Rejected) as caught:
+                    await cache.wait_synced()
+                assert "cluster-scoped" in str(caught.value)
 
     run(main())
 

@@ -280,9 +280,10 @@ NAMESPACES: dict[str, Callable[[], Any]] = {
     "an entry of None": lambda: Cached("", namespaces={"shop": None}),
     "an entry with namespaces": lambda: Cached("", namespaces={"shop": Selector(namespaces=["blog"])}),
     "an entry with a mistake": lambda: Cached("", namespaces={"shop": "app in"}),
-    "namespaces beside those of a selector": declare(
-        Cached(Selector("app=web", namespaces=["shop"]), namespaces=["blog"])
+    "namespaces beside those of a selector": lambda: Cached(
+        Selector("app=web", namespaces=["shop"]), namespaces=["blog"]
     ),
+    "an empty list of namespaces of a kind": lambda: Cached("app=web", namespaces=[]),
     "namespaces of a cluster-scoped kind": declare(Cached("", namespaces=["shop"]), "nodes"),
     "an entry that contradicts itself": declare(Cached("", namespaces={"shop": "app=web,app=db"})),
     "a resync that is too frequent": lambda: Cached("", resync=0.5),

@@ -309,6 +309,46 @@ def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are
     assert advice(registry, settings, caplog) == []
 
 
+@pytest.mark.parametrize(
+    ("namespaces", "filter_", "narrowed_to"),
+    [
+        (["shop"], "app=web", ["app=web"]),
+        ({"shop": "tier=gold"}, Selector(), []),  # Cluster-scoped, it would have no label.
+        (["blog"], Selector("app=web", namespaces=["shop"]), ["app=web", "metadata.namespace=shop"]),
+    ],
+)
+def test_default_namespaces_do_not_narrow_a_kind_that_may_be_cluster_scoped(
+    namespaces: Any,
+    filter_: Any,
+    narrowed_to: list[str],
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watched(registry)
+    settings = declaring(**{"example.com/v1/webapps": filter_})
+    ours = settings_of(settings)
+    ours.narrow_handlers, ours.defaults.namespaces = True, namespaces
+    started(registry, settings)
+    assert collected(settings, WEBAPPS) == narrowed_to
+    doubted = len(narrowed_to) < 2
+    assert ("not known yet if it has namespaces" in caplog.text) is doubted
+
+
+def test_the_line_for_default_namespaces_comes_once_the_kind_is_known(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    kopf.on.event("webapps", registry=registry)(lambda **_: None)
+    settings = declaring(**{"example.com/v1/webapps": "app=web"})
+    ours = settings_of(settings)
+    ours.narrow_handlers, ours.defaults.namespaces = True, ["shop"]
+    started(registry, settings)
+    told = advice(registry, settings, caplog)[-1]
+    assert "all with label='app=web', beside" in told
+    # It is meant to be pasted.
+    exec(told.partition("add to a startup handler: ")[2], {"settings": settings})  # noqa: S102
+    assert collected(settings, WEBAPPS) == ["app=web", "metadata.namespace=shop"]
+
+
 @pytest.mark.parametrize("setting", ["label_selectors", "field_selectors"])
 def test_a_selector_of_the_users_own_is_kept(
     setting: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture

@@ -37,6 +37,8 @@ WRONG: Any = 5
         ("namespaces", "shop"),
         ("namespaces", WRONG),
         ("namespaces", ["Shop"]),
+        ("namespaces", []),
+        ("namespaces", ()),
         ("namespaces", [WRONG]),
         ("namespaces", {"shop": Selector(namespaces=["shop"])}),
         ("namespaces", {"shop": Cached("app=web", keep=["spec"])}),
@@ -79,8 +81,13 @@ def test_every_option_of_the_table_is_one_of_kinds_and_of_defaults() -> None:
 
 def test_defaults_cannot_be_replaced() -> None:
     settings: Any = SelectCacheSettings()
-    with pytest.raises(DeclarationError):
-        settings.defaults = {"label": "app=web"}
+    for other in ({"label": "app=web"}, Defaults(label="app=web")):
+        with pytest.raises(DeclarationError):
+            settings.defaults = other
+    settings.defaults = settings.defaults
+    given = SelectCacheSettings(defaults=Defaults(label="app=web"))
+    with given.selectors.in_use(), pytest.raises(DeclarationError):
+        given.defaults.label = "app=db"
 
 
 def test_defaults_are_final_once_the_operator_has_started() -> None:
@@ -95,6 +102,16 @@ def test_defaults_are_final_once_the_operator_has_started() -> None:
     settings.defaults.label = "app=db"
 
 
+def test_a_namespace_without_a_default_entry_has_not_that_of_all_others() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.label = "team=a"
+    settings.defaults.namespaces = {"shop": "team=b", ALL_OTHERS: "team=c"}
+    settings.selectors["pods"] = Cached(Selector(), namespaces=["blog"])
+    settings.selectors["secrets"] = Selector(namespaces=["blog"])
+    for key in settings.selectors:
+        assert settings.effective(key).filter == Selector("team=a", namespaces=["blog"])
+
+
 @pytest.mark.parametrize(
     ("declare", "error"),
     [
@@ -105,6 +122,7 @@ def test_defaults_are_final_once_the_operator_has_started() -> None:
             lambda select: select.update(pods=Cached(Selector(namespaces=["a"]), namespaces=["b"])),
             BadSelector,
         ),
+        (lambda select: select.update(pods=Cached("", namespaces=[])), BadSelector),
         (lambda select: select.update(pods=Cached("", namespaces={"a": "x=1,x=2"})), ConflictingSelectors),
         (
             lambda select: select.update(pods=Cached("", namespaces={"a": Selector(field="spec.bogus=1")})),

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from typing import Any
 
+import kopf
 import pytest
 
-from kopf_selectcache import ALL_OTHERS, EVERYTHING, UNSET, AnyOf, Cached, Kind, Level, Origin, Selector
+from kopf_selectcache import (
+    ALL_OTHERS,
+    EVERYTHING,
+    UNSET,
+    AnyOf,
+    Cached,
+    ConflictingSelectors,
+    DeclarationError,
+    Kind,
+    Level,
+    Origin,
+    Selector,
+)
+from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.selectors.text import LabelSelector
-from kopf_selectcache.settings.options import SelectCacheSettings
+from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.settings.precedence import first_set
+from kopf_selectcache.testing import FakeCache
 
 LEVELS = (Level.ENTRY, Level.KIND, Level.DEFAULT_ENTRY, Level.DEFAULTS)
 STATES = ("unset", "empty", "everything", "set")
@@ -177,16 +193,50 @@ def test_each_branch_inherits_what_it_leaves_unset() -> None:
         Selector("app=web"),
         Selector(names=["ca"], namespaces=["infra"]),
         Selector("app=db", field="metadata.namespace!=test"),
+        Selector("app=db", field="metadata.namespace=test"),
         Selector(EVERYTHING, field="spec.nodeName=n1"),
     ]
     assert settings.effective("pods").filter == AnyOf(
         [
             Selector("app=web", namespaces=["shop"]),
             Selector("team=a", names=["ca"], namespaces=["infra"]),
-            Selector("app=db", field="metadata.namespace!=test"),
+            Selector("app=db", field="metadata.namespace!=test", namespaces=["shop"]),
+            Selector("app=db", field="metadata.namespace=test"),
             Selector(EVERYTHING, field="spec.nodeName=n1", namespaces=["shop"]),
         ]
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "namespaces", "expected"),
+    [
+        ("!=test", ["shop"], {"shop": None}),
+        ("!=test", {"shop": "tier=gold", "test": "x"}, {"shop": "tier=gold"}),
+        ("=shop", {"shop": "tier=gold", "blog": "x", ALL_OTHERS: UNSET}, {"shop": "tier=gold"}),
+    ],
+)
+def test_a_field_selector_of_namespaces_is_beside_those_of_the_kind(
+    field: str, namespaces: Any, expected: dict[str, str | None]
+) -> None:
+    settings, field = SelectCacheSettings(), f"metadata.namespace{field}"
+    settings.selectors["pods"] = Cached(Selector(field=field), namespaces=namespaces)
+    ((space, label),) = expected.items()
+    assert settings.effective("pods").filter == Selector(label, field=field, namespaces=[space])
+
+
+@pytest.mark.parametrize("namespaces", [["shop"], {"shop": "tier=gold", ALL_OTHERS: "x"}])
+def test_all_others_are_beside_a_field_selector_of_another_namespace(namespaces: Any) -> None:
+    settings = SelectCacheSettings()
+    declared = Cached(Selector(field="metadata.namespace=test"), namespaces=namespaces)
+    if isinstance(namespaces, list):
+        with pytest.raises(ConflictingSelectors):
+            settings.selectors["pods"] = declared
+        return
+    settings.selectors["pods"] = declared
+    pods = find("pods")
+    assert pods is not None
+    planned = settings.effective("pods").plan(Resource(pods, "v1"), namespaces=None)
+    assert planned.filter == Selector("x", namespaces=["test"])
 
 
 def test_a_filter_without_defaults_is_as_declared() -> None:
@@ -261,7 +311,7 @@ def test_default_namespaces_do_not_concern_cluster_scoped_kinds() -> None:
     assert settings.effective("nodes").unconfined is None
     # Only the cluster knows of a custom resource.
     custom = settings.effective("example.com/v1/webapps")
-    assert (custom.filter, custom.unconfined) == (Selector("team=b", namespaces=["shop"]), Selector("team=a"))
+    assert custom.unconfined is not None
     for namespaced, filter_ in (
         (False, Selector("team=a")),
         (True, Selector("team=b", namespaces=["shop"])),
@@ -273,8 +323,111 @@ def test_default_namespaces_do_not_concern_cluster_scoped_kinds() -> None:
     assert settings.effective("example.com/v1/others").filter == Selector("team=b", namespaces=["shop"])
 
 
+def custom_resource(*, namespaced: bool) -> Resource:
+    kind = Kind.unknown("example.com", "WebApp", "webapps", namespaced=namespaced)
+    return Resource(kind, "v1", fields_known=False)
+
+
+@pytest.mark.parametrize("namespaces", [UNSET, ["blog"], {}])
+@pytest.mark.parametrize(
+    "declared",
+    [
+        Selector("app=web", namespaces=["shop"]),
+        Cached("app=web", namespaces=["shop"]),
+        Cached("app=web", namespaces=[ALL_OTHERS]),
+        Cached("app=web", namespaces={}),
+        Cached("app=web", namespaces=EVERYTHING),
+    ],
+)
+def test_namespaces_of_a_cluster_scoped_custom_resource_are_refused(declared: Any, namespaces: Any) -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.namespaces = namespaces
+    settings.selectors["example.com/v1/webapps"] = declared
+    effective = settings.effective("example.com/v1/webapps")
+    effective.plan(custom_resource(namespaced=True), namespaces=None)
+    with pytest.raises(ConflictingSelectors):
+        effective.plan(custom_resource(namespaced=False), namespaces=None)
+
+
+def test_the_origins_of_a_custom_resource_are_those_of_its_scope() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.namespaces = {"shop": "team=b"}
+    settings.selectors["example.com/v1/webapps"] = Selector()
+    effective = settings.effective("example.com/v1/webapps")
+    assert effective.origins_for(None) == effective.origins
+    assert list(map(str, effective.origins_for(custom_resource(namespaced=True))))[:3] == [
+        "label='team=b' in shop: from the default entry of the namespace",
+        "field=UNSET",
+        "namespaces={'shop': label='team=b'}: from the defaults",
+    ]
+    wide = list(map(str, effective.origins_for(custom_resource(namespaced=False))))
+    assert wide[:3] == ["label=UNSET", "field=UNSET", "namespaces=UNSET"]
+    assert wide[3:] == [*map(str, effective.origins)][3:]
+
+
+def test_the_branches_of_an_or_have_origins_of_their_own() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.namespaces = ["shop"]
+    settings.selectors["pods"] = [
+        Selector("app=web"),
+        Selector("app=web", namespaces=["infra"]),
+        Selector("app=web", field="metadata.namespace=test"),
+    ]
+    assert [
+        str(each) for each in settings.effective("pods").origins if each.option in "label namespaces"
+    ] == [
+        "label='app=web' in shop, infra: from the kind",
+        "label='app=web': from the kind",
+        "namespaces=['infra']: from the kind",
+        "namespaces=['shop']: from the defaults",
+        "namespaces=UNSET",
+    ]
+
+
+def test_names_of_the_entries_share_watches() -> None:
+    entries = {"a": Selector(names=["x", "y"])}
+    settings = SelectCacheSettings()
+    settings.selectors["pods"] = Cached("", namespaces=entries, share_watches=True)
+    assert settings.effective("pods").share_watches
+    with pytest.raises(DeclarationError):
+        Cached("", namespaces={"a": "app=web"}, share_watches=True)
+
+
 def test_labels_are_stored_as_they_are_compared() -> None:
     settings = SelectCacheSettings()
     settings.defaults.label = {"app": "web"}
     assert isinstance(settings.defaults.label, LabelSelector)
     assert repr(settings.defaults) == "Defaults(label='app=web')"
+
+
+class Mask:
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __repr__(self) -> str:
+        return self.key
+
+    def __call__(self, obj: dict[str, Any]) -> dict[str, Any]:
+        return obj
+
+
+def mask(key: str, obj: dict[str, Any]) -> dict[str, Any]:
+    assert key
+    return obj
+
+
+@pytest.mark.parametrize("transform", [partial(mask, "hunter2"), Mask("hunter2")])
+def test_what_a_transform_is_bound_to_is_not_shown(transform: Any) -> None:
+    settings = kopf.OperatorSettings()
+    ours = settings_of(settings)
+    ours.defaults.transform = transform
+    ours.defaults.drop = ["data"]
+    ours.selectors["v1/secrets"] = "app=web"
+    ours.selectors["v1/configmaps"] = Cached("app=web", transform=transform)
+    cache = FakeCache([], settings)
+    scopes = [cache.scope("secrets"), cache.scope("configmaps")]
+    name = type(transform).__name__
+    assert f"transform={name}: from the defaults" in map(str, scopes[0].origins)
+    assert repr(ours.defaults) == f"Defaults(drop=['data'], transform={name})"
+    told = [repr(scopes), *map(str, scopes[0].origins), repr(ours.selectors.cached("v1/configmaps"))]
+    assert "hunter2" not in " ".join(told)

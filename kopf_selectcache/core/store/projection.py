@@ -18,6 +18,7 @@ import msgspec
 
 from kopf_selectcache.core.errors import BadPath, BadTransform, Undecodable
 from kopf_selectcache.core.recursion import decoded, on_empty_stack, with_room
+from kopf_selectcache.core.redact import function_name
 from kopf_selectcache.core.scanner import Unscannable, items, members
 
 Path: TypeAlias = str | tuple[str, ...]
@@ -160,8 +161,10 @@ class Projection:
         object.__setattr__(self, "_stored", _tree(rules, rest=self.keep is None))
 
     def __repr__(self) -> str:
-        options = {"keep": self.keep, "drop": self.drop or None, "transform": self.transform}
-        shown = (f"{name}={value!r}" for name, value in options.items() if value is not None)
+        options = {"keep": self.keep, "drop": self.drop or None}
+        shown = [f"{name}={value!r}" for name, value in options.items() if value is not None]
+        if self.transform is not None:
+            shown.append(f"transform={function_name(self.transform)}")
         return f"Projection({', '.join(shown)})"
 
     def __str__(self) -> str:
@@ -172,7 +175,7 @@ class Projection:
             if paths is not None
         ]
         if self.transform is not None:
-            said.append(f"transform={getattr(self.transform, '__name__', type(self.transform).__name__)}")
+            said.append(f"transform={function_name(self.transform)}")
         return ", ".join(said)
 
     @property

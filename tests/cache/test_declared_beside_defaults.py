@@ -1,0 +1,77 @@
+"""What is declared of a kind, beside what the defaults make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+import pytest
+
+from kopf_selectcache import UNSET, AnyOf, Cached, DeclarationError, Selector, settings_of
+from kopf_selectcache.testing import FakeCache
+
+from .test_declaring import CONFIGS, WEBAPPS
+
+
+def test_declared_namespaces_stay_as_they_are() -> None:
+    settings = kopf.OperatorSettings()
+    ours = settings_of(settings)
+    ours.defaults.namespaces = ["elsewhere"]
+    ours.defaults.label = "app=db"
+    ours.selectors["v1/configmaps"] = Cached(
+        "app=web", namespaces={"shop": UNSET, "blog": Selector(names=["a"])}
+    )
+    cache = FakeCache(CONFIGS, settings)
+    cache.blocking.change("configmaps", "app in (web,db)", keep=["data"])
+    changed = AnyOf(
+        [
+            Selector("app in (web,db)", names=["a"], namespaces=["blog"]),
+            Selector("app in (web,db)", namespaces=["shop"]),
+        ]
+    )
+    assert cache.scope("configmaps") == changed
+    cache.blocking.change("configmaps", Selector())
+    assert str(cache.scope("configmaps").branches[1]) == "label='app=db', namespaces=['shop']"
+    cache.blocking.change("configmaps", [Selector("app=web", namespaces=["other"]), "app=db"])
+    assert Selector("app=web", namespaces=["other"]) in cache.scope("configmaps").branches
+    assert Selector("app=db", namespaces=["shop"]) in cache.scope("configmaps").branches
+    cache.blocking.change("configmaps", "app=web", namespaces=UNSET)
+    assert cache.scope("configmaps") == Selector("app=web", namespaces=["elsewhere"])
+    cache.blocking.change("configmaps", Cached("app=web", namespaces=["elsewhere"]))
+    cache.blocking.change("configmaps", "app=db")
+    assert [str(each) for each in cache.scope("configmaps").origins if each.option == "namespaces"] == [
+        "namespaces=['elsewhere']: from the kind"
+    ]
+
+
+def test_a_default_that_stays_has_its_origin() -> None:
+    settings = kopf.OperatorSettings()
+    ours = settings_of(settings)
+    ours.defaults.max_bytes = "1Mi"
+    ours.selectors["v1/configmaps"] = Cached("app=web", storage="raw")
+    cache = FakeCache(CONFIGS, settings)
+    cache.blocking.change("configmaps", "app=db")
+    origins = [str(each) for each in cache.scope("configmaps").origins]
+    assert "max_bytes='1Mi': from the defaults" in origins
+    assert "storage='raw': from the kind" in origins
+
+
+def test_a_declaration_with_the_defaults_is_the_same_again() -> None:
+    settings = kopf.OperatorSettings()
+    settings_of(settings).defaults.namespaces = ["shop"]
+    cache = FakeCache([WEBAPPS], settings)
+    cache.blocking.declare("example.com/v1/webapps", "app=web")
+    cache.blocking.declare("example.com/v1/webapps", "app in (web)")
+    with pytest.raises(DeclarationError) as caught:
+        cache.blocking.declare("example.com/v1/webapps", Selector("app=web", namespaces=["shop"]))
+    assert "unconfined" not in str(caught.value)
+
+
+@pytest.mark.parametrize("filter_", ["app=web", ["app=web", Selector(names=["db"], namespaces=["shop"])]])
+def test_a_scope_is_a_filter_and_a_request(filter_: Any) -> None:
+    cache = FakeCache(CONFIGS, {"v1/configmaps": filter_})
+    scope = cache.scope("configmaps")
+    assert Cached(scope).filter == Cached(filter_).filter
+    assert Cached(filter_).filter.covers(scope)
+    assert scope.covers(scope)
+    assert Selector("app=cron", names=["x"]).disjoint(scope)
