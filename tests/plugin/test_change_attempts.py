@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from kopf_selectcache.core.store.change_queue import ChangeQueue
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.informer.retries import Retries
+from kopf_selectcache.plugin._calls import Attempts
 from kopf_selectcache.plugin.changes import _Delivery
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.testing import FakeCache
@@ -189,3 +191,8 @@ def test_a_handler_that_turns_its_end_into_an_error_is_not_called_again() -> Non
     calls.delivery._is_ending = True
     run(calls)
     assert calls.seen == [("2", 0)]
+
+
+def test_attempts_are_counted_as_kopf_counts_them() -> None:
+    attempts = Attempts(datetime.now(UTC), 1.0, lambda: 3.5)
+    assert (attempts.awakened, attempts.runtime.total_seconds()) == (True, 2.5)

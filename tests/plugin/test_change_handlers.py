@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -673,11 +672,6 @@ def test_a_pause_that_begins_while_a_handler_waits_for_its_turn_holds_it_up() ->
     run(delivery._enter())
     assert limit.locked()
     assert states == []
-
-
-def test_attempts_are_counted_as_kopf_counts_them() -> None:
-    attempts = calls.Attempts(datetime.now(UTC), 1.0, lambda: 3.5)
-    assert (attempts.awakened, attempts.runtime.total_seconds()) == (True, 2.5)
 
 
 def test_a_handler_that_turns_its_cancellation_into_an_error_does_not_hold_up_the_end(

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from kopf_selectcache.core.errors import BadIndex, Undecodable
+from kopf_selectcache.core.redact import function_name
 
 from .json_values import key_of, keys_of
 from .projection import Keys, as_written, at, repeated, where_of
@@ -61,12 +62,11 @@ class Indexed:
 
     def __str__(self) -> str:
         """Write it as it is declared."""
-        by = (
-            repr(as_written(self.path))
-            if self.path is not None
-            else getattr(self.function, "__name__", type(self.function).__name__)
-        )
+        by = repr(as_written(self.path)) if self.path is not None else function_name(self.function)
         return f"{self.name!r}: {by}"
+
+    def __repr__(self) -> str:
+        return f"Indexed({self})"
 
     def is_like(self, other: Indexed) -> bool:
         """Return True if both have the same path or function, declared or added."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -281,3 +282,8 @@ def test_an_index_is_written_as_it_is_declared() -> None:
             Indexed("n", function=Named()),
         )
     ] == ["'node': 'spec.node'", "'a': ('b.c', 'd')", "'i': images", "'n': Named"]
+
+
+def test_an_index_shows_no_argument_that_is_bound_to_its_function() -> None:
+    index = Indexed("by", function=partial(max, "hunter2"))
+    assert repr(index) == "Indexed('by': partial)"
