@@ -23,14 +23,21 @@ from .queue import Cause, Key, Priority, WorkQueue
 MAPPINGS_AT_ONCE = 10
 """Async mappings of one source that run at the same time."""
 
+MOST_DEPARTED = 100_000
+"""Departed objects of one source at most whose mapping has not ended. Present ones have one mapping each."""
+
 
 class _Pending:
     """The states of one object that are still to be mapped."""
 
-    __slots__ = ("cause", "is_added", "is_remembered", "priority", "states")
+    __slots__ = ("cause", "first", "is_added", "is_departed", "is_remembered", "keys", "last", "priority")
 
     def __init__(self) -> None:
-        self.states: list[Obj] = []
+        self.first: Obj | None = None
+        self.last: Obj | None = None
+        self.keys: list[Key] = []
+        """Those of the last state, if they were added while the first one fails."""
+        self.is_departed = False
         self.priority: int = Priority.RETRY
         self.cause = Cause("")
         self.is_added = False
@@ -38,8 +45,20 @@ class _Pending:
         self.is_remembered = False
         """True if the keys of the last state are remembered."""
 
+    def __bool__(self) -> bool:
+        return self.first is not None or self.last is not None
+
     def join(self, states: list[Obj]) -> None:
-        self.states = [*self.states[:1], *states[-1:]] if self.states else states
+        if not self:
+            self.first = states[0] if len(states) > 1 else None
+        elif self.first is None:
+            self.first = self.last
+        self.last = states[-1]
+
+    def take(self) -> tuple[Obj | None, Obj | None]:
+        taken = self.first, self.last
+        self.first = self.last = None
+        return taken
 
 
 class Deliveries:
@@ -70,6 +89,10 @@ class Deliveries:
         """The keys of objects that were evicted; None unless the cache is being restored."""
         self._reported: set[tuple[str, type[BaseException]]] = set()
         """The errors that were logged with a traceback."""
+        self._departed = 0
+        """The pending objects that have departed."""
+        self._is_full = False
+        """True once it was logged that departures are lost, until no departed object is pending."""
         self._is_closing = False
         self.ended = asyncio.Event()
         """Set whenever the last mapping of an object has ended."""
@@ -99,7 +122,12 @@ class Deliveries:
                 self._report("map=", error)
             else:
                 return
+        if event.new is None and not self._has_room(name):
+            return
         pending = self._join(name, states)
+        self._set_departed(pending, is_departed=event.new is None)
+        keys, pending.keys = pending.keys, []
+        self._add(keys, priority, cause)
         pending.is_added = True
         pending.priority = max(pending.priority, priority)
         pending.cause = cause
@@ -135,7 +163,7 @@ class Deliveries:
         pending = self._pending.get(name)
         if pending is None:
             pending = self._pending[name] = _Pending()
-            pending.states = states
+            pending.join(states)
             task = asyncio.create_task(self._finish(name, pending), name=f"selectcache: {self._source}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -146,28 +174,67 @@ class Deliveries:
     async def _finish(self, name: Hashable, pending: _Pending) -> None:
         """Map the states of an object, again after failures, until there are no further ones."""
         failures = 0
-        while pending.states:
-            states, pending.states = pending.states, []
-            try:
-                async with self._limit:
-                    mapped = [await self._mapped_by_any(state) for state in states]
-            except (Exception, asyncio.CancelledError) as error:
-                if self._is_closing:
-                    raise
-                self._report("map=", error)
-                later, pending.states = pending.states, states
-                if later:
-                    pending.join(later)
+        while pending:
+            first, last = pending.take()
+            if last is not None:
+                pending.keys = []
+            if first is not None and await self._is_mapped(name, pending, first, is_last=False):
+                first = None
+            if last is not None and await self._is_mapped(name, pending, last, is_last=True):
+                last = None
+            later = [state for state in pending.take() if state is not None]
+            pending.first, pending.last = first, last
+            has_failed = bool(pending)
+            if later:
+                pending.join(later)
+                pending.keys = []  # They were added after these changes.
+            if has_failed:
                 await self._sleep(delay(failures, self._chance()))
                 failures += 1
-                continue
-            failures = 0
-            if pending.is_remembered and self._remembered is not None:
-                self._remembered[name] = mapped[-1]
-            if pending.is_added:
-                self._add([key for keys in mapped for key in keys], pending.priority, pending.cause)
+            else:
+                failures = 0
         del self._pending[name]
+        self._set_departed(pending, is_departed=False)
         self.ended.set()
+
+    async def _is_mapped(self, name: Hashable, pending: _Pending, state: Obj, *, is_last: bool) -> bool:
+        """Map one state and use its keys; return False if that fails."""
+        try:
+            async with self._limit:
+                keys = await self._mapped_by_any(state)
+        except (Exception, asyncio.CancelledError) as error:
+            if self._is_closing:
+                raise
+            self._report("map=", error)
+            return False
+        if is_last and pending.is_remembered and self._remembered is not None:
+            self._remembered[name] = keys
+        if pending.is_added:
+            self._add(keys, pending.priority, pending.cause)
+            if is_last:
+                pending.keys = keys
+        return True
+
+    def _has_room(self, name: Hashable) -> bool:
+        """Return False if too many departed objects are pending: this one is dropped."""
+        pending = self._pending.get(name)
+        if self._departed < MOST_DEPARTED or (pending is not None and pending.is_departed):
+            return True
+        if pending is not None:
+            pending.take()
+        if not self._is_full:
+            self._is_full = True
+            self._logger.error(
+                "The function of map= of the source %(source)s is too slow, or fails: departures of objects "
+                "are lost.",
+                {"source": self._source},
+            )
+        return False
+
+    def _set_departed(self, pending: _Pending, *, is_departed: bool) -> None:
+        self._departed += is_departed - pending.is_departed
+        pending.is_departed = is_departed
+        self._is_full = self._is_full and self._departed > 0
 
     async def _mapped_by_any(self, state: Obj) -> list[Key]:
         if not self._mapping.is_async:

@@ -11,15 +11,17 @@ from typing import Any, cast
 
 import pytest
 
-from kopf_selectcache import Cached, Forbidden, NotDeclared
+from kopf_selectcache import Cached, Forbidden, NotDeclared, NotSynced
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.reconciler import _deliveries
 from kopf_selectcache.reconciler._deliveries import Deliveries
 from kopf_selectcache.reconciler.mapping import ITSELF, Owner
 from kopf_selectcache.reconciler.predicates import Event, annotations_changed, entered, gone, left
 from kopf_selectcache.reconciler.queue import Key, Priority, Run, WorkQueue
 from kopf_selectcache.reconciler.sources import Channel, Informer, Kind, Source
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing.faults import Silence
 from tests.faults.environment import run, until
 from tests.informer import test_change_departures as departures
 from tests.secrets import Environment, caching, secret
@@ -64,11 +66,15 @@ class Followed:
         self.source = Kind(
             "secrets", map=mapping, predicates=[self._see], sleep=sleep_briefly, chance=lambda: 0.5
         )
+        self.entered: Counter[str] = Counter()
         self.departures: Counter[str] = Counter()
+        """The objects that have entered or departed, by their uids."""
 
     def _see(self, old: Any, new: Any) -> bool:
         if new is None:
             self.departures[old["metadata"]["uid"]] += 1
+        elif old is None:
+            self.entered[new["metadata"]["uid"]] += 1
         return True
 
     def drain(self) -> Counter[Key]:
@@ -78,7 +84,9 @@ class Followed:
 
 
 def by_target(obj: Any) -> list[Key]:
-    """Read what is not in the metadata."""
+    """Read what is not in the metadata. Other objects than this one have none of it."""
+    if obj["metadata"]["name"] != "a":
+        return []
     return [(None, f"{obj['metadata']['name']}-{obj['data']['target']}")]
 
 
@@ -88,14 +96,15 @@ async def by_target_async(obj: Any) -> list[Key]:
 
 
 class Failing:
-    """A mapping that fails, and then succeeds for both states of an object."""
+    """A mapping that fails once for each version of an object."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.failed: set[str] = set()
 
     def __call__(self, obj: Any) -> list[Key]:
-        self.calls += 1
-        if self.calls % 3 == 1:
+        version = obj["metadata"]["resourceVersion"]
+        if version not in self.failed:
+            self.failed.add(version)
             raise ValueError("it fails")
         return by_target(obj)
 
@@ -108,7 +117,7 @@ MAPPINGS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("act", ["delete", "leave"])
+@pytest.mark.parametrize("act", ["delete", "create_again", "leave", "move"])
 @pytest.mark.parametrize(
     "disturb",
     [departures.watch, departures.relist, departures.restart, departures.evict],
@@ -169,9 +178,9 @@ def pod(name: str, owner: str = "one", **labels: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
 
 
-def own_by(cache: FakeCache, owner: str) -> None:
+def own_by(cache: FakeCache, owner: str, name: str = "web-1") -> None:
     cache.cluster.patch(
-        pod("web-1"), {"metadata": {"ownerReferences": pod("web-1", owner)["metadata"]["ownerReferences"]}}
+        pod(name), {"metadata": {"ownerReferences": pod(name, owner)["metadata"]["ownerReferences"]}}
     )
 
 
@@ -204,6 +213,150 @@ def test_the_states_between_two_async_mappings_are_joined_and_no_key_is_lost() -
         assert found == {("shop", "one"), ("shop", "four")}
         assert mapped == ["one", "one", "four"]
         await source.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("bad", ["one", "two"])
+def test_a_state_that_cannot_be_mapped_holds_back_no_keys_of_the_other(bad: str) -> None:
+    async def main() -> None:
+        calls = 0
+        failing = {bad}
+
+        def mapping(obj: Any) -> list[Key]:
+            nonlocal calls
+            owner = obj["metadata"]["ownerReferences"][0]["name"]
+            if owner in failing:
+                calls += 1
+                raise ValueError("it fails")
+            return [("shop", owner)]
+
+        cache = FakeCache([pod("web-1", "one")], {"pods": "app=web"})
+        queue, source = queue_of(), Kind("pods", map=mapping, cache=cache, sleep=sleep_briefly)
+        await source.start(queue)
+        own_by(cache, "two")
+        await until(lambda: calls > 5)
+        good = {"one": "two", "two": "one"}[bad]
+        assert ("shop", good) in {run.key for run in keys_in(queue)}
+        before = calls
+        own_by(cache, "three")
+        await until(lambda: calls > before + 5)
+        keys = {run.key for run in keys_in(queue)}
+        assert keys == ({("shop", "two"), ("shop", "three")} if bad == "one" else {("shop", "three")})
+        failing.clear()
+        await until(lambda: len(queue) == 1)
+        assert keys_in(queue)[0].key == ("shop", bad)
+        await source.stop()
+
+    run(main())
+
+
+def test_departed_objects_whose_mapping_has_not_ended_are_limited(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_deliveries, "MOST_DEPARTED", 2)
+
+    async def main() -> None:
+        release = asyncio.Event()
+
+        async def slow(obj: Any) -> list[Key]:
+            await release.wait()
+            return [("shop", obj["metadata"]["name"])]
+
+        names = [f"web-{number}" for number in range(5)]
+        cache = FakeCache([pod(name) for name in names], {"pods": "app=web"})
+        queue = queue_of()
+        source = Kind("pods", map=slow, cache=cache, predicates=[lambda _, new: new is None])
+        await source.start(queue)
+        for name in names:
+            cache.cluster.delete(pod(name))
+        cache.cluster.create(pod("web-0"))
+        cache.cluster.delete(pod("web-0"))
+        release.set()
+        await until(lambda: len(queue) == 2)
+        assert {run.key[1] for run in keys_in(queue)} == {"web-0", "web-1"}
+        await source.stop()
+
+    run(main())
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
+        "The function of map= of the source pods is too slow, or fails: departures of objects are lost."
+    ]
+
+
+def test_a_departure_that_is_lost_takes_the_pending_states_of_its_object_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_deliveries, "MOST_DEPARTED", 1)
+
+    async def main() -> None:
+        release = asyncio.Event()
+        mapped: list[str] = []
+
+        async def slow(obj: Any) -> list[Key]:
+            mapped.append(obj["metadata"]["name"])
+            await release.wait()
+            return []
+
+        cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
+        source = Kind("pods", map=slow, cache=cache)
+        await source.start(queue_of())
+        await until(lambda: len(mapped) == 2)
+        for name in ("web-1", "web-2"):
+            own_by(cache, "two", name)
+            cache.cluster.delete(pod(name))
+        release.set()
+        await until(lambda: len(cast("Any", source)._deliveries) == 0)
+        assert Counter(mapped) == {"web-1": 3, "web-2": 1}
+        await source.stop()
+
+    run(main())
+
+
+def test_each_departure_reaches_the_queue_once_while_the_filter_changes() -> None:
+    async def main() -> None:
+        async with caching("app in (web,db)", A, STAYS) as environment:
+            followed = {name: Followed(make()) for name, make in MAPPINGS.items()}
+            for each in followed.values():
+                each.source.bind(environment.cache)
+                await each.source.start(each.queue)
+                await each.source.wait_synced(60)
+            uids = {name: environment.cluster.get(secret(name))["metadata"]["uid"] for name in ("a", "stays")}
+            held = environment.cluster.faults.add(Silence(), verb="list", resource="secrets")
+            changing = asyncio.create_task(environment.cache.change("secrets", "app=db"))
+            await held.hit()
+            environment.cluster.delete(A)
+            held.release()
+            await changing
+            for name, each in followed.items():
+                await until(lambda each=each: len(each.departures) == 2)  # type: ignore[misc]  # mypy knows no lambda with defaults.
+                assert each.departures == dict.fromkeys(uids.values(), 1), name
+                key = ("shop", "a") if name == "itself" else (None, "a-dHdv")
+                await until(lambda each=each, key=key: key in each.drain())  # type: ignore[misc]  # mypy knows no lambda with defaults.
+                await each.source.stop()
+
+    run(main())
+
+
+def test_objects_that_depart_while_their_kind_is_not_declared_are_not_reported() -> None:
+    async def main() -> None:
+        async with caching("app=web", A, STAYS) as environment:
+            each = Followed(by_target)
+            each.source.bind(environment.cache)
+            await each.source.start(each.queue)
+            await each.source.wait_synced(60)
+            await environment.cache.remove("secrets")
+            environment.cluster.delete(A)
+            await environment.cache.declare("secrets", "app=web")
+            environment.cluster.create(A)
+            again = environment.cluster.get(A)["metadata"]["uid"]
+            await until(lambda: each.entered[again])
+            environment.cluster.delete(A)
+            await until(lambda: each.departures[again])
+            environment.cluster.delete(STAYS)
+            await until(lambda: len(each.departures) == 2)
+            assert set(each.departures.values()) == {1}
+            assert (None, "a-dHdv") in each.drain()
+            await each.source.stop()
 
     run(main())
 
@@ -392,6 +545,18 @@ def test_a_cache_that_cannot_be_read_fails_the_wait() -> None:
             await source.start(queue_of())
             with pytest.raises(Forbidden):
                 await source.wait_synced(60)
+            await source.stop()
+
+    run(main())
+
+
+def test_a_cache_that_is_not_synced_in_time_fails_the_wait_with_the_reason() -> None:
+    async def main() -> None:
+        async with caching("app=web", held="shop", namespaces=["shop"]) as environment:
+            source = Kind("secrets", cache=environment.cache)
+            await source.start(queue_of())
+            with pytest.raises(NotSynced, match="secrets"):
+                await source.wait_synced(0)
             await source.stop()
 
     run(main())
