@@ -277,7 +277,7 @@ class Kind(_InformerSource, SyncingSource):
 
     `cache` has the kind if that is not the operator's: caches of another cluster, or of other filters. A kind
     that nobody has declared raises NotDeclared at the start. One that is removed later is followed again
-    when it is declared again.
+    when it is declared again; objects that depart meanwhile are not reported.
     """
 
     def __init__(

@@ -90,8 +90,8 @@ RECONCILE: tuple[Mutant, ...] = (
     Mutant(
         "drop changes whose predicate fails",
         "reconciler/_deliveries.py",
-        "            return True\n",
-        "            return False\n",
+        'self._report("predicates=", error)\n            return True\n',
+        'self._report("predicates=", error)\n            return False\n',
         17,
         (SOURCES + "test_a_predicate_that_fails_drops_nothing",),
     ),
