@@ -192,7 +192,7 @@ def test_the_wait_of_each_key_is_bounded_whatever_else_is_added(priority: Priori
             break
         now[0] += 1
         number += 1
-    assert now[0] <= -priority * AGEING + 1
+        assert now[0] <= -priority * AGEING + 1
 
 
 def test_live_keys_go_before_those_of_a_list_and_failed_ones_go_last() -> None:

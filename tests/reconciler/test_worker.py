@@ -138,6 +138,18 @@ def test_a_stop_that_drains_runs_what_is_ready() -> None:
     run(main())
 
 
+def test_a_worker_that_waits_for_a_delay_stops_at_once() -> None:
+    async def main() -> None:
+        async with Works() as works:
+            works.queue.add_after(A, 5.0)
+            await until(lambda: [due for due, _ in works.time.sleeping] == [5.0])
+            assert await works.worker.stop(deadline=30.0) == frozenset()
+            await works.task
+            assert works.begun == []
+
+    run(main())
+
+
 def test_a_stop_cancels_what_runs_after_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with Works() as works:
