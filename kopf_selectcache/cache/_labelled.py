@@ -14,14 +14,12 @@ from .matcher import Comparisons, Coverage
 from .request import Request
 
 
-def outside(
-    request: Request, coverage: Coverage, comparisons: Comparisons, serving: Serving | None
+def outside_labelled(
+    request: Request, coverage: Coverage, comparisons: Comparisons, serving: Serving
 ) -> ReadError:
     """Return the error of a read that the filter does not cover. A namespace that has gained the label is not
     synced yet; another one lacks it.
     """
-    if serving is None or coverage.possible:
-        return OutsideFilter(request, coverage)
     names: Collection[str] | None = [request.namespace] if request.namespace else None
     region = Selector(namespaces=names)
     if request.selector is not None:

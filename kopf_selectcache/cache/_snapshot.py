@@ -30,10 +30,11 @@ from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Selector
 
 from ._checks import index_values, require_place, require_stored
-from ._labelled import outside
+from ._labelled import outside_labelled
 from ._overlay import Own, is_of, own_of
 from .errors import (
     NotFound,
+    OutsideFilter,
     Unmatchable,
     Unreadable,
     for_request,
@@ -47,7 +48,7 @@ from .errors import (
 )
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
-from .matcher import Compared, Comparisons, Field, Label, Match, Namespaces, key_for
+from .matcher import Compared, Comparisons, Coverage, Field, Label, Match, Namespaces, key_for
 from .request import RAISE, Request, require_names, selector_of, selectors, with_options
 
 _T = TypeVar("_T")
@@ -481,7 +482,7 @@ def get_record(request: Request, snapshot: Snapshot) -> Record:
     coverage = comparisons.of_object(namespace, name)
     if coverage.answer is Answer.YES:
         raise NotFound(request, version)
-    raise outside(request, coverage, snapshot.comparisons, snapshot.serving)
+    raise _outside(request, coverage, snapshot)
 
 
 def get_object(request: Request, snapshot: Snapshot) -> Any:
@@ -528,7 +529,7 @@ def count_objects(request: Request, snapshot: Snapshot) -> int:
 def _find_all(request: Request, snapshot: Snapshot) -> tuple[Match, list[Record]]:
     compared = compare(request, snapshot)
     if not compared.is_covered:
-        raise outside(request, compared.coverage, snapshot.comparisons, snapshot.serving)
+        raise _outside(request, compared.coverage, snapshot)
     match, records, unreadable = find(request, snapshot, compared)
     if unreadable:
         raise Unreadable(request, unreadable)
@@ -554,7 +555,7 @@ def require_overlap(request: Request, compared: Compared, snapshot: Snapshot, *,
     if lasts and snapshot.serving is not None and compared.selector.namespaces is None:
         return
     if compared.is_excluded:
-        raise outside(request, compared.coverage, snapshot.comparisons, snapshot.serving)
+        raise _outside(request, compared.coverage, snapshot)
 
 
 def find(
@@ -618,3 +619,10 @@ def form_objects(
     by = key_for(request.sort_by)
     pairs = sorted(match.pairs(records), key=lambda pair: by(pair[1]))
     return [form.make(record, obj) for record, obj in pairs[:limit]]
+
+
+def _outside(request: Request, coverage: Coverage, snapshot: Snapshot) -> ReadError:
+    """Return the error of a read that the filter does not cover."""
+    if snapshot.serving is None or coverage.possible:
+        return OutsideFilter(request, coverage)
+    return outside_labelled(request, coverage, snapshot.comparisons, snapshot.serving)

@@ -118,9 +118,7 @@ class Function(Mapping):
 
     @property
     def is_async(self) -> bool:  # type: ignore[override]  # It depends on the function.
-        # That of an object may be async.
-        called = getattr(self.fn, "__call__", None)  # It is not called here.  # noqa: B004
-        return iscoroutinefunction(self.fn) or iscoroutinefunction(called)
+        return iscoroutinefunction(self.fn) or iscoroutinefunction(type(self.fn).__call__)
 
     def map(self, obj: Obj, cache: Any) -> Keys | Awaitable[Keys] | None:
         return self.fn(obj, cache=cache) if self.needs_cache else self.fn(obj)

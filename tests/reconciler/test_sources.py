@@ -16,8 +16,8 @@ from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.reconciler import _deliveries, sources
 from kopf_selectcache.reconciler._deliveries import Deliveries
-from kopf_selectcache.reconciler.mapping import ITSELF, Owner, mapping_of
-from kopf_selectcache.reconciler.predicates import Event, all_of, annotations_changed, entered, gone, left
+from kopf_selectcache.reconciler.mapping import ITSELF, Owner
+from kopf_selectcache.reconciler.predicates import Event, annotations_changed, entered, gone, left
 from kopf_selectcache.reconciler.queue import Key, Priority, Run, WorkQueue
 from kopf_selectcache.reconciler.sources import Channel, Informer, Kind, Source
 from kopf_selectcache.testing import FakeCache
@@ -310,70 +310,6 @@ def test_a_departure_that_is_lost_takes_the_pending_states_of_its_object_along(
         await source.stop()
 
     run(main())
-
-
-def test_the_keys_of_an_evicted_object_run_when_it_departs_although_its_mapping_has_failed() -> None:
-    async def main() -> None:
-        queue, mapping = queue_of(), Failing()
-        deliveries = deliveries_of(queue, mapping)
-        whole = {"metadata": {"name": "a", "resourceVersion": "1"}, "data": {"target": "dHdv"}}
-        deliveries.remember(whole, "a")
-        deliveries.deliver(Event("gone", {"metadata": whole["metadata"]}, None, is_whole=False), "a")
-        assert len(queue) == 0
-        await until(lambda: len(queue) == 1)
-        assert keys_in(queue)[0].key == (None, "a-dHdv")
-        await deliveries.close()
-
-    run(main())
-
-
-def test_of_an_object_that_was_never_seen_whole_only_its_metadata_is_mapped(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def main() -> None:
-        queue = queue_of()
-        for mapping in (ITSELF, by_target):
-            deliveries = deliveries_of(queue, mapping)
-            deliveries.deliver(Event("gone", {"metadata": {"name": "a"}}, None, is_whole=False), "a")
-            await deliveries.close()
-        assert [run.key for run in keys_in(queue)] == [(None, "a")]
-
-    run(main())
-    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
-
-
-def test_a_mapping_that_runs_ends_with_its_source() -> None:
-    async def main() -> None:
-        ended: list[bool] = []
-
-        async def wait(_: Any) -> list[Key]:
-            try:
-                await asyncio.get_running_loop().create_future()
-            finally:
-                ended.append(True)
-            return []
-
-        deliveries = deliveries_of(queue_of(), wait)
-        deliveries.deliver(Event("sent", None, {"metadata": {"name": "a"}}), "a")
-        for _ in range(3):
-            await asyncio.sleep(0)
-        await deliveries.close()
-        assert ended == [True]
-
-    run(main())
-
-
-def deliveries_of(queue: WorkQueue, mapping: Any) -> Deliveries:
-    return Deliveries(
-        queue,
-        all_of([]),
-        mapping_of(mapping),
-        None,
-        source="things",
-        sleep=sleep_briefly,
-        chance=lambda: 0.5,
-        logger=logging.getLogger("kopf_selectcache"),
-    )
 
 
 def test_each_departure_reaches_the_queue_once_while_the_filter_changes() -> None:

@@ -101,8 +101,10 @@ def test_failed_runs_are_repeated_with_backoff_and_succeeded_ones_when_they_ask(
             for count in range(1, 5):
                 await until(lambda count=count: len(works.begun) == count and A in works.going)  # type: ignore[misc]  # mypy knows no lambda with defaults.
                 works.going[A].set()
-                await until(lambda: works.queue.next_due() is not None)
-                works.time.move((works.queue.next_due() or 0.0) - works.time.now)
+                await until(lambda: not works.queue.running)
+                due = works.queue.next_due()
+                assert due is not None
+                works.time.move(due - works.time.now)
                 assert works.queue.failures(A) == (count if count < 4 else 0)
             assert works.time.now == pytest.approx(0.005 + 0.010 + 0.020 + 7.0)
             await until(lambda: len(works.begun) == 5)
