@@ -138,13 +138,25 @@ def test_more_namespaces_than_lists_and_watches_are_held_by_one(api: Cluster, tm
     fill(api, *spaces)
     user = api.user()
     api.grant(user, OWN, namespace=a)
+    api.grant(user, [PODS])
     kopf_may_look_around(api, user)
     with operating(tmp_path, api, MANY, spaces, token=user.token) as operator:
-        operator.until("cache.count('pods')", "Forbidden")
-        assert "in a ClusterRole" in operator.ask(listed("held('pods')")).text
-        api.grant(user, [PODS])
         operator.until(listed("held('pods')"), sorted([f"web-{a}", f"web-{b}"]))
         create(api, b, pod("late", app="web"))
         create(api, c, pod("elsewhere", app="web"))
         operator.until(listed("held('pods')"), sorted([f"web-{a}", f"web-{b}", "late"]))
         assert operator.ask(listed(f"held('pods', namespace='{c}')")).error == "OutsideFilter"
+
+
+def test_without_the_right_to_list_all_namespaces_each_has_its_own_list(api: Cluster, tmp_path: Path) -> None:
+    spaces = [api.namespace() for _ in range(3)]
+    a, b, _ = spaces
+    fill(api, *spaces)
+    user = api.user()
+    api.grant(user, OWN, namespace=a)
+    kopf_may_look_around(api, user)
+    with operating(tmp_path, api, MANY, spaces, token=user.token) as operator:
+        operator.until("cache.count('pods')", "Forbidden")
+        assert "in the namespace n-" in operator.ask(listed("held('pods')")).text
+        api.grant(user, [PODS])
+        operator.until(listed("held('pods')"), sorted([f"web-{a}", f"web-{b}"]))
