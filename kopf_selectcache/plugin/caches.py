@@ -31,6 +31,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import CACHES, CACHES_WITH_LOGIN
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call
+from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings
 
@@ -102,6 +103,11 @@ class Caches:
         self.name = name
         """Their name in the metrics and the probe of the operator; None for caches that are in neither."""
         self._login = login
+        if isinstance(namespaces, LabelSelector):
+            what = "Caches(): namespaces= takes names, and is a label selector"
+            raise DeclarationError(
+                what, remedy=f"Give it to each filter: Selector(namespaces={namespaces!r})"
+            )
         self._namespaces = None if namespaces is None else Selector(namespaces=namespaces).namespaces
         self._task: asyncio.Task[None] | None = None  # Logs in, runs the caches, and ends them.
         self._runtime: Runtime | None = None

@@ -287,6 +287,10 @@ NAMESPACES: dict[str, Callable[[], Any]] = {
     "namespaces of a cluster-scoped kind": declare(Cached("", namespaces=["shop"]), "nodes"),
     "an entry that contradicts itself": declare(Cached("", namespaces={"shop": "app=web,app=db"})),
     "a resync that is too frequent": lambda: Cached("", resync=0.5),
+    "second caches in namespaces by label": lambda: Caches(
+        {"v1/pods": ""},
+        namespaces=LabelSelector.parse("tenant=yes"),  # type: ignore[arg-type]
+    ),
     "second caches with a bad name": lambda: Caches({"v1/pods": ""}, name="The hub"),
     "page_limit of a kind is no integer": lambda: Cached("", page_limit=2.5),  # type: ignore[arg-type]
     "a default label with a mistake": assign_default("label", "app in"),
