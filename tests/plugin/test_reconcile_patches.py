@@ -112,7 +112,7 @@ def test_functions_have_the_whole_object_where_the_cache_has_a_part(
 def test_a_patch_that_changes_nothing_on_the_server_is_not_noted(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No change would ever arrive for it. Where the cache has a part of the object, only the server can tell."""
+    """No change would arrive for it. Where the cache has a part of the object, only the server can tell."""
     calls: list[str] = []
     noted: list[tuple[Key, str]] = []
     note = OwnPatches.note
