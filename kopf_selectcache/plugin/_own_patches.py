@@ -184,14 +184,12 @@ def paths_of(patch: Any, path: Path = ()) -> Iterator[Path]:
     if isinstance(patch, Mapping) and patch:
         for name, value in patch.items():
             yield from paths_of(value, (*path, name))
-    elif path:
+    else:
         yield path
 
 
-def stored_part(patch: Any, stores: Callable[[Path], bool], path: Path = ()) -> Any:
+def stored_part(patch: Mapping[str, Any], stores: Callable[[Path], bool], path: Path = ()) -> dict[str, Any]:
     """Return the part of a merge patch that changes stored parts of an object."""
-    if not isinstance(patch, Mapping) or not patch:
-        return patch
     parts = {}
     for name, value in patch.items():
         inner = (*path, name)

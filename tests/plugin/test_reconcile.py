@@ -14,7 +14,7 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, _kopf
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import operator_of
-from kopf_selectcache.plugin.reconcile import NAMES
+from kopf_selectcache.plugin.reconcile import NAMES, reconcilers_with
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from tests.faults.environment import run, until
 from tests.kopf_operators import declaring
@@ -362,6 +362,44 @@ def test_kinds_may_be_named_as_in_other_calls(registry: kopf.OperatorRegistry) -
     settings = declaring(**{APPS: "app=web", "configmaps": "app=web"})
     settings.peering.clusterwide = True
     assert checked(settings, registry)
+
+
+@pytest.mark.parametrize(
+    ("declare", "remedy"),
+    [
+        (lambda: selectcache.reconcile("example.com", "v1", "webapps"), "'example.com/v1/webapps'"),  # type: ignore[call-arg]
+        (lambda: selectcache.reconcile(selectcache.Watch(APPS, cache=FakeCache())), "watches="),
+        (lambda: selectcache.reconcile(APPS, owns=[selectcache.Watch("pods", map=list)]), "watches="),
+        (lambda: selectcache.Watch(lambda: None, predicates=[bool]), "Give them there"),  # type: ignore[arg-type, list-item, return-value]
+    ],
+)
+def test_a_declaration_that_cannot_work_is_refused_with_a_remedy(
+    declare: Callable[[], object], remedy: str
+) -> None:
+    with pytest.raises(DeclarationError) as raised:
+        declare()
+    assert remedy in raised.value.remedy
+
+
+def test_too_many_arguments_that_are_no_kind_have_no_remedy() -> None:
+    with pytest.raises(DeclarationError) as raised:
+        selectcache.reconcile(APPS, 5)  # type: ignore[call-arg, arg-type]
+    assert "Name the kind in one text" not in raised.value.remedy
+
+
+def test_the_reconcilers_that_need_a_kind_are_known(registry: kopf.OperatorRegistry) -> None:
+    selectcache.reconcile("webapps", registry=registry, owns=["cm"], id="one")(lambda **_: None)
+    selectcache.reconcile(APPS, registry=registry, watches=["v1/configmaps"], id="two")(lambda **_: None)
+    declared = [APPS, "configmaps", "pods"]
+    found = {
+        key: [(handler.id, verb) for handler, verb in reconcilers_with(key, registry, declared)]
+        for key in declared
+    }
+    assert found == {
+        APPS: [("one", "reconciles"), ("two", "reconciles")],
+        "configmaps": [("one", "owns"), ("two", "watches")],
+        "pods": [],
+    }
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -1,0 +1,287 @@
+"""Reconcilers that cannot run, or are held up: they start again, and no object is missed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+import kopf
+import pytest
+from kopf._core.reactor.inventory import ResourceMemories
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import NotSynced, _kopf
+from kopf_selectcache.cache import _snapshot
+from kopf_selectcache.plugin import _reconciler
+from kopf_selectcache.plugin.operator import operator_of
+from kopf_selectcache.reconciler.worker import Worker
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.faults.environment import until
+from tests.faults.hurried import HurriedLoop
+from tests.kopf_operators import Cluster, cycles, declaring, launched
+from tests.plugin.reconciling import APPS, CRD, app, operated, serving
+from tests.plugin.test_embedding import PEERING, PEERINGS
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+def hurry(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test on a loop whose clock does not wait for pauses."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(3600):
+            await test
+
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        runner.run(bounded())
+
+
+async def passed(condition: Callable[[], object]) -> None:
+    """Let the time pass until something is so."""
+    while not condition():  # noqa: ASYNC110  # There is no event for it.
+        await asyncio.sleep(0.1)
+
+
+def test_a_kind_that_the_cluster_serves_later_is_reconciled_then(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            cluster.namespace("shop")
+            async with operated(registry, cluster, filters={APPS: selectcache.EVERYTHING}):
+                for _ in range(20):
+                    await asyncio.sleep(1)
+                cluster.create(CRD, app())
+                await passed(lambda: calls == ["web"])
+
+    hurry(main())
+    assert "'follow' does not run" not in caplog.text
+    assert "starts again" not in caplog.text
+
+
+def test_a_reconciler_that_cannot_run_says_so_once(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    made: list[int] = []
+
+    def make() -> Any:
+        made.append(len(made))
+        return "pods"
+
+    selectcache.reconcile(APPS, watches=[make], registry=registry, id="follow")(lambda **_: None)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await passed(lambda: len(made) == 3)
+
+    hurry(main())
+    text = "Reconciler 'follow' does not run: a function in watches= returns str"
+    assert caplog.text.count(text) == 1
+
+
+def test_a_worker_that_fails_is_started_again(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    started: list[Worker] = []
+    work = Worker.run
+
+    async def fail_once(self: Worker) -> None:
+        started.append(self)
+        if len(started) == 1:
+            raise RuntimeError("by the test")
+        await work(self)
+
+    monkeypatch.setattr(Worker, "run", fail_once)
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await passed(lambda: calls == ["web"])
+
+    hurry(main())
+    assert "starts again" in caplog.text
+    assert "by the test" in caplog.text
+
+
+def test_a_key_whose_cache_is_not_synced_runs_again(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    refused: list[str] = []
+    read = _snapshot.open_snapshot
+
+    def refuse_once(*given: Any, **options: Any) -> Any:
+        if not refused:
+            refused.append("web")
+            raise NotSynced("webapps are not synced", remedy="Wait")
+        return read(*given, **options)
+
+    monkeypatch.setattr(_reconciler, "open_snapshot", refuse_once)
+    monkeypatch.setattr(_reconciler, "RETRY", 0.001)  # By a clock that is not that of the loop.
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await passed(lambda: calls == ["web"])
+
+    hurry(main())
+    assert refused == ["web"]
+    assert "has failed" not in caplog.text  # It is no failure.
+
+
+def test_an_operator_that_is_paused_while_it_waits_for_caches_calls_nothing(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    waits: list[str] = []
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+
+    async def main() -> None:
+        options: dict[str, Any] = {"standalone": False, "peering_name": "ours", "priority": 1}
+        async with (
+            serving(PEERINGS, PEERING, app("a")) as cluster,
+            operated(registry, cluster, **options) as settings,
+        ):
+            await passed(lambda: seen == ["a"])
+            parts, operator = _kopf.parts_of(settings), operator_of(settings)
+            assert parts is not None
+            assert operator is not None
+            gate = operator.gate
+
+            async def pause(*given: Any, **named: Any) -> None:
+                await gate(*given, **named)
+                if not waits:
+                    waits.append("paused")
+                    cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
+                    await until(lambda: parts.is_paused)
+
+            monkeypatch.setattr(operator, "gate", pause)
+            cluster.create(app("b"))
+            await passed(lambda: waits and parts.is_paused)
+            await cycles()
+            assert seen == ["a"]
+            cluster.patch(PEERING, {"status": {"another": None}})
+            await passed(lambda: seen == ["a", "b"])
+
+    hurry(main())
+
+
+def test_a_run_that_resists_does_not_keep_the_operator_from_its_end(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+    released = asyncio.Event()
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def resist(name: str, **_: Any) -> None:
+        calls.append(name)
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async def release() -> None:
+        """Let the run end once its worker has been cancelled, too, and has not waited for it either."""
+        await passed(lambda: caplog.text.count("These runs do not end, although they are cancelled") == 2)
+        released.set()
+
+    async def main() -> None:
+        async with serving(app()) as cluster:
+            async with operated(registry, cluster):
+                await passed(lambda: calls == ["web"])
+                releasing = asyncio.create_task(release())
+            await releasing
+
+    hurry(main())
+
+
+def test_an_object_that_departs_during_the_last_call_for_another_of_its_name_has_its_own(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    ends: list[str] = []
+    made: list[EmbeddedCluster] = []
+    uids: list[str] = []
+
+    @selectcache.reconcile(APPS, registry=registry, deleted=True)
+    async def follow(uid: str, deleted: bool, cache: Any, **_: Any) -> None:
+        if not deleted:
+            uids.append(uid)
+            return
+        ends.append(uid)
+        if len(ends) == 1:
+            made[0].create(app())
+            await passed(lambda: cache.held("webapps"))
+            uids.extend(each["metadata"]["uid"] for each in cache.held("webapps"))
+            made[0].delete(app())
+            await passed(lambda: not cache.held("webapps"))
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            made.append(cluster)
+            await passed(lambda: len(uids) == 1)
+            cluster.delete(app())
+            await passed(lambda: len(ends) == 2)
+
+    hurry(main())
+    assert ends == uids
+
+
+def test_reconcilers_run_where_kopf_does_not_tell_its_parts(registry: kopf.OperatorRegistry) -> None:
+    calls: list[tuple[str, Any]] = []
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def follow(name: str, memo: Any, **_: Any) -> None:
+        calls.append((name, memo))
+
+    async def main() -> None:
+        web = app()
+        web["metadata"] |= {"uid": "uid-web", "resourceVersion": "5"}
+        settings = declaring(**{APPS: selectcache.EVERYTHING})
+        async with launched(settings, Cluster(web)) as operator:
+            assert _kopf.parts_of(settings) is None
+            await operator.gate(None, None, fresh=False)
+            running = asyncio.create_task(_reconciler.run_reconcilers(operator, operator.runtime, registry))
+            await passed(lambda: calls)
+            running.cancel()
+            await asyncio.wait({running})
+
+    hurry(main())
+    assert calls == [("web", kopf.Memo())]
+
+
+def test_a_memo_of_an_object_that_kopf_has_seen_is_left_to_kopf() -> None:
+    async def main() -> None:
+        memories = ResourceMemories()
+        memos = _kopf.Memos(memories)
+        seen, unseen = app("a"), app("b")
+        for each in (seen, unseen):
+            each["metadata"]["uid"] = each["metadata"]["name"]
+        before = [await memos.recall(each) for each in (seen, unseen)]
+        await memories.recall(cast("Any", seen), noticed_by_listing=True)
+        for each in (seen, unseen):
+            await memos.forget(each)
+        after = [await memos.recall(each) for each in (seen, unseen)]
+        assert [one is other for one, other in zip(before, after, strict=True)] == [True, False]
+
+    asyncio.run(main())

@@ -1,0 +1,142 @@
+"""How the patches of reconcilers are sent: which requests, with what, and which of them are noted as own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache.plugin._own_patches import OwnPatches, Write
+from kopf_selectcache.reconciler.queue import Key
+from tests.faults.environment import run, until
+from tests.plugin.reconciling import APPS, app, operated, serving
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+def count(obj: Any) -> None:
+    obj.setdefault("status", {})["count"] = 1
+
+
+def spoil(obj: Any) -> None:
+    obj["status"] = {"count": "no number"}
+
+
+def label(obj: Any) -> None:
+    obj["metadata"].setdefault("labels", {})["seen"] = "yes"
+
+
+@pytest.mark.parametrize(
+    ("functions", "fields", "subresources"),
+    [
+        ([label], {}, [""]),
+        ([count], {}, ["status"]),
+        ([label, count], {}, ["", "status"]),
+        ([label], {"count": 1}, ["status", ""]),
+    ],
+)
+def test_each_part_of_a_patch_is_one_request(
+    registry: kopf.OperatorRegistry,
+    functions: list[Callable[[Any], None]],
+    fields: dict[str, int],
+    subresources: list[str],
+) -> None:
+    @selectcache.reconcile(APPS, registry=registry)
+    async def follow(patch: kopf.Patch, **_: Any) -> None:
+        patch.fns.extend(functions)
+        if fields:
+            patch.status.update(fields)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await until(lambda: len(cluster.requests.where(verb="patch")) == len(subresources))
+            sent = [each.path.partition("/webapps/web")[2] for each in cluster.requests.where(verb="patch")]
+            assert [each.removeprefix("/") for each in sent] == subresources
+            found = cluster.get(app())
+            assert (found["metadata"].get("labels", {}).get("seen") == "yes") is (label in functions)
+            assert (found.get("status") == {"count": 1}) is ("status" in subresources)
+
+    run(main())
+
+
+def test_a_function_whose_result_the_server_refuses_fails_the_run(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no conflict, which would be repeated in silence."""
+    calls: list[str] = []
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def follow(name: str, patch: kopf.Patch, **_: Any) -> None:
+        calls.append(name)
+        if len(calls) == 1:
+            patch.fns.append(spoil)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await until(lambda: len(calls) == 2)
+
+    run(main())
+    assert "The run of shop/web has failed" in caplog.text
+
+
+def test_functions_have_the_whole_object_where_the_cache_has_a_part(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    seen: list[Any] = []
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def follow(patch: kopf.Patch, **_: Any) -> None:
+        def note(obj: Any) -> None:
+            seen.append(obj["spec"])
+            count(obj)
+
+        patch.fns.append(note)
+
+    async def main() -> None:
+        filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, drop=["spec"])}
+        web = app() | {"spec": {"size": 3}}
+        async with serving(web) as cluster, operated(registry, cluster, filters=filters):
+            await until(lambda: cluster.get(web).get("status") == {"count": 1})
+            assert cluster.get(web)["spec"] == {"size": 3}
+
+    run(main())
+    assert seen[0] == {"size": 3}
+
+
+def test_a_patch_that_changes_nothing_on_the_server_is_not_noted(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No change would arrive for it. Where the cache has a part of the object, only the server can tell."""
+    calls: list[str] = []
+    noted: list[tuple[Key, str]] = []
+    note = OwnPatches.note
+
+    def record(self: OwnPatches, key: Key, write: Write) -> None:
+        noted.append((key, write.version))
+        note(self, key, write)
+
+    monkeypatch.setattr(OwnPatches, "note", record)
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def follow(name: str, patch: kopf.Patch, **_: Any) -> float | None:
+        calls.append(name)
+        patch.spec["size"] = 3 if name == "web" else 4
+        return 0.001 if len(calls) < 3 else None
+
+    async def main() -> None:
+        filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, drop=["spec"])}
+        web = app() | {"spec": {"size": 3}}
+        async with serving(web) as cluster, operated(registry, cluster, filters=filters):
+            await until(lambda: len(cluster.requests.where(verb="patch")) == 3)
+            cluster.create(app("other"))
+            await until(lambda: noted)
+            version = cluster.get(app("other"))["metadata"]["resourceVersion"]
+        assert noted == [(("shop", "other"), version)]
+
+    run(main())
