@@ -278,19 +278,23 @@ class _Calls:
 
     def _warn_of_lost(self, key: Key, paths: list[str]) -> None:
         for path in paths:
-            self._warn_once(
-                path,
-                "The server has not taken over %(path)s of three patches of %(resource)s %(object)s by"
-                " %(handler)s: its schema may lack the field. Calls that only such patches have caused are"
-                " delayed.",
-                {"path": path, "object": printable_name(key[0] or "", key[1])},
-            )
+            if self._is_first(path):
+                _logger.warning(
+                    "The server has not taken over %(path)s of three patches of %(resource)s %(object)s by"
+                    " %(handler)s: its schema may lack the field. Calls that only such patches have caused"
+                    " are delayed.",
+                    {**self._names, "path": path, "object": printable_name(key[0] or "", key[1])},
+                )
 
-    def _warn_once(self, about: str, text: str, parts: Mapping[str, str]) -> None:
-        if about not in self._warned:
-            self._warned.add(about)
-            names = {"handler": str(self._handler), "resource": str(self._resource)}
-            _logger.warning(text, {**names, **parts})
+    def _is_first(self, about: str) -> bool:
+        """Return True for the first warning about something."""
+        is_first = about not in self._warned
+        self._warned.add(about)
+        return is_first
+
+    @property
+    def _names(self) -> dict[str, str]:
+        return {"handler": str(self._handler), "resource": str(self._resource)}
 
     # ---- Calls.
 
@@ -327,12 +331,12 @@ class _Calls:
         namespace, name = key
         if (namespace is not None) is not self._resource.kind.namespaced:
             place = "cluster-scoped" if namespace is None else "in a namespace"
-            self._warn_once(
-                place,
-                "%(handler)s is not called for a key that is %(place)s, which %(resource)s never are: correct"
-                " map=.",
-                {"place": place},
-            )
+            if self._is_first(place):
+                _logger.warning(
+                    "%(handler)s is not called for a key that is %(place)s, which %(resource)s never are:"
+                    " correct map=.",
+                    {**self._names, "place": place},
+                )
             return None
         request = Request(verb="get", kind=self._handler.kind, name=name, namespace=namespace)
         record, _ = open_snapshot(self._informer(), request, None, deleted=False).get(namespace or "", name)
@@ -391,11 +395,10 @@ class _Calls:
 
     def _again_after(self, result: object) -> RunAgain | None:
         seconds = seconds_of(result)
-        if seconds is None and result is not None:
-            self._warn_once(
-                "result",
+        if seconds is None and result is not None and self._is_first("result"):
+            _logger.warning(
                 "%(handler)s returns %(type)s, which is ignored: return the seconds until another call, or"
                 " nothing.",
-                {"type": type(result).__name__},
+                {**self._names, "type": type(result).__name__},
             )
         return None if seconds is None else RunAgain(seconds)

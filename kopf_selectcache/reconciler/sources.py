@@ -348,7 +348,9 @@ class Kind(_InformerSource, SyncingSource):
                 await self._sleep(delay(failures, self._chance()))
                 failures += 1
             except DeclarationError as error:
-                _logger.error("%(error)s", {"error": error})  # The message is for people, as at the start.  # noqa: TRY400
+                _logger.error(  # The message is for people, as at the start.  # noqa: TRY400
+                    "The source %(source)s follows nothing: %(error)s", {"source": str(self), "error": error}
+                )
                 await changed.wait()
             except ReadError:  # The operator has ended.
                 return

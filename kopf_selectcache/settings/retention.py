@@ -67,7 +67,7 @@ def indexes(given: object, *, late: bool = False) -> tuple[Indexed, ...]:
     """Return the declared indexes; raise DeclarationError for one that is not valid.
 
     >>> indexes({'node': 'spec.nodeName'})
-    (Indexed(name='node', path=('spec', 'nodeName'), function=None, by_parts=False, late=False),)
+    (Indexed('node': 'spec.nodeName'),)
     """
     require(isinstance(given, Mapping), DeclarationError, "Cached()", "index", given, _BY_NAME)
     indexes = cast("Mapping[object, object]", given)

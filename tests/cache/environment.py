@@ -91,7 +91,7 @@ class FakeInformer:
         self.projection = projection
         self.indexes: dict[str, Indexed] = {}
         self.filter = declared
-        self.declared = SimpleNamespace(origins=())
+        self.declared = SimpleNamespace(origins_for=lambda _: ())
         self.resource = resource
         self.store = Store()
         self.own_writes = OwnWrites()

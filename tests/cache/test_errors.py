@@ -143,4 +143,5 @@ def test_the_public_names_are_those_that_are_listed() -> None:
         for name, value in vars(kopf_selectcache).items()
         if not name.startswith("_") and not isinstance(value, type(kopf_selectcache))
     }
-    assert public | {"on"} == set(kopf_selectcache.__all__), "`on` is a module, as in Kopf"
+    modules = {"on", "predicates", "sources"}
+    assert public | modules == set(kopf_selectcache.__all__), "`on` is a module, as in Kopf"
