@@ -327,33 +327,33 @@ class Kind(_InformerSource, SyncingSource):
         return await access.runtime.wait_started("changes")
 
     async def _keep_following(self, runtime: Runtime, deliveries: Deliveries) -> None:
-        """Subscribe to each informer that the kind has, one after the other."""
+        """Subscribe to each informer that the kind has, one after the other, until the caches end."""
         failures = 0
-        while True:
-            changed = runtime.names.changed
-            try:
-                informer = informer_of(runtime, self._request)
-                if self._subscription is None:
-                    self._subscribe(informer, deliveries, self._synced.set)
-                failures = 0
-                await informer.ending.limit(_wait_for_ever())
-            except NotDeclared as error:
-                self._close_subscription()
-                _logger.info(
-                    "The source %(source)s waits until its kind is declared: %(error)s",
-                    {"source": str(self), "error": error},
-                )
-                await changed.wait()
-            except NotSynced:
-                await self._sleep(delay(failures, self._chance()))
-                failures += 1
-            except DeclarationError as error:
-                _logger.error(  # The message is for people, as at the start.  # noqa: TRY400
-                    "The source %(source)s follows nothing: %(error)s", {"source": str(self), "error": error}
-                )
-                await changed.wait()
-            except ReadError:  # The operator has ended.
-                return
+        with suppress(ReadError):  # The caches have ended.
+            while True:
+                changed = runtime.names.changed
+                try:
+                    informer = informer_of(runtime, self._request)
+                    if self._subscription is None:
+                        self._subscribe(informer, deliveries, self._synced.set)
+                    failures = 0
+                    await runtime.ending.limit(informer.ending.limit(_wait_for_ever()))
+                except NotDeclared as error:
+                    self._close_subscription()
+                    _logger.info(
+                        "The source %(source)s waits until its kind is declared: %(error)s",
+                        {"source": str(self), "error": error},
+                    )
+                    await runtime.ending.limit(changed.wait())
+                except NotSynced:
+                    await self._sleep(delay(failures, self._chance()))
+                    failures += 1
+                except DeclarationError as error:
+                    _logger.error(  # The message is for people, as at the start.  # noqa: TRY400
+                        "The source %(source)s follows nothing: %(error)s",
+                        {"source": str(self), "error": error},
+                    )
+                    await runtime.ending.limit(changed.wait())
 
     async def wait_synced(self, timeout: float | None = None) -> None:  # It ends the wait.  # noqa: ASYNC109
         """Wait until the keys of all present objects are in the queue. Raise the error of the cache if it
@@ -364,13 +364,10 @@ class Kind(_InformerSource, SyncingSource):
         if runtime is None:
             raise DeclarationError(f"the source {self} was not started", remedy="Call start() before")
         timeout = runtime.settings.sync_timeout if timeout is None else timeout
-        limit = asyncio.timeout(timeout)
         try:
-            async with limit:
+            async with asyncio.timeout(timeout):
                 await self._wait_synced(runtime)
         except TimeoutError:
-            if not limit.expired():
-                raise
             require_readable(informer_of(runtime, self._request), self._request, after=timeout)
             raise
 
@@ -554,9 +551,9 @@ class _ChannelSource(Source):
 
     async def unfollow(self) -> None:
         self._channel.leave(self)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        assert self._task is not None, "it was started"
+        self._task.cancel()
+        await asyncio.wait({self._task})
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:

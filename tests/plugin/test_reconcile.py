@@ -502,7 +502,9 @@ def test_the_memo_is_that_of_kopfs_own_handlers(registry: kopf.OperatorRegistry)
     run(main())
 
 
-def test_other_sources_have_the_reconciler_called(registry: kopf.OperatorRegistry) -> None:
+def test_other_sources_have_the_reconciler_called(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
     calls: list[str] = []
     pushes = selectcache.sources.Channel("pushes")
 
@@ -516,7 +518,7 @@ def test_other_sources_have_the_reconciler_called(registry: kopf.OperatorRegistr
         watches=[
             Once,
             selectcache.Watch(pushes, map=lambda push: [("shop", push["app"])]),
-            selectcache.Watch("configmaps", map=lambda found: [("shop", found["data"]["app"]), (None, "x")]),
+            selectcache.Watch("configmaps", map=lambda found: [(None, "x"), ("shop", found["data"]["app"])]),
         ],
         registry=registry,
     )
@@ -533,7 +535,10 @@ def test_other_sources_have_the_reconciler_called(registry: kopf.OperatorRegistr
             cluster.patch(app("web"), {"metadata": {"labels": {"a": "b"}}})
             cluster.patch(app("web"), {"spec": {"size": 1}})
             await until(lambda: len(calls) == 5)
+            cluster.create(config("other", app="web"))
+            await until(lambda: len(calls) == 6)
         assert sorted(calls[:2]) == [APPS, "sent"]
-        assert calls[2:] == ["sent", "configmaps", APPS]
+        assert calls[2:] == ["sent", "configmaps", APPS, "configmaps"]
 
     run(main())
+    assert sum("never are" in message for message in caplog.messages) == 1
