@@ -61,8 +61,8 @@ def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, P
         defaults |= {"storage": "raw", "max_bytes": "1Mi", "field": "metadata.name!=other", "transform": dict}
         async with opened(caches_of(one, filters, **defaults)) as cache:
             await synced(cache)
-            (config,) = cache.held("configmaps", namespace=one.namespace)
-            assert "annotations" not in config["metadata"]
+            configs = cache.held("configmaps", namespace=one.namespace)
+            assert ["annotations" in each["metadata"] for each in configs] == [False]
             (secret,) = cache.held("secrets", namespace=one.namespace)
             assert secret["metadata"]["annotations"] == {"note": "long"}
             with pytest.raises(OutsideFilter):
