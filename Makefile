@@ -57,8 +57,8 @@ PROOFS := tests/oracle tests/hostile $(addprefix tests/,products selectors/test_
 # pages, commands, other clients and the bench, which are processes for the most part.
 ONCE := $(PROOFS) README.md docs tests/test_allocations.py \
 	$(addprefix tests/,clients conformance differential testing cli docs bench messages mutants test_demo.py test_sources.py test_suppressions.py)
-# Threads, processes and large lists, which every interpreter is asked about.
-UNTRACED := cache/test_threads.py informer/test_own_writes_threads.py plugin/test_signals.py client/test_page_sizes.py
+# Threads and processes, which every interpreter is asked about.
+UNTRACED := cache/test_threads.py informer/test_own_writes_threads.py plugin/test_signals.py
 # Where no coverage is measured, which costs half as much again: the other tests cover all that must be covered.
 UNMEASURED := $(filter-out tests/messages,$(ONCE)) $(addprefix tests/,real test_canaries.py $(UNTRACED))
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.

@@ -396,8 +396,8 @@ class ChosenNamespaces:
         """Change the filter once; return the number of failures in a row."""
         environment, informer = self._environment, self._informer
         try:
-            if informer.state.resource is not None:
-                await informer.look_at_rights(informer.declared, informer.state.resource)
+            assert informer.state.resource is not None, "its filter is followed"
+            await informer.look_at_rights(informer.declared, informer.state.resource)
             await informer.changing.change(informer.declared, timeout=environment.settings.sync_timeout)
         except Overtaken:
             return 0  # The newer change has taken the present set.

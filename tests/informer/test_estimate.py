@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from kopf_selectcache import Selector
+from kopf_selectcache import LabelSelector, Selector
 from kopf_selectcache.client.transport import Refused, Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import FEW
 from kopf_selectcache.core.store.projection import ALL
-from kopf_selectcache.informer.estimate import PATIENCE, Counter
+from kopf_selectcache.informer.estimate import PATIENCE, Counter, labelled_namespaces
 from kopf_selectcache.settings.planner import Stream
 from tests.cache.environment import PODS, pod
 from tests.faults.environment import Time
@@ -66,3 +66,26 @@ def test_a_refusal_instead_of_a_page_is_an_error() -> None:
     counter = Counter(cast("Transport", Refusing()), PODS)
     with pytest.raises(Refused):
         asyncio.run(counter.all(None))
+
+
+class Namespaces:
+    """A server with one namespace for each label."""
+
+    async def get(
+        self, path: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None
+    ) -> bytes:  # As transports are called.
+        assert path == "/api/v1/namespaces"
+        name = query["labelSelector"].replace("=", "-")
+        made = {
+            "kind": "NamespaceList",
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": "9"},
+            "items": [{"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "3"}}],
+        }
+        return json.dumps(made).encode()
+
+
+def test_the_namespaces_of_each_label_are_listed() -> None:
+    labels = [LabelSelector.parse("tenant=yes"), LabelSelector.parse("team=a")]
+    found = asyncio.run(labelled_namespaces(cast("Transport", Namespaces()), labels))
+    assert found == {labels[0]: {"tenant-yes"}, labels[1]: {"team-a"}}

@@ -14,6 +14,7 @@ import pytest
 
 from kopf_selectcache import (
     Cached,
+    DeclarationError,
     Forbidden,
     LabelSelector,
     NotDeclared,
@@ -428,6 +429,30 @@ def test_1_nothing_is_served_or_dropped_while_namespaces_are_listed_anew() -> No
             assert environment.informer.held() == 1
             with pytest.raises(NotSynced, match="which namespaces have tenant=yes"):
                 environment.cache.get("secrets", "s-0", "shop")
+
+    run(main())
+
+
+def test_a_change_that_fails_for_none_of_the_namespaces_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with tenants("shop") as environment:
+            await serves(environment, "shop")
+            changing = environment.informer.changing
+            failed: list[Cached] = []
+            change = changing.change
+
+            async def fail(declared: Cached, *, timeout: float) -> None:  # As that of `changing`.  # noqa: ASYNC109
+                if not failed:
+                    failed.append(declared)
+                    raise DeclarationError("it cannot be planned", remedy="Correct it")
+                await change(declared, timeout=timeout)
+
+            monkeypatch.setattr(changing, "change", fail)
+            mark(environment, "infra")
+            await serves(environment, "shop", "infra")
+            assert len(failed) == 1
 
     run(main())
 
