@@ -150,7 +150,7 @@ class Operator:
             caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
             beside = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
             try:
-                await asyncio.shield(caches)  # They end after the handlers.
+                (await asyncio.wait({caches}))[0].pop().result()  # They end after the handlers.
             finally:
                 advice.cancel()
                 beside.cancel()
