@@ -42,12 +42,6 @@ from .queue import Priority, WorkQueue
 CHANNEL_SIZE = 1024
 """The events that one source of a channel holds at most: that of controller-runtime."""
 
-SLICE = 1000
-"""Objects of a resync that are mapped without a pause for the event loop."""
-
-RESYNC_JITTER = 0.1
-"""The random share of the time between two resyncs, less or more."""
-
 _logger = logging.getLogger("kopf_selectcache")
 
 
@@ -141,23 +135,10 @@ class SyncingSource(Source):
 
 
 class _InformerSource(Source):
-    """Follows informers: the base of `Kind` and `Informer`. `resync` is the number of seconds after which all
-    objects are reported again, with up to a tenth less or more.
-    """
+    """Follows informers: the base of `Kind` and `Informer`."""
 
-    def __init__(self, resync: float | None, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        if resync is not None:
-            fits = not isinstance(resync, bool) and isinstance(resync, int | float) and resync > 0
-            require(
-                fits,
-                DeclarationError,
-                type(self).__name__ + "()",
-                "resync",
-                resync,
-                "seconds above 0, or None",
-            )
-        self._resync = resync
         self._subscription: _Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -179,16 +160,6 @@ class _InformerSource(Source):
 
     def _start_task(self, task: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(task, name=f"selectcache: source {self}"))
-
-    def _start_resyncs(self) -> None:
-        if self._resync is not None:
-            self._start_task(self._repeat_resync(self._resync))
-
-    async def _repeat_resync(self, seconds: float) -> None:
-        while True:
-            await self._sleep(seconds * (1 + RESYNC_JITTER * (2 * self._chance() - 1)))
-            if self._subscription is not None:
-                await self._subscription.resync()
 
     async def unfollow(self) -> None:
         for task in self._tasks:
@@ -253,20 +224,9 @@ class _Subscription:
                 change.cause, old, view.new, is_whole=change.before is None or bool(change.before.stored)
             )
             is_of_list = change.cause is ChangeCause.ENTERED and (self._is_listing or change.by_filter)
-            priority = Priority.INITIAL if is_of_list else Priority.LIVE
+            is_live = not is_of_list and change.cause is not ChangeCause.RESYNC
+            priority = Priority.LIVE if is_live else Priority.INITIAL
             self._deliveries.deliver(event, key_of(change), priority=priority)
-
-    async def resync(self) -> None:
-        """Report all present objects again."""
-        store = self._informer.store
-        keys = [record.key for record in store.records()[0]]
-        for index, key in enumerate(keys):
-            record = self._informer.store.peek(*key)
-            if record is not None and record.stored:
-                view = BodyView(record)
-                self._deliveries.deliver(Event("resync", view, view), key, priority=Priority.INITIAL)
-            if index % SLICE == SLICE - 1:
-                await asyncio.sleep(0)
 
 
 class Kind(_InformerSource, SyncingSource):
@@ -287,11 +247,10 @@ class Kind(_InformerSource, SyncingSource):
         cache: Cache | None = None,
         map: AnyMapping = ITSELF,  # As in the declaration of a handler.  # noqa: A002
         predicates: Collection[AnyPredicate] = (),
-        resync: float | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__(resync, map=map, predicates=predicates, sleep=sleep, chance=chance)
+        super().__init__(map=map, predicates=predicates, sleep=sleep, chance=chance)
         require(
             isinstance(cache, Cache | None), DeclarationError, "Kind()", "cache", cache, "a cache, or None"
         )
@@ -316,7 +275,6 @@ class Kind(_InformerSource, SyncingSource):
         with suppress(NotSynced):  # The cluster may not have answered yet what the name means.
             self._subscribe(informer_of(runtime, self._request), deliveries, self._synced.set)
         self._start_task(self._keep_following(runtime, deliveries))
-        self._start_resyncs()
 
     async def _find_runtime(self) -> Runtime:
         if self._read is None:
@@ -402,11 +360,10 @@ class Informer(_InformerSource):
         *,
         map: AnyMapping = ITSELF,  # As in the declaration of a handler.  # noqa: A002
         predicates: Collection[AnyPredicate] = (),
-        resync: float | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__(resync, map=map, predicates=predicates, sleep=sleep, chance=chance)
+        super().__init__(map=map, predicates=predicates, sleep=sleep, chance=chance)
         fits = isinstance(informer, KindInformer)
         require(fits, DeclarationError, "Informer()", "informer", informer, "one of Caches.informers")
         self._informer = informer
@@ -416,7 +373,6 @@ class Informer(_InformerSource):
 
     async def follow(self, deliveries: Deliveries) -> None:
         self._subscribe(self._informer, deliveries)
-        self._start_resyncs()
 
 
 class Channel:

@@ -112,6 +112,14 @@ RECONCILE: tuple[Mutant, ...] = (
         (SOURCES + "test_a_source_is_started_once",),
     ),
     Mutant(
+        "run the objects of a resync like changes",
+        "reconciler/sources.py",
+        "is_live = not is_of_list and change.cause is not ChangeCause.RESYNC",
+        "is_live = not is_of_list",
+        17,
+        ("tests/reconciler/test_following.py::test_a_resync_of_the_kind_goes_after_live_changes",),
+    ),
+    Mutant(
         "send to a channel that is full",
         "reconciler/sources.py",
         "if any(len(source.events) >= self._size for source in self._sources):",

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import NotSynced
+from kopf_selectcache import Cached, NotSynced
 from kopf_selectcache._errors import Cause, StateError
 from kopf_selectcache.cache._snapshot import informer_of
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.reconciler import sources
+from kopf_selectcache.reconciler.queue import Priority
 from kopf_selectcache.reconciler.sources import Kind
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import run, until
@@ -130,45 +131,18 @@ def test_a_source_ends_with_the_caches() -> None:
     run(main())
 
 
-def test_resyncs_pause_while_a_kind_is_not_declared() -> None:
+def test_a_resync_of_the_kind_goes_after_live_changes() -> None:
     async def main() -> None:
-        async with caching("app=web", secret("a", app="web")) as environment:
-            queue, sleep = queue_of(), Sleep()
-            source = Kind("secrets", cache=environment.cache, resync=100.0, sleep=sleep)
+        declared = Cached("app=web", resync=100.0)  # Each sleep is over at once: the resyncs do not end.
+        async with caching(declared, secret("a", app="web"), secret("b", app="web")) as environment:
+            queue, source = queue_of(), Kind("secrets", cache=environment.cache)
             await source.start(queue)
             await source.wait_synced(60)
-            await environment.cache.remove("secrets")
-            await until(lambda: source._subscription is None)
-            keys_in(queue)
-            await sleep.wake(2)
-            assert len(queue) == 0
-            await environment.cache.declare("secrets", "app=web")
-            await until(lambda: len(queue) == 1)
-            keys_in(queue)
-            await sleep.wake(3)
-            assert [run.causes[0].event for run in keys_in(queue)] == ["resync"]
+            assert len(keys_in(queue)) == 2
+            await until(lambda: len(queue) == 2)
+            runs = keys_in(queue)
+            assert [run.priority for run in runs] == [Priority.INITIAL] * 2
+            assert {cause.event for run in runs for cause in run.causes} == {"resync"}
             await source.stop()
-
-    run(main())
-
-
-def test_a_resync_reports_no_object_that_departs_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "SLICE", 2)
-
-    async def main() -> None:
-        names = ["web-1", "web-2", "web-3"]
-        cache, queue = FakeCache([pod(name) for name in names], {"pods": "app=web"}), queue_of()
-        source = Kind("pods", cache=cache)
-        await source.start(queue)
-        keys_in(queue)
-        assert source._subscription is not None
-        resync = asyncio.create_task(source._subscription.resync())
-        await until(lambda: len(queue) == 2)
-        cache.cluster.delete(pod("web-3"))
-        await resync
-        events = {run.key[1]: [cause.event for cause in run.causes] for run in keys_in(queue)}
-        assert "resync" not in events.pop("web-3")
-        assert events == {"web-1": ["resync"], "web-2": ["resync"]}
-        await source.stop()
 
     run(main())

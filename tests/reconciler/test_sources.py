@@ -14,7 +14,7 @@ import pytest
 from kopf_selectcache import Cached, Forbidden, NotDeclared, NotSynced
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.reconciler import _deliveries, sources
+from kopf_selectcache.reconciler import _deliveries
 from kopf_selectcache.reconciler._deliveries import Deliveries
 from kopf_selectcache.reconciler.mapping import ITSELF, Owner
 from kopf_selectcache.reconciler.predicates import Event, annotations_changed, entered, gone, left
@@ -495,9 +495,6 @@ def test_a_kind_that_nobody_has_declared_is_an_error_at_the_start() -> None:
         cache = FakeCache([], {"pods": "app=web"})
         with pytest.raises(NotDeclared):
             await Kind("secrets", cache=cache).start(queue_of())
-        for wrong in (0, True, "10"):
-            with pytest.raises(DeclarationError, match="resync"):
-                Kind("pods", resync=cast("Any", wrong))
         with pytest.raises(DeclarationError, match="cache"):
             Kind("pods", cache=cast("Any", "pods"))
         with pytest.raises(DeclarationError, match="informer"):
@@ -562,30 +559,13 @@ def test_a_cache_that_is_not_synced_in_time_fails_the_wait_with_the_reason() -> 
     run(main())
 
 
-def test_an_informer_is_followed_without_a_wait_and_resynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "SLICE", 1)
-
+def test_an_informer_is_followed_without_a_wait_until_the_source_stops() -> None:
     async def main() -> None:
-        slept: list[float] = []
-        wake = asyncio.Event()
-
-        async def sleep(seconds: float) -> None:
-            slept.append(seconds)
-            await wake.wait()
-            wake.clear()
-
         async with caching("app=web", secret("a", app="web"), secret("b", app="web")) as environment:
             await until(lambda: environment.informer.synced)
-            queue = queue_of()
-            source = Informer(environment.informer, resync=100.0, sleep=sleep, chance=lambda: 1.0)
+            queue, source = queue_of(), Informer(environment.informer)
             await source.start(queue)
             assert [run.key[1] for run in keys_in(queue)] == ["a", "b"]
-            await until(lambda: len(slept) == 1)
-            wake.set()
-            await until(lambda: len(queue) == 2)
-            runs = keys_in(queue)
-            assert [(run.causes[0].event, run.priority) for run in runs] == [("resync", Priority.INITIAL)] * 2
-            assert slept[0] == pytest.approx(110.0)
             assert str(source) == "secrets"
             await source.stop()
             environment.cluster.delete(secret("a"))
