@@ -92,11 +92,13 @@ class Operation(Staging):
 
     def watches(self) -> None:
         for stream in self._streams:
-            self.cluster.requests.wait("watch", "pods", user=ACCOUNT, where=stream, timeout=self.patience)
+            self.cluster.requests.wait(
+                "watch", "pods", user=ACCOUNT, where=stream, timeout=self.patience_before
+            )
 
     def agrees(self) -> None:
         super().agrees()
-        if (seen := self.outcome(firm=0)) != RIGHT:
+        if (seen := self.outcome(firm=0, patience=self.patience_before)) != RIGHT:
             raise Over(f"{seen}, before the fault")
 
     def follows(self) -> None:

@@ -36,6 +36,9 @@ STORM = 2.0
 ANSWER = 10.0
 """The seconds that a contender may take to answer."""
 
+BEFORE = 60.0
+"""Seconds until a contender must be right before the fault, at least. A slow machine is not a result."""
+
 ENOUGH = 15.0
 """A contender that is right, and has not met a fault for this number of seconds, will not meet it."""
 
@@ -94,6 +97,7 @@ class Staging:
     ) -> None:
         self.cluster = cluster
         self.patience = patience
+        self.patience_before = max(patience, BEFORE)
         self._contender = contender
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -174,16 +178,17 @@ class Staging:
 
     def agrees(self) -> None:
         """Wait until the contender is right; otherwise the difference is the result."""
-        if (seen := self.verdict(firm=0)) != EQUAL:
+        if (seen := self.verdict(firm=0, patience=self.patience_before)) != EQUAL:
             raise Over(f"{seen}, before the fault")
 
     def met(self, planned: Planned, times: int = 1) -> None:
         """Wait until the fault has happened. If it does not happen, and the contender is right, it cannot
         happen to this contender.
         """
-        soon, end = time.monotonic() + ENOUGH, time.monotonic() + self.patience
+        begun = time.monotonic()
+        soon = begun + ENOUGH
         while len(planned.hits) < times and not self.ended:
-            if time.monotonic() > end:
+            if time.monotonic() - begun > (self.patience if planned.hits else self.patience_before):
                 if planned.hits:
                     raise Over(
                         f"{self.difference()} (asks {len(planned.hits)} times within {self.patience:g} s)"
@@ -195,7 +200,7 @@ class Staging:
 
     def watches(self) -> None:
         """Wait until the contender has a watch for pods."""
-        self.cluster.requests.wait("watch", "pods", user=ACCOUNT, timeout=self.patience)
+        self.cluster.requests.wait("watch", "pods", user=ACCOUNT, timeout=self.patience_before)
 
     def read(self, name: str) -> str:
         answer = self._ask(name)
@@ -203,7 +208,7 @@ class Staging:
 
     # ---- Results.
 
-    def verdict(self, *, firm: float = FIRM) -> str:
+    def verdict(self, *, firm: float = FIRM, patience: float | None = None) -> str:
         """Wait until the contender is right and stays right, has ended, or the time is over; describe its
         contents.
         """
@@ -216,7 +221,7 @@ class Staging:
                 return ENDED
             if since is not None and now - since >= firm:
                 return seen
-            if now - begun > self.patience:
+            if now - begun > (self.patience if patience is None else patience):
                 rate = (self._requests() - asked) / (now - begun)
                 return seen if rate < STORM else f"{seen}; asks {rate:.0f} times a second"
             time.sleep(BETWEEN)
