@@ -1,0 +1,1 @@
+"""Records Kubernetes Events: few writes, none lost without being counted."""

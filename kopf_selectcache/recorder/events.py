@@ -1,0 +1,69 @@
+"""Occurrences that handlers record, and the Events of the cluster that come of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class EventType(StrEnum):
+    """The types of Events that the API defines."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The object that an Event is about, or is related to."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    """Empty for an object of the cluster."""
+    name: str
+    uid: str = ""
+    field_path: str = ""
+    resource_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Who records."""
+
+    component: str
+    host: str = ""
+    controller: str = ""
+    """`reportingComponent` of the core API, `reportingController` of events.k8s.io."""
+    instance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One call of `record`: what has happened to an object."""
+
+    source: Source
+    about: Reference
+    type: EventType
+    reason: str
+    message: str
+    action: str = ""
+    related: Reference | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An Event of the cluster as it should be."""
+
+    occurrence: Occurrence
+    """The newest one; its message may be that of an aggregate."""
+    namespace: str
+    name: str
+    count: int
+    first: float
+    """The time of the first occurrence, in seconds since 1970."""
+    last: float
+    resource_version: str = ""
+    """That of the server's last answer; empty if there was none."""
