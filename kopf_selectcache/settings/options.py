@@ -17,6 +17,7 @@ from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.selectors.suggestions import near
 
 from .checks import LONGEST, Complaint, changed_late, interval, no_option, number, objects_per_page, one_of
@@ -368,3 +369,16 @@ _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
     "failing_probe": _probe_limits,
     "narrow_handlers": one_of(True, False),
 }
+
+
+def _meant(_: tuple[object, ...], given: Mapping[str, object]) -> str:
+    """Return the option that was meant by the first unknown one, as a remedy."""
+    unknown = next((name for name in given if name not in _CHECKS), "")
+    meant = near(unknown, _CHECKS)
+    return f"Did you mean {meant}=?" if meant else ""
+
+
+if not TYPE_CHECKING:  # Its signature stays as it is.
+    SelectCacheSettings.__init__ = check_call(DeclarationError, "SelectCacheSettings", advise=_meant)(
+        SelectCacheSettings.__init__
+    )

@@ -266,6 +266,15 @@ def test_every_option_has_a_check_and_takes_its_default() -> None:
     settings.initial, settings.narrow_handlers, settings.page_limit = "stream", True, 100
 
 
+def test_an_option_that_does_not_exist_is_refused_by_the_constructor() -> None:
+    options: Any = {"pagelimit": 4}
+    with pytest.raises(DeclarationError, match=r"'pagelimit'. Did you mean page_limit=\?$"):
+        SelectCacheSettings(**options)
+    options = {"colour": 4}
+    with pytest.raises(DeclarationError, match="It takes selectors, defaults, page_limit"):
+        SelectCacheSettings(**options)
+
+
 def test_an_option_that_does_not_exist_is_no_new_attribute() -> None:
     misspelt: Any = SelectCacheSettings()
     with pytest.raises(DeclarationError):
