@@ -197,3 +197,17 @@ def posts_events(tree: ast.AST) -> bool:
         and node.value.id == "kopf"
         for node in ast.walk(tree)
     )
+
+
+def records_events(tree: ast.AST) -> bool:
+    """Return True if the code makes a recorder of Events, or has a handler that takes one.
+
+    >>> codes = "async def create(events, **_): pass", "selectcache.Recorder('web')", "def f(event): pass"
+    >>> [records_events(ast.parse(code)) for code in codes]
+    [True, True, False]
+    """
+    return any(
+        (isinstance(node, ast.Call) and "Recorder" in (getattr(node.func, "attr", ""), getattr(node.func, "id", "")))
+        or (isinstance(node, ast.arg) and node.arg == "events")
+        for node in ast.walk(tree)
+    )

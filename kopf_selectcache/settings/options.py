@@ -174,6 +174,13 @@ class SelectCacheSettings:
     would lose track of an object that leaves the filter. Fields that a custom resource itself declares as
     selectable are not added: Kopf would end if the cluster cannot select by them. """
 
+    events: bool = False
+    """True records the events of Kopf as a `Recorder` does: counted, combined and limited, with the types of
+    the API.
+
+    These are the events of `kopf.event`, `kopf.info`, `kopf.warn` and `kopf.exception`, and of logging, as
+    `settings.posting` has them. """
+
     if not TYPE_CHECKING:  # With these methods, type checkers would accept any attribute.
 
         def __setattr__(self, name: str, value: object) -> None:
@@ -368,6 +375,7 @@ _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
     "fetch_per_second": number(0.001, 10_000, "requests"),
     "failing_probe": _probe_limits,
     "narrow_handlers": one_of(True, False),
+    "events": one_of(True, False),
 }
 
 
