@@ -25,9 +25,7 @@ __all__ = ["Recorder", "current_runtime", "end_recordings", "recordings_of"]
 current_runtime: ContextVar[Runtime | None] = ContextVar("selectcache_current_runtime", default=None)
 """The runtime of the operator whose handler is running."""
 
-_COMPONENT = re.compile(
-    r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
+_COMPONENT = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]*")
 
 
@@ -84,7 +82,9 @@ class Recorder:
     ) -> None:
         fits: object = isinstance(component, str) and _COMPONENT.fullmatch(component)
         _require(fits, "component", component, "a name such as 'webapps' or 'example.com/webapps'")
-        _require(cache is None or isinstance(cache, Cache), "cache", cache, "a cache, such as that of a handler")
+        _require(
+            cache is None or isinstance(cache, Cache), "cache", cache, "a cache, such as that of a handler"
+        )
         fits = isinstance(host, str) and len(host) <= MOST_CHARACTERS
         _require(fits, "host", host, f"a name of at most {MOST_CHARACTERS} characters")
         rate = writes_per_second
@@ -127,12 +127,17 @@ class Recorder:
         """
         if type not in tuple(EventType):
             raise DeclarationError(
-                f"{_CALL}: type is {shown_with_type(type)}", remedy="Give 'Normal' or 'Warning': there are no others"
+                f"{_CALL}: type is {shown_with_type(type)}",
+                remedy="Give 'Normal' or 'Warning': there are no others",
             )
-        fits: object = isinstance(reason, str) and len(reason) <= MOST_CHARACTERS and _REASON.fullmatch(reason)
+        fits: object = (
+            isinstance(reason, str) and len(reason) <= MOST_CHARACTERS and _REASON.fullmatch(reason)
+        )
         require(fits, DeclarationError, _CALL, "reason", reason, "a word such as 'BackupFailed'")
         fits = isinstance(action, str) and len(action) <= MOST_CHARACTERS
-        require(fits, DeclarationError, _CALL, "action", action, f"a text of at most {MOST_CHARACTERS} characters")
+        require(
+            fits, DeclarationError, _CALL, "action", action, f"a text of at most {MOST_CHARACTERS} characters"
+        )
         if not isinstance(message, str):  # It may have a Secret's value.
             raise DeclarationError(f"{_CALL}: message is {shown_by_type(message)}", remedy="Give a text")
         occurrence = Occurrence(

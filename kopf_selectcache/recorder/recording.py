@@ -264,7 +264,9 @@ class Recording:
     def start(self) -> None:
         """Run in a task of its own, unless it is closed already."""
         if not self._is_closed:
-            self._task = asyncio.create_task(self.run(), name=f"selectcache: events of {self.source.component}")
+            self._task = asyncio.create_task(
+                self.run(), name=f"selectcache: events of {self.source.component}"
+            )
 
     async def end(self, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # It is a part of its work.
         """Write what waits, for at most `timeout` seconds, and end."""
