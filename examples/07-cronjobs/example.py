@@ -15,7 +15,7 @@ def configure(settings: kopf.OperatorSettings, **_):
 
 
 @selectcache.reconcile("example.com/v1/cronjobs", owns=["jobs"])
-async def reconcile(cache: selectcache.Cache, events: selectcache.Recorder, body, name, spec, status, patch, **_):
+async def reconcile(cache: selectcache.Cache, events, body, name, spec, status, patch, **_):
     for job in cache.owned(body, "jobs"):
         if (outcome := outcome_of(job)) is not None:
             type_ = "Normal" if outcome == "Complete" else "Warning"

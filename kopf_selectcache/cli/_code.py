@@ -207,7 +207,15 @@ def records_events(tree: ast.AST) -> bool:
     [True, True, False]
     """
     return any(
-        (isinstance(node, ast.Call) and "Recorder" in (getattr(node.func, "attr", ""), getattr(node.func, "id", "")))
-        or (isinstance(node, ast.arg) and node.arg == "events")
+        node.arg == "events"
+        if isinstance(node, ast.arg)
+        else isinstance(node, ast.Call) and _name_of(node.func) == "Recorder"
         for node in ast.walk(tree)
     )
+
+
+def _name_of(function: ast.expr) -> str | None:
+    match function:
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return name
+    return None

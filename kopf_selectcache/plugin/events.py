@@ -41,7 +41,7 @@ def route_events(settings: kopf.OperatorSettings) -> Route | None:
         return None
     route = Route()
     # Kopf has no other place for it: its functions and its logging share this method of one operator's queue.
-    parts.events.put_nowait = route.take  # type: ignore[method-assign]
+    parts.events.put_nowait = route.take  # type: ignore[assignment, method-assign]
     return route
 
 

@@ -9,7 +9,7 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import DeclarationError
+from kopf_selectcache import DeclarationError, _kopf
 from kopf_selectcache.plugin.events import WAITING, Route
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.settings.options import settings_of
@@ -68,9 +68,7 @@ def test_without_the_option_kopf_posts_its_events_itself(registry: kopf.Operator
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_handlers_get_the_recorder_of_the_operator(
-    registry: kopf.OperatorRegistry, is_async: bool
-) -> None:
+def test_handlers_get_the_recorder_of_the_operator(registry: kopf.OperatorRegistry, is_async: bool) -> None:
     async def note_async(events: selectcache.Recorder, body: Any, **_: Any) -> None:
         events.record(body, "Normal", "Seen", "A handler has seen it.")
 
@@ -78,14 +76,14 @@ def test_handlers_get_the_recorder_of_the_operator(
         events.record(body, "Normal", "Seen", "A handler has seen it.")
 
     handler = note_async if is_async else note
-    kopf.on.create("secrets", registry=registry)(selectcache.with_cache(handler))
+    kopf.on.event("secrets", registry=registry)(selectcache.with_cache(handler))
     selectcache.on.change("secrets", registry=registry)(handler)
 
     async def main() -> None:
         async with operating(registry, secret("a", app="web")) as cluster:
             await until(lambda: events_of(cluster).get(("Normal", "Seen")) == 2)
             cluster.patch(secret("a"), labelled(tier="gold"))
-            await until(lambda: events_of(cluster).get(("Normal", "Seen")) == 3)
+            await until(lambda: events_of(cluster).get(("Normal", "Seen")) == 4)
             (event,) = cluster._admin.ask("GET", "/api/v1/namespaces/shop/events")["items"]
             assert event["source"]["component"] == "kopf"
 
@@ -113,8 +111,10 @@ def test_a_handler_without_a_cache_cannot_take_events(registry: kopf.OperatorReg
     settings = kopf.OperatorSettings()
     settings_of(settings).selectors["secrets"] = "app=web"
 
-    @kopf.on.create("secrets", registry=registry)
     async def create(events: Any, **_: Any) -> None: ...
+
+    handler: Any = create
+    kopf.on.create("secrets", registry=registry)(handler)
 
     with pytest.raises(DeclarationError, match="takes events, and Kopf has none to pass"):
         checked(settings, registry)
@@ -141,6 +141,4 @@ def test_events_wait_for_the_login_without_a_limit_of_memory(caplog: pytest.LogC
 
 
 def event_about(ref: Any, reason: str) -> Any:
-    from kopf_selectcache import _kopf
-
     return _kopf.K8sEvent(ref=ref, type="Normal", reason=reason, message="")
