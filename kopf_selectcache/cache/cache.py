@@ -703,4 +703,4 @@ class Cache:
 
 def extensions_of(cache: Cache) -> Extensions:
     """Return the objects that higher layers keep for the operator of a cache."""
-    return cache._runtime.extensions
+    return cache._runtime.extensions  # Of the same module.  # noqa: SLF001

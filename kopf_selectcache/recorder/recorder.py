@@ -126,18 +126,15 @@ class Recorder:
         ones: Events are counted by it. An Event about an Event is not recorded.
         """
         if type not in tuple(EventType):
-            raise DeclarationError(
-                f"{_CALL}: type is {shown_with_type(type)}",
-                remedy="Give 'Normal' or 'Warning': there are no others",
-            )
+            what = f"{_CALL}: type is {shown_with_type(type)}"
+            raise DeclarationError(what, remedy="Give 'Normal' or 'Warning': there are no others")
         fits: object = (
             isinstance(reason, str) and len(reason) <= MOST_CHARACTERS and _REASON.fullmatch(reason)
         )
         require(fits, DeclarationError, _CALL, "reason", reason, "a word such as 'BackupFailed'")
         fits = isinstance(action, str) and len(action) <= MOST_CHARACTERS
-        require(
-            fits, DeclarationError, _CALL, "action", action, f"a text of at most {MOST_CHARACTERS} characters"
-        )
+        wanted = f"a text of at most {MOST_CHARACTERS} characters"
+        require(fits, DeclarationError, _CALL, "action", action, wanted)
         if not isinstance(message, str):  # It may have a Secret's value.
             raise DeclarationError(f"{_CALL}: message is {shown_by_type(message)}", remedy="Give a text")
         occurrence = Occurrence(
@@ -203,28 +200,19 @@ def _reference(what: str, given: object) -> Reference:
         )
     metadata = obj.get("metadata")
     named: Mapping[str, Any] = metadata if isinstance(metadata, Mapping) else obj
-    texts = {
-        "apiVersion": obj.get("apiVersion"),
-        "kind": obj.get("kind"),
-        "name": named.get("name"),
-        "namespace": named.get("namespace") or "",
-        "uid": named.get("uid") or "",
-        "resourceVersion": named.get("resourceVersion") or "",
-        "fieldPath": obj.get("fieldPath") or "",
-    }
-    for part, text in texts.items():
-        if not isinstance(text, str) or (not text and part in ("apiVersion", "kind", "name")):
-            kind = texts["kind"]
-            named_kind = f", a {clipped(kind, 100)}," if isinstance(kind, str) and kind else ""
-            raise DeclarationError(
-                f"{_CALL}: {what}{named_kind} has no {part}", remedy=f"Give it one: {part!r}: ..."
-            )
-    return Reference(
-        texts["apiVersion"],
-        texts["kind"],
-        texts["namespace"],
-        texts["name"],
-        texts["uid"],
-        texts["fieldPath"],
-        texts["resourceVersion"],
-    )
+    texts: dict[str, str] = {}
+    for part, value, is_required in (
+        ("apiVersion", obj.get("apiVersion"), True),
+        ("kind", obj.get("kind"), True),
+        ("namespace", named.get("namespace"), False),
+        ("name", named.get("name"), True),
+        ("uid", named.get("uid"), False),
+        ("fieldPath", obj.get("fieldPath"), False),
+        ("resourceVersion", named.get("resourceVersion"), False),
+    ):
+        if is_required and not (isinstance(value, str) and value):
+            kind = f", a {clipped(texts['kind'], 100)}," if "kind" in texts else ""
+            what = f"{_CALL}: {what}{kind} has no {part}"
+            raise DeclarationError(what, remedy=f"Give it one: {part!r}: ...")
+        texts[part] = value if isinstance(value, str) else ""
+    return Reference(*texts.values())

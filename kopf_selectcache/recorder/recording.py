@@ -162,7 +162,7 @@ class Recording:
             with self._lock:
                 self._recorded += 1
                 event = self._accept(occurrence)
-        except Exception as error:  # A function of Limits has failed.
+        except Exception as error:  # A function of Limits has failed.  # noqa: BLE001
             self._fail(error)
             return
         if event is not None:
@@ -236,7 +236,7 @@ class Recording:
         for sink in self._sinks:
             try:
                 sink(event)
-            except Exception as error:
+            except Exception as error:  # It is anybody's code.  # noqa: BLE001
                 self._log.raised(error)
 
     def _log_event(self, event: Event) -> None:
@@ -330,7 +330,7 @@ class Recording:
         outcome = Outcome.UNSENT
         try:
             outcome = await self._delivery.run(item)
-        except Exception as error:
+        except Exception as error:  # The writes of other Events go on.  # noqa: BLE001
             outcome = Outcome.FAILED
             self._log.raised(error)
         finally:
@@ -348,7 +348,7 @@ class Recording:
         occurrence, stamp = self._raw.popleft()
         try:
             verdict = self._correlator.correlate(occurrence, self._clock(), stamp)
-        except Exception as error:
+        except Exception as error:  # As above.  # noqa: BLE001
             self._fail(error)
             return None
         if verdict.event is None:
