@@ -65,8 +65,8 @@ def test_a_job_runs_once_per_period_and_is_deleted_when_it_has_ended(operator, m
     assert minutes.call() == 20.0
     (job,) = minutes.cache.list("jobs", label="example.com/cronjob=clock")
     assert job["metadata"]["name"] == "clock-1"
-    job["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
-    minutes.cache.cluster.update(job)
+    ended = {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    minutes.cache.cluster.patch(job, ended, subresource="status")
     minutes.call()
     (job,) = minutes.cache.list("jobs", label="example.com/cronjob=clock")
     assert job["metadata"]["name"] == "clock-2"

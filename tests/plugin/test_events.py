@@ -11,7 +11,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, _kopf
 from kopf_selectcache.plugin.events import WAITING, Route
-from kopf_selectcache.plugin.hooks import checked
+from kopf_selectcache.plugin.handlers import check_handlers
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import run, until
@@ -108,26 +108,23 @@ def test_events_before_the_end_of_the_operator_are_written(registry: kopf.Operat
 
 
 def test_a_handler_without_a_cache_cannot_take_events(registry: kopf.OperatorRegistry) -> None:
-    settings = kopf.OperatorSettings()
-    settings_of(settings).selectors["secrets"] = "app=web"
-
     async def create(events: Any, **_: Any) -> None: ...
 
     handler: Any = create
     kopf.on.create("secrets", registry=registry)(handler)
 
     with pytest.raises(DeclarationError, match="takes events, and Kopf has none to pass"):
-        checked(settings, registry)
+        check_handlers(registry)
 
 
-def test_events_wait_for_the_login_without_a_limit_of_memory(caplog: pytest.LogCaptureFixture) -> None:
+def test_events_wait_for_the_login_in_bounded_memory(caplog: pytest.LogCaptureFixture) -> None:
     ref = {"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "uid": "1"}
     route, seen = Route(), list[Any]()
 
     class Recorder:
         def record(self, *args: Any) -> None:
             seen.append(args)
-            if args[2] == "bad":
+            if args[2] == "Bad":
                 raise DeclarationError("it has no name", remedy="Name it")
 
     for number in range(WAITING + 1):
