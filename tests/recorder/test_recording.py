@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache.client.transport import Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import FieldCause
 from kopf_selectcache.recorder.correlator import Limits
@@ -845,7 +844,3 @@ def test_messages_and_bodies_are_json() -> None:
 
     run(main())
 
-
-def test_a_lost_connection_is_unreachable() -> None:
-    with pytest.raises(Unreachable):
-        no_answer(None)
