@@ -25,6 +25,7 @@ NAMES = frozenset(
         "body",
         "cache",
         "cause",
+        "events",
         "filter_changed",
         "labels",
         "logger",

@@ -20,6 +20,7 @@ from typing import Any
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError
 from kopf_selectcache.cache.changes import Change, Subscription
+from kopf_selectcache.cache.errors import OutsideFilter
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.store.change_queue import key_of
@@ -123,7 +124,7 @@ class _Delivery:
             except NotSynced:
                 pass  # The cluster has not said yet what some key means.
             except (ReadError, DeclarationError) as error:
-                self._report(error)
+                self._report(error, logging.INFO if self._may_be_labelled(error) else logging.ERROR)
                 await changed.wait()  # Another filter may hold what the handler follows.
                 continue
             except Exception:
@@ -144,6 +145,11 @@ class _Delivery:
                     await changed.wait()
                     continue
             return
+
+    def _may_be_labelled(self, error: Exception) -> bool:
+        """Return True if the filter will hold what the handler follows once a namespace gains a label."""
+        declared = self._runtime.informer(self._handler.kind).declared
+        return isinstance(error, OutsideFilter) and bool(declared.namespace_labels)
 
     def _report(self, error: Exception, level: int = logging.ERROR, failing: str = "") -> None:
         """Log once why the handler is not called: for an object, or at all."""

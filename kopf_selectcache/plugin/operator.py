@@ -29,12 +29,14 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import in_words
 from kopf_selectcache.informer.metrics import Collector
+from kopf_selectcache.recorder.recorder import Recorder, end_recordings
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from ._runtimes import create_runtime
 from .caches import named_caches
+from .events import make_recorder
 from .narrowing import advise, warn_of_filter
 
 Kinds: TypeAlias = tuple[KindKey, ...] | None
@@ -94,6 +96,7 @@ class Operator:
         self.vault = _kopf.vault_var.get()
         """Kopf's credentials. Each operator has its own vault, which distinguishes operators with the same
         settings."""
+        self._recorder: Recorder | None = None
         self.waits = Waits()
         """The waits of threads of this operator."""
         self._runtime: asyncio.Future[Runtime] = asyncio.get_running_loop().create_future()
@@ -119,6 +122,13 @@ class Operator:
         raise NotSynced(
             f"the caches cannot be started: {type(error).__name__}", remedy="See the operator's log"
         ) from error
+
+    @property
+    def recorder(self) -> Recorder:
+        """The recorder that handlers get as `events`, with the component of Kopf's own events."""
+        if self._recorder is None:
+            self._recorder = make_recorder(self.settings, self.runtime)
+        return self._recorder
 
     async def _keep(self) -> None:
         """Run the caches until cancelled. Reads raise the errors of this task."""
@@ -156,6 +166,7 @@ class Operator:
                 beside.cancel()
                 # Handlers read the caches up to their ends.
                 await asyncio.gather(beside, return_exceptions=True)
+                await end_recordings(runtime)
                 self.waits.end("the operator ends")
                 caches.cancel()
                 await asyncio.gather(caches, return_exceptions=True)

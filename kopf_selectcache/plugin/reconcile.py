@@ -39,6 +39,7 @@ NAMES = frozenset(
         "cache",
         "causes",
         "deleted",
+        "events",
         "labels",
         "logger",
         "memo",

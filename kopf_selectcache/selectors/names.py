@@ -54,7 +54,11 @@ def _checked(
 ) -> tuple[str, ...]:
     is_list = isinstance(given, Collection) and not isinstance(given, (str, bytes, Mapping))
     if not is_list:  # The text may be the value of a Secret.
-        raise BadSelector(f"{argument}= is {shown_by_type(given)}", remedy=f"Write {argument}=['...']")
+        by_label = (
+            ", or for those with a label LabelSelector.parse('...')" if argument == "namespaces" else ""
+        )
+        remedy = f"Write {argument}=['...']{by_label}"
+        raise BadSelector(f"{argument}= is {shown_by_type(given)}", remedy=remedy)
     if not given:
         raise selects_by_nothing(argument, "[]")
     if len(given) > MAX_COUNT:

@@ -143,9 +143,13 @@ class Branches(ABC):
         """Raise ConflictingSelectors if one of the branches can never select an object: that is a mistake."""
         known = _kind(kind)
         for branch in self.branches:
+            namespace = None if branch.namespace_label is None else Selector(branch.namespace_label)
+            if namespace is not None and (reason := namespace.contradiction_in(None)):
+                what = f"{clipped(branch, 500)} can never select a namespace: {reason}"
+                raise ConflictingSelectors(what, remedy=_remedy_of(namespace.conflict_in(None)))
             if reason := branch.contradiction_in(known):
                 what = f"{clipped(branch, 500)} can never select an object: {reason}"
-                raise ConflictingSelectors(what, remedy="Write alternatives as one: 'app in (web,db)'")
+                raise ConflictingSelectors(what, remedy=_remedy_of(branch.conflict_in(known)))
 
     def narrowed_to(self, declared: Branches, *, kind: AnyKind | None = None) -> Selector | AnyOf | None:
         """Return the part of this request that the filter covers, or None if there is none. Of each branch,
@@ -315,14 +319,19 @@ class Selector(Branches):
             (str(failed) for failed in self.requirements if not failed.matches(labels)), None
         ) or next((str(failed) for failed in self.terms if not failed.matches(fields)), None)
 
-    def contradiction_in(self, kind: Kind | None) -> str | None:
-        """Return the reason why no object of the kind can be selected, or None if an object can be."""
+    def conflict_in(self, kind: Kind | None) -> Dimension | None:
+        """Return the label or field that no value satisfies, or None if an object can be selected."""
         dimension = conflict(self.box(kind))
         if self.namespace_label is not None:
             if kind is not None and kind.namespaced is False:
-                dimension = THE_NAMESPACE
-            elif self.namespaces == () and dimension == THE_NAMESPACE:
+                return THE_NAMESPACE
+            if self.namespaces == () and dimension == THE_NAMESPACE:
                 return None  # A namespace may gain the label.
+        return dimension
+
+    def contradiction_in(self, kind: Kind | None) -> str | None:
+        """Return the reason why no object of the kind can be selected, or None if an object can be."""
+        dimension = self.conflict_in(kind)
         if dimension is None:
             return None
         if dimension == THE_NAMESPACE and kind is not None and kind.namespaced is False:
@@ -338,6 +347,15 @@ class Selector(Branches):
         if dimension == THE_NAME and self.names is not None:
             texts.append(f"names={list(self.names)}")
         return f"nothing can satisfy {clipped(' and '.join(texts), 1_000)}"
+
+
+def _remedy_of(conflict: Dimension | None) -> str:
+    """Return the remedy of a selector that contradicts itself in this label or field."""
+    if conflict == THE_NAMESPACE:
+        return "Correct or remove the namespaces"
+    if conflict == THE_NAME:
+        return "Correct or remove the names"
+    return "Write alternatives as one: 'app in (web,db)'"
 
 
 def query_of(selector: Selector, *, name: str | None = None, namespace: str | None = None) -> dict[str, str]:

@@ -35,6 +35,10 @@ NamespacesGiven: TypeAlias = Mapping[Place, Entry] | Collection[Place] | LabelSe
 """Namespaces as users write them: a list, a dict with a selector for each, or a selector of their labels."""
 
 _NOTHING = Selector()
+_AS_WRITTEN = (
+    "Write namespaces=['shop'], namespaces={'shop': 'app=web'} or "
+    "namespaces=LabelSelector.parse('tenant=yes')"
+)
 _PARTS = ("label", "field", "names")
 
 
@@ -74,7 +78,7 @@ def namespaces_in(given: NamespacesGiven) -> Namespaces | Everything | Unset:
         return Namespaces(label=Selector(namespaces=given).namespace_label)
     if not isinstance(given, Collection) or isinstance(given, (str, bytes, bytearray)):
         what = f"namespaces= is {shown_with_type(given)}"
-        raise BadSelector(what, remedy="Write namespaces=['shop'], or namespaces={'shop': 'app=web'}")
+        raise BadSelector(what, remedy=_AS_WRITTEN)
     if any(isinstance(place, LabelSelector) for place in given):
         what = (
             "namespaces= has a label selector among its entries, and a namespace may have the labels of two"

@@ -17,6 +17,7 @@ from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.selectors.suggestions import near
 
 from .checks import LONGEST, Complaint, changed_late, interval, no_option, number, objects_per_page, one_of
@@ -172,6 +173,13 @@ class SelectCacheSettings:
     filter. Kinds with daemons, timers or deletion handlers are not narrowed, and a warning is logged: Kopf
     would lose track of an object that leaves the filter. Fields that a custom resource itself declares as
     selectable are not added: Kopf would end if the cluster cannot select by them. """
+
+    events: bool = False
+    """True records the events of Kopf as a `Recorder` does: counted, combined and limited, with the types of
+    the API.
+
+    These are the events of `kopf.event`, `kopf.info`, `kopf.warn` and `kopf.exception`, and of logging, as
+    `settings.posting` has them. """
 
     if not TYPE_CHECKING:  # With these methods, type checkers would accept any attribute.
 
@@ -367,4 +375,18 @@ _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
     "fetch_per_second": number(0.001, 10_000, "requests"),
     "failing_probe": _probe_limits,
     "narrow_handlers": one_of(True, False),
+    "events": one_of(True, False),
 }
+
+
+def _meant(_: tuple[object, ...], given: Mapping[str, object]) -> str:
+    """Return the option that was meant by the first unknown one, as a remedy."""
+    unknown = next((name for name in given if name not in _CHECKS), "")
+    meant = near(unknown, _CHECKS)
+    return f"Did you mean {meant}=?" if meant else ""
+
+
+if not TYPE_CHECKING:  # Its signature stays as it is.
+    SelectCacheSettings.__init__ = check_call(DeclarationError, "SelectCacheSettings", advise=_meant)(
+        SelectCacheSettings.__init__
+    )

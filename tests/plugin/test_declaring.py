@@ -12,11 +12,12 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import DeclarationError, NotSynced, Selector, _kopf
+from kopf_selectcache import DeclarationError, LabelSelector, NotSynced, Selector, _kopf
 from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.plugin import changes
 from kopf_selectcache.settings.options import settings_of
 from tests.faults.environment import run, until
+from tests.informer.test_namespaces_by_label import namespace
 from tests.kopf_operators import Cluster, context, cycles, declaring, launched
 from tests.plugin.test_change_handlers import operating
 from tests.secrets import labelled, secret
@@ -123,6 +124,27 @@ def test_a_handler_of_changes_begins_when_a_filter_holds_what_it_follows(
             await until(lambda: "ERROR" in caplog.text)
             await cache.change("v1/secrets", "app=db")
             await until(lambda: seen == ["b entered"])
+
+    run(main())
+
+
+def test_a_handler_of_changes_begins_when_its_namespace_gains_the_label(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="kopf_selectcache")
+    seen: list[str] = []
+
+    @selectcache.on.change("secrets", registry=registry, namespace="shop")
+    async def follow(name: str, cause: str, **_: Any) -> None:
+        seen.append(f"{name} {cause}")
+
+    async def main() -> None:
+        tenants = Selector("app=web", namespaces=LabelSelector.parse("tenant=yes"))
+        async with operating(registry, secret("a", app="web"), filter_=tenants) as cluster:
+            await until(lambda: "is not called" in caplog.text)
+            cluster.patch(namespace("shop"), labelled(tenant="yes"))
+            await until(lambda: seen == ["a entered"])
+            assert "ERROR" not in caplog.text
 
     run(main())
 

@@ -297,6 +297,21 @@ def test_a_filter_that_nothing_can_satisfy_is_refused_with_the_reason(
     assert words in str(info.value)
 
 
+@pytest.mark.parametrize(
+    ("selector", "kind", "remedy"),
+    [
+        (Selector("a=1,a=2"), None, "Write alternatives as one"),
+        (Selector(namespaces=["x"]), "nodes", "Correct or remove the namespaces"),
+        (Selector(namespaces=["x"], field="metadata.namespace=y"), None, "Correct or remove the namespaces"),
+        (Selector(names=["x"], field="metadata.name!=x"), None, "Correct or remove the names"),
+        (Selector(namespaces=LabelSelector.parse("a=1,a=2")), None, "Write alternatives as one"),
+    ],
+)
+def test_the_remedy_fits_the_contradiction(selector: Selector, kind: str | None, remedy: str) -> None:
+    with pytest.raises(ConflictingSelectors, match=remedy):
+        selector.require_satisfiable(kind=kind)
+
+
 def test_a_request_that_nothing_can_satisfy_is_no_error() -> None:
     nothing = Selector("a=1,a=2")
     assert nothing.contradiction() == "nothing can satisfy a=1 and a=2"

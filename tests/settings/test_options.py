@@ -222,6 +222,7 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
             ],
         ),
         ("narrow_handlers", [1, 0, None, "yes"]),
+        ("events", [1, 0, None, "yes"]),
         ("selectors", [{"pods": "app=web"}, None]),
     ],
 )
@@ -264,6 +265,15 @@ def test_every_option_has_a_check_and_takes_its_default() -> None:
     for option in dataclasses.fields(settings):
         setattr(settings, option.name, getattr(settings, option.name))
     settings.initial, settings.narrow_handlers, settings.page_limit = "stream", True, 100
+
+
+def test_an_option_that_does_not_exist_is_refused_by_the_constructor() -> None:
+    options: Any = {"pagelimit": 4}
+    with pytest.raises(DeclarationError, match=r"'pagelimit'. Did you mean page_limit=\?$"):
+        SelectCacheSettings(**options)
+    options = {"colour": 4}
+    with pytest.raises(DeclarationError, match="It takes selectors, defaults, page_limit"):
+        SelectCacheSettings(**options)
 
 
 def test_an_option_that_does_not_exist_is_no_new_attribute() -> None:
