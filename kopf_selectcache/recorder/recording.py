@@ -156,6 +156,10 @@ class Recording:
 
     # ---- In any thread.
 
+    @property
+    def component(self) -> str:
+        return self.source.component
+
     def record(self, occurrence: Occurrence) -> None:
         """Record an occurrence. It never waits for the server, and never raises."""
         try:

@@ -186,4 +186,3 @@ def test_a_message_is_cut_between_two_characters() -> None:
     assert cut("x" * 1024) == "x" * 1024
     assert cut("x" * 1025) == "x" * 1021 + "…"
     assert cut("€" * 400) == "€" * 340 + "…"
-

@@ -24,10 +24,11 @@ def item(key: str, *, count: int = 1, is_new: bool = False) -> Waiting:
 
 def queue(*keys: str, bound: int = 100) -> tuple[WriteQueue, list[str]]:
     """Return a queue of these, and the keys that were given up."""
-    made, dropped = WriteQueue(bound), []
+    made = WriteQueue(bound)
+    dropped: list[str] = []
     for key in keys:
-        if (lost := made.add(item(key)).dropped) is not None:
-            dropped.append(lost.key)
+        lost = made.add(item(key)).dropped
+        dropped += [] if lost is None else [lost.key]
     return made, dropped
 
 
@@ -88,7 +89,9 @@ def test_an_event_can_be_taken_by_its_key() -> None:
     steps=st.lists(
         st.one_of(
             st.just("take"),
-            st.builds("{}-{}{}".format, st.sampled_from("abc"), st.integers(0, 3), st.sampled_from(["", "W"])),
+            st.builds(
+                "{}-{}{}".format, st.sampled_from("abc"), st.integers(0, 3), st.sampled_from(["", "W"])
+            ),
         ),
         max_size=60,
     ),

@@ -9,6 +9,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, Recorder
+from kopf_selectcache.informer.metrics import Collector
 from kopf_selectcache.recorder.recorder import current_runtime, end_recordings, recordings_of
 from tests.faults.environment import run, until
 from tests.secrets import Environment, caching
@@ -18,6 +19,7 @@ WEB: dict[str, Any] = {
     "kind": "ConfigMap",
     "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
 }
+PREFIX = "kopf_selectcache_"
 REFERENCE = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "web", "uid": "u"}
 
 
@@ -167,6 +169,27 @@ def test_an_operator_whose_loop_is_closed_is_not_disturbed() -> None:
     recorder = Recorder("webapps", caches[0])
     recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
     assert recorder.stats().waiting == 1
+
+
+def test_the_metrics_add_up() -> None:
+    async def main() -> None:
+        async with caching("app=web") as environment:
+            for _ in range(2):  # Of one name.
+                recorder = Recorder("webapps", environment.cache, burst=2)
+                for _ in range(4):
+                    recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
+            collector = Collector(tuple, recorders=lambda: recordings_of(environment.runtime))
+            for waiting in (2, 0):
+                samples = [each for family in collector.collect() for each in family.samples]
+                found = {(each.name, each.labels.get("outcome")): each.value for each in samples}
+                emitted = found.pop((PREFIX + "emitted_events_total", None))
+                assert found[PREFIX + "waiting_events", None] == waiting
+                assert found[PREFIX + "recorded_events_total", "spam"] == 4
+                assert sum(found.values()) == emitted
+                assert {each.labels["component"] for each in samples} == {"webapps"}
+                await end_recordings(environment.runtime)
+
+    run(main())
 
 
 # ---- Declarations.

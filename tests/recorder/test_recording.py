@@ -377,9 +377,11 @@ def test_a_missing_right_is_named_once(caplog: pytest.LogCaptureFixture) -> None
 
     run(main())
     assert logged(caplog) == [
-        "The Events of webapps cannot be written: the right is missing to create, patch events in shop."
-        " Add to a Role in shop: - {apiGroups: [''], resources: [events], verbs: [create, patch]};"
-        " or give it what `selectcache rbac` prints."
+        (
+            "The Events of webapps cannot be written: the right is missing to create, patch events in shop."
+            " Add to a Role in shop: - {apiGroups: [''], resources: [events], verbs: [create, patch]};"
+            " or give it what `selectcache rbac` prints."
+        )
     ]
 
 
@@ -555,7 +557,8 @@ def test_threads_record_at_once() -> None:
             threads = [Thread(target=record, args=(number,)) for number in range(8)]
             for thread in threads:
                 thread.start()
-            while any(thread.is_alive() for thread in threads):
+            # They are not of the loop.
+            while any(thread.is_alive() for thread in threads):  # noqa: ASYNC110
                 await asyncio.sleep(0)
             await written(events)
             assert events.stats().recorded == 4000
@@ -749,7 +752,9 @@ def test_the_reference_takes_over_the_state_of_the_server() -> None:
         async with recording(server, REFERENCE) as events:
             events.record(occurrence())
             await written(events)
-            server.lose = lambda request: server.events[request.name].update(count=7) if request.name else None
+            server.lose = lambda request: (
+                server.events[request.name].update(count=7) if request.name else None
+            )
             events.record(occurrence())
             await written(events)
             server.lose = lambda _: None
@@ -843,4 +848,3 @@ def test_messages_and_bodies_are_json() -> None:
             json.dumps(event)
 
     run(main())
-
