@@ -405,7 +405,7 @@ class Recording:
             self._is_closed = True
             if self._queue or self._raw or self._is_busy:
                 self._idle.clear()
-            elif self._loop is not None:
+            else:
                 self._idle.set()
             self._notify()
         for event in summaries:
