@@ -29,7 +29,8 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import in_words
 from kopf_selectcache.informer.metrics import Collector
-from kopf_selectcache.recorder.recorder import Recorder, end_recordings
+from kopf_selectcache.recorder.recorder import Recorder, end_recordings, recordings_of
+from kopf_selectcache.recorder.recording import Recording
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
@@ -406,7 +407,10 @@ def collector(settings: kopf.OperatorSettings) -> Collector:
     def others() -> Mapping[str, Iterable[Informer]]:
         return {name: caches.informers for name, caches in named_caches(settings).items()}
 
-    return Collector(informers, others=others, longest_stall=longest_stall)
+    def recorders() -> Iterable[Recording]:
+        return recordings_of(found) if (found := runtime()) is not None else ()
+
+    return Collector(informers, others=others, recorders=recorders, longest_stall=longest_stall)
 
 
 def launch(

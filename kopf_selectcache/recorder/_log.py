@@ -40,7 +40,7 @@ class EventLog:
         if self._is_first(_FORBIDDEN):
             self._logger.warning(
                 "The Events of %(component)s cannot be written: the right is missing to %(right)s."
-                " Add to %(role)s: %(rule)s; or give it what `python -m kopf_selectcache rbac` prints.",
+                " Add to %(role)s: %(rule)s; or give it what `selectcache rbac` prints.",
                 {
                     "component": self._component,
                     "right": right,

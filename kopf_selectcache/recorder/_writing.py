@@ -63,10 +63,8 @@ class Found:
 
     def is_result(self, event: Event) -> bool:
         """Return True if the server has exactly this Event, with times to the second."""
-        if self.first is None or self.last is None:
-            return False
         sent = event.count, int(event.first), int(event.last)
-        return (self.count, int(self.first), int(self.last)) == sent
+        return (self.count, int(self.first or 0), int(self.last or 0)) == sent
 
 
 # ---- Requests.

@@ -161,7 +161,7 @@ class Recorder:
         if (runtime := current_runtime.get()) is None:
             raise DeclarationError(
                 f"{_CALL}: no handler is running, so that the operator is not known",
-                remedy=f"Give it the cache: Recorder({self.component!r}, cache=selectcache.cache_of(settings))",
+                remedy="Give the recorder the cache: Recorder(..., cache=selectcache.cache_of(settings))",
             )
         return runtime.extensions
 

@@ -90,7 +90,7 @@ class RecordingStats:
 
 
 class Recording:
-    """One recorder in one operator. `run` it in a task of the operator's loop; `flush` ends it."""
+    """One recorder in one operator. `start` and `end` it on the operator's loop."""
 
     def __init__(
         self,
@@ -155,6 +155,10 @@ class Recording:
         self._idle = asyncio.Event()
 
     # ---- In any thread.
+
+    @property
+    def component(self) -> str:
+        return self.source.component
 
     def record(self, occurrence: Occurrence) -> None:
         """Record an occurrence. It never waits for the server, and never raises."""
@@ -264,9 +268,9 @@ class Recording:
     def start(self) -> None:
         """Run in a task of its own, unless it is closed already."""
         if not self._is_closed:
-            self._task = asyncio.create_task(
-                self.run(), name=f"selectcache: events of {self.source.component}"
-            )
+            self._loop = asyncio.get_running_loop()  # Of use before the task begins.
+            name = f"selectcache: events of {self.source.component}"
+            self._task = asyncio.create_task(self.run(), name=name)
 
     async def end(self, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # It is a part of its work.
         """Write what waits, for at most `timeout` seconds, and end."""
@@ -394,14 +398,14 @@ class Recording:
 
     async def flush(self, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # It is a part of its work.
         """Accept nothing more, and return once all that waits is written, or after `timeout` seconds. What is
-        left is counted as unsent. `run` must be running; cancel it afterwards.
+        left is counted as unsent by `close`.
         """
         with self._lock:
             summaries = self._summarize(math.inf)
             self._is_closed = True
             if self._queue or self._raw or self._is_busy:
                 self._idle.clear()
-            elif self._loop is not None:
+            else:
                 self._idle.set()
             self._notify()
         for event in summaries:
