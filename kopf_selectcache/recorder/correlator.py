@@ -212,6 +212,11 @@ class Correlator:
         return sum(each.count for each in self._suppressed.values())
 
     @property
+    def sizes(self) -> tuple[int, int, int]:
+        """The groups, Events and buckets that are remembered."""
+        return len(self._groups), len(self._log), len(self._buckets)
+
+    @property
     def next_due(self) -> float:
         """The time, by the clock of `now`, before which `due` returns nothing. Infinite if nothing waits."""
         return self._due
@@ -318,7 +323,8 @@ class Correlator:
     def _name(self, occurrence: Occurrence, key: str, stamp: float) -> str:
         name = occurrence.about.name
         if self._limits.reference:
-            return f"{name}.{round(stamp * 1e9):x}"
+            seconds = math.floor(stamp)
+            return f"{name}.{seconds * 10**9 + round((stamp - seconds) * 1e9):x}"
         name = name[: _MOST_OF_A_NAME - 1 - _MOST_OF_A_HASH].rstrip("-.")
         # Names of some kinds, as of cluster roles, are none of an Event.
         return ".".join((*([name] if _SUBDOMAIN.fullmatch(name) else []), key[:_MOST_OF_A_HASH]))

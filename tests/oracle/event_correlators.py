@@ -270,8 +270,8 @@ def is_equal(script: Script, theirs: list[Outcome]) -> bool:
 
 
 def is_alike(script: Script, theirs: list[Outcome], *, shown: int = 1, whole: bool = False) -> bool:
-    """Return true if the outcomes without `reference=True` are those of client-go but for names and the versions of
-    aggregates: up to the first suppression, or as a `whole`. An Event keeps its name.
+    """Return true if the outcomes without `reference=True` are those of client-go, but for names and for the
+    versions of aggregates: up to the first suppression, or as a `whole`. An Event keeps its name.
     """
     names: dict[str, str] = {}
     for our, their in zip(
