@@ -19,6 +19,7 @@ from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Refer
 SOURCE = Source("webapps", controller="example.com/webapps")
 WEB = Reference("v1", "Pod", "shop", "web", "uid-1")
 HOUR = 3600.0
+SECOND = 10**9
 
 
 def occur(reason: str = "Pulled", message: str = "m", **changes: Any) -> Occurrence:
@@ -227,6 +228,24 @@ def test_occurrences_since_a_write_count_on_after_its_answer() -> None:
     other = make()
     other.confirm(first.key, answer)
     assert written(other.correlate(occur(), 7.0)).count == 9
+
+
+def test_with_reference_an_aggregate_is_that_of_client_go() -> None:
+    """It forgets a random message, has no controller, and an answer for it is not found again."""
+    correlator = Correlator(Limits(similar=3, reference=True), chance=lambda: 0.5)
+    for message in ("a", "b"):
+        correlator.correlate(occur(message=message), 0.0)
+    first = correlator.correlate(occur(message="c", annotations={"a": "b"}), 0.25)
+    aggregate = occur(message="(combined from similar events): c", source=Source("webapps"))
+    assert first.event == Event(aggregate, "shop", f"web.{SECOND // 4:x}", 1, 0.25, 0.25)
+    correlator.confirm(first.key, replace(first.event, name="other", count=7, resource_version="17"))
+    # Of a, b and c, the one in the middle is forgotten.
+    assert texts(correlator.correlate(occur(message="a"), 1.0)) == "a"
+    again = written(correlator.correlate(occur(message="b"), 1.0))
+    assert (again.name, again.count, again.resource_version) == (first.event.name, 2, "")
+    # An Event that is equal to the aggregate is the one that the answer is for.
+    found = written(correlator.correlate(aggregate, 1.0))
+    assert (found.count, found.name) == (8, "other")
 
 
 BAD: list[dict[str, Any]] = [
