@@ -168,16 +168,20 @@ def test_the_change_of_another_that_comes_with_an_own_one_calls_the_reconciler(
     run(main())
 
 
+@pytest.mark.parametrize("by_function", [True, False])
 def test_a_field_that_the_server_prunes_is_named_and_slows_the_calls_down(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, by_function: bool
 ) -> None:
     calls: list[str] = []
 
     @selectcache.reconcile(APPS, registry=registry)
     async def count(name: str, patch: kopf.Patch, **_: Any) -> None:
         calls.append(name)
-        patch.status["count"] = len(calls)
-        patch.status["lost"] = {"deep": 1}
+        status = {"count": len(calls), "lost": {"deep": 1}}
+        if by_function:
+            patch.fns.append(lambda obj: obj.update(status=status))
+        else:
+            patch.status.update(status)
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
