@@ -19,7 +19,7 @@ from typing import Any
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError
 from kopf_selectcache.cache._snapshot import open_snapshot
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.views import BodyView
@@ -311,7 +311,7 @@ class _Calls:
             if again is not None or body is None:
                 return again
             return await self._call(key, "", body, run, deleted=False)
-        except NotSynced:  # A cache lists again.
+        except NotSynced:  # A cache lists again, or cannot.
             return RunAgain(RETRY)
         except NotDeclared:  # The kind is removed. Once it is declared again, all its objects are listed.
             return None
@@ -332,7 +332,9 @@ class _Calls:
         return self._runtime.informer(self._handler.kind)
 
     def _read(self, key: Key) -> BodyView | None:
-        """Return the object of a key as the cache has it, with own writes; None if it has none."""
+        """Return the object of a key as the cache has it, with own writes; None if it has none. Raise
+        NotSynced if the cache cannot be read.
+        """
         namespace, name = key
         if (namespace is not None) is not self._resource.kind.namespaced:
             place = "cluster-scoped" if namespace is None else "in a namespace"
@@ -344,7 +346,11 @@ class _Calls:
                 )
             return None
         request = Request(verb="get", kind=self._handler.kind, name=name, namespace=namespace)
-        record, _ = open_snapshot(self._informer(), request, None, deleted=False).get(namespace or "", name)
+        try:
+            snapshot = open_snapshot(self._informer(), request, None, deleted=False)
+        except StateError as error:  # The cache has logged it, for all of its objects.
+            raise NotSynced(error.what, remedy=error.remedy) from error
+        record, _ = snapshot.get(namespace or "", name)
         return BodyView(record) if record is not None and record.stored else None
 
     async def _run_departures(self, key: Key, body: BodyView | None, run: Run) -> RunAgain | None:

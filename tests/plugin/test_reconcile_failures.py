@@ -11,7 +11,7 @@ import pytest
 from kopf._core.reactor.inventory import ResourceMemories
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import NotSynced, _kopf
+from kopf_selectcache import NotSynced, Oversized, _kopf
 from kopf_selectcache.cache import _snapshot
 from kopf_selectcache.plugin import _reconciler
 from kopf_selectcache.plugin.operator import operator_of
@@ -163,8 +163,12 @@ def test_the_retries_of_an_object_are_not_those_of_a_former_one(registry: kopf.O
     hurry(main())
 
 
-def test_a_key_whose_cache_is_not_synced_runs_again(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [NotSynced, Oversized])
+def test_a_key_whose_cache_cannot_be_read_runs_again(
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[NotSynced | Oversized],
 ) -> None:
     calls: list[str] = []
     refused: list[str] = []
@@ -173,7 +177,7 @@ def test_a_key_whose_cache_is_not_synced_runs_again(
     def refuse_once(*given: Any, **options: Any) -> Any:
         if not refused:
             refused.append("web")
-            raise NotSynced("webapps are not synced", remedy="Wait")
+            raise error("webapps cannot be read", remedy="Wait")
         return read(*given, **options)
 
     monkeypatch.setattr(_reconciler, "open_snapshot", refuse_once)
