@@ -249,7 +249,7 @@ def reconcile(
         registry=registry,
         call=CALL,
     )
-    given = {"watches": watched, "predicates": _checked_predicates(CALL, predicates)}
+    checked = _checked_predicates(CALL, predicates)
 
     def decorate(fn: _F) -> _F:
         require_handler(fn, _ARGUMENTS)
@@ -263,9 +263,10 @@ def reconcile(
             backoff=backoff,
             primary=primary,
             owns=owned,
+            watches=watched,
+            predicates=checked,
             deleted=deleted,
             limit=limit,
-            **given,  # type: ignore[arg-type]  # As checked.
         )
         of = registry if registry is not None else kopf.get_default_registry()
         vars(of).setdefault(_HANDLERS, []).append(handler)
