@@ -145,7 +145,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
     FeatureMutant("combine no similar Events", "recorder/correlator.py", "        if len(keys) < limits.similar:\n", "        if True:\n",
                   "D2", (TOLD + "d2_many_messages_become_one_event",)),
     FeatureMutant("give the same Event a new name", "recorder/correlator.py",
-                  "            logged.name,\n", "XX,
+                  "            logged.name,\n", '            f"{logged.name}-{logged.count}",\n',
                   "D3", (TOLD + "d1_d3_the_same_again_is_counted_and_another_message_is_another_event",)),
     FeatureMutant("suppress no Event", "recorder/correlator.py", "        self._suppress(occurrence, name, bucket, stamp)\n        return Verdict(key, None, False, SPAM)\n",
                   "        return self._count(shown, key, stamp, stamp)\n",
