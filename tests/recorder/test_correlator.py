@@ -1,4 +1,4 @@
-"""The correlator in virtual time: limits, counts, and memory. tests/oracle compares it with that of client-go."""
+"""The correlator in virtual time: limits, counts, memory. tests/oracle compares it with that of client-go."""
 
 from __future__ import annotations
 
