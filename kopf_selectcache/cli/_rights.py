@@ -68,10 +68,8 @@ def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patch
 
 
 def of_events(namespaces: Collection[str] | None, *, recorded: bool = False) -> Iterator[Right]:
-    """Yield the rights to post events about the handled objects. A recorder patches them, and reads one that
-    an earlier run of the operator has created.
-    """
-    verbs = frozenset({"create", *(("get", "patch") if recorded else ())})
+    """Yield the rights to post events about the handled objects. A recorder patches them."""
+    verbs = frozenset({"create", *(["patch"] if recorded else [])})
     for namespace in namespaces or (None,):
         yield Right("", "events", verbs, namespace, None, frozenset({"events"}))
 

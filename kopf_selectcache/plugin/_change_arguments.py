@@ -1,4 +1,4 @@
-"""Checks the arguments of `on.change`, and the function that it decorates."""
+"""Checks the arguments of the decorators of handlers that the caches call, and the decorated functions."""
 
 from __future__ import annotations
 

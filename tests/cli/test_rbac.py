@@ -286,10 +286,10 @@ class TestManifestsOfHandlers:
             ("settings.posting.enabled = False", "def react(**_): selectcache.Recorder('web')"),
         ],
     )
-    def test_recorders_patch_and_read_events(self, command: Command, declared: str, handler: str) -> None:
+    def test_recorders_patch_events(self, command: Command, declared: str, handler: str) -> None:
         handlers = f"\n@kopf.on.event('v1', 'services')\n{handler}\n"
         said = command("rbac", f"select['v1/pods'] = 'app=web'\n{declared}", handlers=handlers)
-        verbs = ["get", "create", "patch"]
+        verbs = ["create", "patch"]
         assert {"apiGroups": [""], "resources": ["events"], "verbs": verbs} in rules(said.output)[""]
 
     @pytest.mark.parametrize(

@@ -25,6 +25,11 @@ def configs(place: Place) -> Place:
     return place.of("configmaps")
 
 
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
 @asynccontextmanager
 async def handling(place: Place) -> AsyncIterator[tuple[selectcache.Cache, Any]]:
     """Run an operator; return the cache and the object of a handler."""
@@ -132,5 +137,22 @@ def test_e6_each_component_has_a_recorder_and_functions_may_see_its_events(confi
             await until(lambda: len(events(configs)) == 2, "both are there")
             sources = {each["source"]["component"] for each in events(configs)}
             assert sources == {"webapps", "backups"}
+
+    run(main())
+
+
+def test_e7_a_reconciler_records_three_reasons_about_its_object(
+    configs: Place, registry: kopf.OperatorRegistry
+) -> None:
+    @selectcache.reconcile("configmaps", registry=registry)
+    async def tell(events: Recorder, body: Any, **_: Any) -> None:
+        for reason in ("JobCreated", "Waiting", "JobComplete"):
+            events.record(body, "Normal", reason, "Each minute")
+
+    async def main() -> None:
+        create(configs, "web")
+        async with operated(configs, registry, "v1/configmaps"):
+            await until(lambda: len(events(configs)) == 3, "all are there")
+        assert {each["reason"] for each in events(configs)} == {"JobCreated", "Waiting", "JobComplete"}
 
     run(main())

@@ -46,6 +46,7 @@ def test_each_known_difference_is_still_one_and_none_with_reference(name: str) -
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 def test_live_outcomes_of_client_go_are_ours(go: Go) -> None:
     oracle = golang.build(go, MODULE)
     sorts = [*SORTS, "repeating", "plain"]
