@@ -1,4 +1,4 @@
-"""A CronJob with three Events a minute, as `kubectl get events` lists them after two hours: with client-go two
+"""A CronJob with three Events a minute, as `kubectl get events` has them after two hours: with client-go two
 of the reasons fall silent, and here a summary counts them."""
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def tell_story(place: Place, **limits: Any) -> dict[str, tuple[int, int]]:
                 )
             for _ in range(20):  # The recording sees each minute.
                 await asyncio.sleep(0)
-            while recording.stats().waiting:
+            # Nothing else tells that they are written.
+            while recording.stats().waiting:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         await recording.end()
         stats = recording.stats()
@@ -63,7 +64,8 @@ def tell_story(place: Place, **limits: Any) -> dict[str, tuple[int, int]]:
         await vault.close()
 
     run(main())
-    counts, last = Counter[str](), {}
+    counts = Counter[str]()
+    last: dict[str, int] = {}
     for event in place.api.request("GET", f"/api/v1/namespaces/{place.namespace}/events")["items"]:
         counts[event["reason"]] += event["count"]
         seen = datetime.fromisoformat(event["lastTimestamp"]).timestamp()
