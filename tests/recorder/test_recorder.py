@@ -206,7 +206,7 @@ def test_outside_of_handlers_a_recorder_needs_a_cache() -> None:
         {"component": ""},
         {"component": "web apps"},
         {"component": None},
-        {"cache": object()},
+        {"cache": 1},
         {"host": "x" * 129},
         {"host": None},
         {"writes_per_second": 0},
