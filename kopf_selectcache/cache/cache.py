@@ -13,7 +13,6 @@ from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.audit import Audit
-from kopf_selectcache.informer.extensions import Extensions
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.settings.declaration import Declared
@@ -699,8 +698,3 @@ class Cache:
 
     def __repr__(self) -> str:
         return _introspection.describe(type(self).__name__, self._runtime)
-
-
-def extensions_of(cache: Cache) -> Extensions:
-    """Return the objects that higher layers keep for the operator of a cache."""
-    return cache._runtime.extensions  # Of the same module.  # noqa: SLF001
