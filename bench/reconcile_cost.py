@@ -87,7 +87,7 @@ class Objects:
 
     def __init__(self, server: ApiServer, keys: int, *, seed: int = SEED) -> None:
         self._server = server
-        self._chance = Random(seed)
+        self._chance = Random(seed)  # The same each time.  # noqa: S311
         self._change = 0
         self.names = [f"{PREFIX}{number}" for number in range(keys)]
         self.states = {name: [0, 0] for name in self.names}
