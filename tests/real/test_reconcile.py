@@ -84,20 +84,38 @@ def expired() -> dict[str, Any]:
     return {"type": "ERROR", "object": status(410, "Expired")}
 
 
+def refuse_reads(proxy: Proxy, chance: Random) -> None:
+    proxy.faults.append(
+        Fault(is_read, chance.choice((429, 500, 503)), times=chance.randint(1, 2), retry_after="0")
+    )
+    proxy.end_streams(is_read)
+
+
+def refuse_patches(proxy: Proxy, chance: Random) -> None:
+    code = chance.choice((409, 429, 500, 503))
+    proxy.faults.append(Fault(is_patch, code, times=chance.randint(1, 3), retry_after="0"))
+
+
+def lose_list(proxy: Proxy, _: Random) -> None:
+    proxy.losses.append(Loss(is_list, is_answered=True))
+    proxy.say_in_streams(is_read, expired())
+
+
 MISHAPS: Sequence[Callable[[Proxy, Random], object]] = (
-    lambda proxy, chance: proxy.faults.append(
-        Fault(is_read, chance.choice((429, 500, 503)), times=chance.randint(1, 3), retry_after="0")
-    ),
-    lambda proxy, chance: proxy.faults.append(
-        Fault(is_patch, chance.choice((409, 429, 500, 503)), times=chance.randint(1, 3), retry_after="0")
-    ),
+    refuse_reads,
+    refuse_patches,
+    lose_list,
     lambda proxy, _: proxy.losses.append(Loss(is_patch, is_answered=False)),
     lambda proxy, _: proxy.losses.append(Loss(is_patch, is_answered=True)),
-    lambda proxy, _: proxy.losses.append(Loss(is_list, is_answered=True)),
-    lambda proxy, _: proxy.losses.append(Loss(is_read, is_answered=False)),
     lambda proxy, _: proxy.end_streams(is_read),
     lambda proxy, _: proxy.say_in_streams(is_read, expired()),
 )
+
+
+def is_pending(proxy: Proxy) -> bool:
+    """Return True while a mishap is to come: after many in a row the operator waits for long."""
+    to_come: list[Fault | Loss] = [*proxy.faults, *proxy.losses]
+    return any(each.hits < each.times for each in to_come)
 
 
 class Play:
@@ -144,7 +162,7 @@ class Play:
     def _change(self, crowd: Crowd, numbers: range, faults: float) -> None:
         chance = Random(numbers.start)
         for number in numbers:
-            if chance.random() < faults:
+            if chance.random() < faults and not is_pending(self.proxy):
                 chance.choice(MISHAPS)(self.proxy, chance)
             crowd.happen(1 + number)
 
@@ -172,13 +190,11 @@ class Play:
             if self.chance.random() < 0.1:
                 await asyncio.to_thread(self.api.expire)
             await self.change(changes - changes // 2, faults=FAULTS)
-        self.proxy.faults[:] = [each for each in self.proxy.faults if each.hits < each.times]
-        self.proxy.losses[:] = [each for each in self.proxy.losses if each.hits < each.times]
+        self.proxy.faults.clear()
+        self.proxy.losses.clear()
 
     async def end(self) -> None:
         """Wait until the last state of each object is reconciled, and nothing runs any more."""
-        self.proxy.faults.clear()
-        self.proxy.losses.clear()
         self.objects.create(app("last"), config("last", n="0"))
         async with self.operated():
             while await asyncio.to_thread(self.unreconciled):  # noqa: ASYNC110  # There is no event for it.
