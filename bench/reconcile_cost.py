@@ -66,7 +66,7 @@ START = "start"
 KEYS, QUICK_KEYS = 1_000, 20
 SCRIPTS = (
     Script("steady", 4_000, pace=200),
-    Script("bursts", 15_000, burst=1_000, of_burst=50),
+    Script("bursts", 10_000, burst=1_000, of_burst=50),
     Script("bursts, slow calls", 5_000, burst=1_000, of_burst=50, takes=0.1),
     Script("own patches", 1_000, pace=100, writes=True),
 )
