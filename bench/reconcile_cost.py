@@ -244,10 +244,17 @@ def measure(
                 with Running(
                     command, env={"KUBECONFIG": str(kubeconfig)}, cap=CAP, log=Path(folder) / "log"
                 ) as peer:
-                    found[START][contender].append(begin(peer, objects))
+                    _note(found, START, contender, begin(peer, objects))
                     for script in scripts:
-                        found[script.name][contender].append(play(peer, objects, script))
+                        _note(found, script.name, contender, play(peer, objects, script))
     return found
+
+
+def _note(
+    found: Mapping[str, Mapping[str, list[Figures]]], script: str, contender: str, figures: Figures
+) -> None:
+    found[script][contender].append(figures)
+    print(f"{script}, {contender}: {figures}", file=sys.stderr, flush=True)
 
 
 def commands_of() -> dict[str, list[str]]:

@@ -174,8 +174,11 @@ class Play:
             self.proxy.hold(partial(self._has_passed, boundary))
             async with self.operated():
                 await self.change(2 * BOUNDARIES)
-                await until(lambda: self.proxy.waiting > waiting, f"request {boundary} is held")  # noqa: B023
+                await until(partial(self._is_held, waiting), f"request {boundary} is held")
             self.proxy.release()
+
+    def _is_held(self, before: int) -> bool:
+        return self.proxy.waiting > before
 
     def _has_passed(self, least: int, request: web.Request) -> bool:
         """Return True for a request for the objects, if so many of them have passed. Kopf waits for the
