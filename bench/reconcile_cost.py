@@ -287,7 +287,8 @@ def report(figures: Mapping[str, Mapping[str, Sequence[Figures]]]) -> str:
                     for text, value, mine in zip(shown, found, ours, strict=True)
                 ]
             ours = ours or found
-            lines.append(f"| {script} | {turns[0].changes or ''} | {name} | {' | '.join(shown)} |")
+            count = f"{turns[0].changes:,}" if turns[0].changes else ""
+            lines.append(f"| {script} | {count} | {name} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 

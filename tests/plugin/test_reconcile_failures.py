@@ -208,7 +208,7 @@ def test_a_run_that_resists_does_not_keep_the_operator_from_its_end(
     async def release() -> None:
         """Let the run end once its worker has been cancelled, too, and has not waited for it either."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(passed(is_left_twice), 3600)
+            await asyncio.wait_for(passed(is_left_twice), 60)
         released.set()
         assert is_left_twice()
 
