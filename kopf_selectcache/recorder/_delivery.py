@@ -38,7 +38,7 @@ _TIMEOUT, _NOT_IMPLEMENTED = 408, 501
 
 
 class Outcome(StrEnum):
-    """What became of an Event that was recorded."""
+    """Outcomes of Events that were recorded."""
 
     CREATED = "created"
     """It is an Event of its own on the server."""

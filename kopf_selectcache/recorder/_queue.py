@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 from .events import Event, EventType, Reference
 
 NORMAL_SHARE = 5
-"""One write in so many is a Normal while Warnings wait."""
+"""While Warnings wait, every fifth write is a Normal."""
 
 Obj: TypeAlias = tuple[str, str, str, str, str]
 
@@ -114,7 +114,7 @@ class WriteQueue:
         return Added(is_replacement=False, dropped=self._drop() if len(self) > self._bound else None)
 
     def take(self) -> Waiting | None:
-        """Take the Event that is to be written next; None if there is none."""
+        """Take the next Event to write; None if there is none."""
         if not self._places:
             return None
         is_turn_of_normals = (self._turns + 1) % NORMAL_SHARE == 0

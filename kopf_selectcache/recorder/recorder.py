@@ -8,6 +8,10 @@ from contextvars import ContextVar
 from typing import Any, Literal, TypedDict, Unpack
 
 from kopf_selectcache._errors import DeclarationError, require
+<<<<<<< HEAD
+=======
+from kopf_selectcache.cache.access import extensions_of
+>>>>>>> main
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.given import as_dict
 from kopf_selectcache.core.redact import clipped, shown_by_type, shown_with_type

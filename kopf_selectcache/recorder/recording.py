@@ -53,7 +53,7 @@ FLUSH = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingStats:
-    """What became of the Events of one recorder since the operator started.
+    """The figures of one recorder since the operator started: the outcomes of its Events.
 
     >>> stats = RecordingStats(recorded=5, created=1, patched=2, spam=1, waiting=1)
     >>> stats.emitted == sum(stats.outcomes.values()) + stats.waiting

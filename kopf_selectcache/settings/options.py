@@ -379,14 +379,14 @@ _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
 }
 
 
-def _meant(_: tuple[object, ...], given: Mapping[str, object]) -> str:
-    """Return the option that was meant by the first unknown one, as a remedy."""
+def _suggest(_: tuple[object, ...], given: Mapping[str, object]) -> str:
+    """Return a remedy that names the option nearest to the first unknown one."""
     unknown = next((name for name in given if name not in _CHECKS), "")
     meant = near(unknown, _CHECKS)
     return f"Did you mean {meant}=?" if meant else ""
 
 
 if not TYPE_CHECKING:  # Its signature stays as it is.
-    SelectCacheSettings.__init__ = check_call(DeclarationError, "SelectCacheSettings", advise=_meant)(
+    SelectCacheSettings.__init__ = check_call(DeclarationError, "SelectCacheSettings", advise=_suggest)(
         SelectCacheSettings.__init__
     )

@@ -27,6 +27,8 @@ RECONCILERS: tuple[Mutant, ...] = (
            (RUNS + "an_object_that_comes_back_is_not_gone",)),
     Mutant("call reconcilers while the operator is paused", RECONCILER, "            await wait_until_callable(self._operator, self._parts)\n            while self._parts is not None and self._parts.is_paused:\n                await", "            while False:\n                await", 18,
            (RUNS + "no_reconciler_is_called_while_the_operator_is_paused",)),
+    Mutant("wait for a call that never ends at the end of the operator", RECONCILER, "                    working.cancel()\n", "                    pass\n", 18,
+           ("tests/plugin/test_reconcile_failures.py::test_a_run_that_resists_does_not_keep_the_operator_from_its_end",)),
     Mutant("end the caches before the handlers", "plugin/operator.py", "                # Handlers read the caches up to their ends.\n", "                caches.cancel()\n", 18,
            (RUNS + "an_operator_stops_while_a_reconciler_runs",)),
     Mutant("lose the first list of an object that a reconciler has seen", "_kopf.py", "        memory.noticed_by_listing = noticed_by_listing\n", "        pass\n", 18,

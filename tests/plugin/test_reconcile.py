@@ -492,6 +492,7 @@ def test_no_reconciler_is_called_while_the_operator_is_paused(registry: kopf.Ope
 def test_the_memo_is_that_of_kopfs_own_handlers(registry: kopf.OperatorRegistry) -> None:
     """Kopf notes in the memory of an object if it was there at the start: it must not be lost."""
     memos: list[Any] = []
+    noted: list[Any] = []
     resumed: list[str] = []
 
     @selectcache.reconcile(APPS, registry=registry, deleted=True)
@@ -500,7 +501,7 @@ def test_the_memo_is_that_of_kopfs_own_handlers(registry: kopf.OperatorRegistry)
 
     @kopf.on.event("webapps", registry=registry)
     async def note(memo: Any, **_: Any) -> None:
-        memos.append(memo)
+        noted.append(memo)
 
     @kopf.on.resume("webapps", registry=registry)
     async def resume(name: str, **_: Any) -> None:
@@ -511,11 +512,14 @@ def test_the_memo_is_that_of_kopfs_own_handlers(registry: kopf.OperatorRegistry)
         last = {"kopf.zalando.org/last-handled-configuration": '{"spec":{}}\n'}
         handled["metadata"]["annotations"] = last
         async with serving(handled) as cluster, operated(registry, cluster):
-            await until(lambda: len(memos) >= 2 and resumed)
-            assert all(each is memos[0] for each in memos)
-            memos.clear()
+            await until(lambda: memos and noted)
+            assert all(each is memos[0] for each in (*memos, *noted))
+            noted.clear()
+            cluster.patch(app("a"), {"metadata": {"labels": {"tier": "b"}}})
+            await until(lambda: noted)  # Kopf handles the changes of an object one after the other.
+            assert resumed == ["a"]
             cluster.create(app("b"))
-            await until(lambda: len(memos) >= 2)
+            await until(lambda: len({id(each) for each in memos}) == len({id(each) for each in noted}) == 2)
             assert resumed == ["a"]
 
     run(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, cast
 
 import kopf
@@ -251,10 +252,15 @@ def test_a_run_that_resists_does_not_keep_the_operator_from_its_end(
             except asyncio.CancelledError:
                 continue
 
+    def is_left_twice() -> bool:
+        return caplog.text.count("These runs do not end, although they are cancelled") == 2
+
     async def release() -> None:
         """Let the run end once its worker has been cancelled, too, and has not waited for it either."""
-        await passed(lambda: caplog.text.count("These runs do not end, although they are cancelled") == 2)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(passed(is_left_twice), 60)
         released.set()
+        assert is_left_twice()
 
     async def main() -> None:
         async with serving(app()) as cluster:

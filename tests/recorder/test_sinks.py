@@ -162,3 +162,19 @@ def test_what_the_reference_has_not_written_is_unsent() -> None:
         assert outcomes(events) == {"unsent": 3}
 
     run(main())
+
+
+# ---- Texts.
+
+
+def test_messages_and_bodies_are_json() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            events.record(occurrence(message="\ud800" + "ä" * 2000))
+            await written(events)
+            (event,) = server.events.values()
+            assert len(event["message"].encode()) <= 1024
+            json.dumps(event)
+
+    run(main())
