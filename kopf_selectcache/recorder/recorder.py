@@ -8,10 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Literal, TypedDict, Unpack
 
 from kopf_selectcache._errors import DeclarationError, require
-<<<<<<< HEAD
-=======
 from kopf_selectcache.cache.access import extensions_of
->>>>>>> main
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.given import as_dict
 from kopf_selectcache.core.redact import clipped, shown_by_type, shown_with_type
@@ -161,7 +158,7 @@ class Recorder:
 
     def _extensions(self) -> Extensions:
         if self._cache is not None:
-            return self._cache._runtime.extensions  # Of this package.  # noqa: SLF001
+            return extensions_of(self._cache)
         if (runtime := current_runtime.get()) is None:
             raise DeclarationError(
                 f"{_CALL}: no handler is running, so that the operator is not known",
