@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
-
-if TYPE_CHECKING:
-    from .informers import Runtime
+from typing import Any, Protocol, TypeVar, cast
 
 
 class Extension(Protocol):
@@ -25,16 +22,18 @@ class Extensions:
     live as long as the operator.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: object) -> None:
         self._runtime = runtime
         self._made: dict[type[Extension], Extension] = {}
         self._lock = Lock()
 
     def get(self, make: type[_E]) -> _E:
-        """Return the object of a class; make it of the runtime at the first call, in any thread."""
+        """Return the object of a class; make it of the runtime of the operator at the first call, in any
+        thread.
+        """
         with self._lock:
             if make not in self._made:
-                self._made[make] = cast("Callable[[Runtime], _E]", make)(self._runtime)
+                self._made[make] = cast("Callable[[Any], _E]", make)(self._runtime)
             return cast("_E", self._made[make])
 
     def close(self) -> None:

@@ -249,7 +249,7 @@ class Recording:
         level = logging.WARNING if occurrence.type is EventType.WARNING else logging.INFO
         self._logger.log(
             level,
-            "%(kind)s %(name)s: %(reason)s: %(message)s",
+            "Event of %(kind)s %(name)s: %(reason)s: %(message)s",
             {
                 "kind": printable(about.kind, MOST_BYTES),
                 "name": printable_name(about.namespace, about.name),

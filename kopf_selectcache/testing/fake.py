@@ -111,7 +111,7 @@ class _Runtime:
         self.environment = Environment(
             settings, cast("Transport", faulty), logger, retries.chance, retries.clock, retries.sleep
         )
-        self.extensions = Extensions(cast("Runtime", self))
+        self.extensions = Extensions(self)
         self.writer = Writer(faulty, clock=retries.clock, sleep=retries.sleep, chance=retries.chance)
         self.kinds = Kinds(self.fetches)
 

@@ -49,8 +49,8 @@ def test_functions_and_the_log_get_events(caplog: pytest.LogCaptureFixture) -> N
     assert [event.count for event in seen[:3]] == [1, 1, 2]
     assert len(seen) == 4
     lines = logged(caplog, logging.INFO)
-    assert lines[0] == "Pod shop/web: Deployed: It is deployed."
-    assert "Pod shop/web: Deployed: It is late." in lines
+    assert lines[0] == "Event of Pod shop/web: Deployed: It is deployed."
+    assert "Event of Pod shop/web: Deployed: It is late." in lines
     assert "An Event of webapps is lost: ValueError was raised for it. It is counted as failed." in lines
 
 
