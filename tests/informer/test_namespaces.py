@@ -28,6 +28,7 @@ from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from kopf_selectcache.testing.faults import Disconnect, MalformedJSON, Refuse
 from tests.faults.environment import run, until
+from tests.rows import each_row
 from tests.secrets import caching, labelled, named, secret
 
 NAMESPACES: Any = {"shop": "app=db", "infra": Selector(EVERYTHING, names=["ca"]), ALL_OTHERS: UNSET}
@@ -57,7 +58,7 @@ def test_each_namespace_is_held_by_its_own_selector() -> None:
     assert keys(cache) == ["blog/web-blog", "infra/ca", "later/late", "shop/web-shop"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "served"),
     [
         ({"namespace": "shop", "label": "app=db"}, True),

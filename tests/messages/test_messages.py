@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kopf_selectcache import errors
 from tests.messages.every import PROVOKED
 from tests.messages.provoked import read_table
+from tests.rows import each_row
 
 ABROAD = {"NoClient"}
 """Raised by objects of other clients, which this environment does not have: see tests/clients."""
 
 
-@pytest.mark.parametrize(("chapter", "title"), PROVOKED.each())
+@each_row(("chapter", "title"), PROVOKED.each())
 def test_a_message_is_as_the_table_has_it(chapter: str, title: str) -> None:
     """After a wanted change of a message, `python -m tests.messages` writes the table anew."""
     assert PROVOKED.describe(chapter, title) == read_table().get((chapter, title))
