@@ -124,13 +124,13 @@ bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a 
 	$(PY) -m bench --clients $(CLIENTS)/bin/python $(ARGS)
 
 test-bench: $(INSTALLED)  ## Run the bench with few objects, to see that it measures what it says.
-	$(PY) -m pytest -m bench -rs $(or $(ARGS),tests/bench/test_run.py)
+	$(PY) -m pytest -m bench -rs $(or $(ARGS),tests/bench/test_run.py tests/bench/test_structure.py)
 
 structure: $(INSTALLED)  ## Count what shows the structure of the package: folders, layers, cycles, calls, messages, lines; beside 0.1.0 and the targets.
 	$(PY) -m bench.structure $(ARGS)
 
 soak: $(INSTALLED)  ## Explore 400,000 states of the core, simulate a million operations, play 10,000 faults over sockets: a quarter of an hour.
-	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) $(addprefix tests/,core faults hostile informer products selectors reconciler oracle real/test_own_writes.py test_demo.py))
+	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) $(addprefix tests/,core faults hostile informer products selectors reconciler oracle real/test_own_writes.py testing/test_wrong_types.py test_demo.py))
 
 hostile: $(INSTALLED)  ## Play a hostile server to caches on real time, and print what they do and take: a quarter of an hour; ARGS are words of names.
 	$(PY) -m tests.hostile $(ARGS)
