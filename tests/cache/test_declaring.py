@@ -629,6 +629,7 @@ def test_nothing_stays_of_a_hundred_kinds() -> None:
     asyncio.run(main())  # It takes long on a busy machine.
 
 
+@pytest.mark.no_cover
 def test_reading_threads_see_answers_or_no_kind() -> None:
     async def test(_: Gated, cache: Cache) -> None:
         stop, errors, answers = threading.Event(), list[Exception](), set[tuple[str, ...]]()

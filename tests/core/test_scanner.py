@@ -49,6 +49,7 @@ def plain(found: dict[str, msgspec.Raw]) -> dict[str, bytes]:
     return {key: bytes(value) for key, value in found.items()}
 
 
+@pytest.mark.no_cover
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(), values), st.sampled_from([None, 1]), st.booleans())
 def test_members_are_those_that_the_decoder_finds(
@@ -60,6 +61,7 @@ def test_members_are_those_that_the_decoder_finds(
     assert found == plain(MEMBERS(data))
 
 
+@pytest.mark.no_cover
 @settings(max_examples=50)
 @given(st.lists(values), st.sampled_from([None, 1]))
 def test_items_are_those_that_the_decoder_finds(each: list[Any], indent: int | None) -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
+
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
 from kopf_selectcache.core.selection.resource import Resource
@@ -82,6 +84,7 @@ def values_of(record: Record, kind: Kind) -> dict[str, str]:
     return kind.values(record.decode()) | record.lost()
 
 
+@pytest.mark.no_cover
 @each_row(
     ("kind", "path", "what"),
     CASES,
