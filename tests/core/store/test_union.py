@@ -28,6 +28,7 @@ THREE = ("A", "B", "C", "ABC", "-", "x")
     [
         (2, FEW, 4, Rules(), 4_000),
         (2, FEW, 3, Rules(reads=1), 500),
+        (2, ("A", "B", "x"), 4, Rules(lists=1), 2_000),
         (2, TWO, 3, Rules(lists=2), 1_000),
         (2, FEW, 3, Rules(reads=1, lists=1), 1_000),
         (2, TWO, 2, Rules(relists=1, lists=1), 1_000),
@@ -43,7 +44,6 @@ THREE = ("A", "B", "C", "ABC", "-", "x")
             pytest.param(*each, marks=pytest.mark.soak)
             for each in [
                 (2, TWO, 4, Rules(), 12_000),
-                (2, ("A", "B", "x"), 4, Rules(lists=1), 2_000),
                 (2, ("A", "B"), 3, Rules(relists=1, reads=1), 5_000),
                 (3, ("A", "B", "C"), 3, Rules(reads=1), 1_000),
                 (2, ("A", "B", "x"), 4, Rules(reads=1), 2_000),
