@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.apiserver.build import cache_folder
 
@@ -37,16 +38,17 @@ class Recipe:
     env: Mapping[str, str]
 
 
+_OF_GO: Mapping[str, Any] = {
+    "tool": "go",
+    "command": ("build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", "{target}/peer", "."),
+    "product": "peer",
+    "env": {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOWORK": "off"},
+}
 RECIPES = {
     recipe.folder: recipe
     for recipe in (
-        Recipe(
-            "go",
-            "go",
-            ("build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", "{target}/peer", "."),
-            "peer",
-            {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOWORK": "off"},
-        ),
+        Recipe("go", **_OF_GO),
+        Recipe("go_reconciler", **_OF_GO),
         Recipe(
             "rust",
             "cargo",

@@ -60,6 +60,7 @@ from .plugin.handlers import with_cache
 from .plugin.operator import collector
 from .plugin.reconcile import Watch, reconcile
 from .reconciler import predicates, sources
+from .recorder.recorder import Recorder
 from .selectors.selector import AnyOf, Selector
 from .selectors.special_values import ALL_OTHERS, EVERYTHING, UNSET
 from .selectors.text import FieldSelector, LabelSelector
@@ -118,6 +119,7 @@ __all__ = [
     "ReadError",
     "ReadOnly",
     "Reason",
+    "Recorder",
     "Rejected",
     "Right",
     "Scope",

@@ -40,7 +40,7 @@ try:
     from kopf._core.actions.loggers import ObjectLogger
     from kopf._core.engines.activities import authenticator
     from kopf._core.engines.indexing import OperatorIndexers
-    from kopf._core.engines.posting import event_queue_loop_var, event_queue_var, settings_var
+    from kopf._core.engines.posting import K8sEvent, event_queue_loop_var, event_queue_var, settings_var
     from kopf._core.intents.causes import (
         Activity,
         ActivityCause,
@@ -98,6 +98,7 @@ __all__ = [
     "Handler",  # The base of our handlers of changes.
     "HandlerId",  # The type of a handler's id.
     "IndexingHandler",  # The type of the handlers that `index_handlers` returns.
+    "K8sEvent",  # An event in the queue of an operator.
     "KubeContext",  # The base of all credentials; it has the server.
     "LoginError",  # There are no credentials left.
     "Memos",  # The memos of objects, those of Kopf's own handlers.

@@ -39,7 +39,7 @@ class Synced(Generic[_T]):
 
 def run(registry: kopf.OperatorRegistry, peer: Peer, answers: Answers) -> None:
     kopf.configure()
-    kopf.on.login(registry=registry)(_login)
+    kopf.on.login(registry=registry)(login)
 
     async def operate() -> None:
         threading.Thread(
@@ -50,5 +50,5 @@ def run(registry: kopf.OperatorRegistry, peer: Peer, answers: Answers) -> None:
     asyncio.run(operate())
 
 
-def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
     return kopf.login_with_kubeconfig(**kwargs)

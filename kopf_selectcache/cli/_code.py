@@ -197,3 +197,25 @@ def posts_events(tree: ast.AST) -> bool:
         and node.value.id == "kopf"
         for node in ast.walk(tree)
     )
+
+
+def records_events(tree: ast.AST) -> bool:
+    """Return True if the code makes a recorder of Events, or has a handler that takes one.
+
+    >>> codes = "async def create(events, **_): pass", "selectcache.Recorder('web')", "def f(event): pass"
+    >>> [records_events(ast.parse(code)) for code in codes]
+    [True, True, False]
+    """
+    return any(
+        node.arg == "events"
+        if isinstance(node, ast.arg)
+        else isinstance(node, ast.Call) and _name_of(node.func) == "Recorder"
+        for node in ast.walk(tree)
+    )
+
+
+def _name_of(function: ast.expr) -> str | None:
+    match function:
+        case ast.Name(name) | ast.Attribute(attr=name):
+            return name
+    return None

@@ -21,7 +21,7 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.rights import Right, of_cache
 
-from ._code import fetches_in, posts_events
+from ._code import fetches_in, posts_events, records_events
 from ._late import Beside, Late, declarations_in, second_caches
 from ._operator_loader import PROBLEM, Loaded, Unloadable
 from ._rights import CRDS, LIVE, RECONCILERS, SETTLING, of_events, of_fetch, of_handlers, of_kopf, of_live
@@ -200,10 +200,8 @@ class Needs:
             self.notes.append(SCANNING)
             for right in of_kopf(everywhere=operator.everywhere):
                 yield right
-        posting = operator.settings.posting
-        if posting.enabled and (posting.loggers or any(posts_events(tree) for _, tree in self._code)):
-            for right in of_events(operator.watched):
-                yield right
+        for right in self._of_events():
+            yield right
         for right in self._of_admission():
             yield right
         peering = operator.settings.peering
@@ -223,6 +221,13 @@ class Needs:
                     namespace,
                     what_for=frozenset({what_for}),
                 )
+
+    def _of_events(self) -> Iterator[Right]:
+        operator, posting = self._operator, self._operator.settings.posting
+        posts = posting.enabled and (posting.loggers or any(posts_events(tree) for _, tree in self._code))
+        records = any(records_events(tree) for _, tree in self._code)
+        if posts or records:
+            yield from of_events(operator.watched, recorded=records or operator.declared.events)
 
     def _of_admission(self) -> Iterator[Right]:
         managed = self._operator.settings.admission.managed

@@ -67,10 +67,11 @@ def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patch
             )
 
 
-def of_events(namespaces: Collection[str] | None) -> Iterator[Right]:
-    """Yield the rights that Kopf needs to post events about the handled objects."""
+def of_events(namespaces: Collection[str] | None, *, recorded: bool = False) -> Iterator[Right]:
+    """Yield the rights to post events about the handled objects. A recorder patches them."""
+    verbs = frozenset({"create", *(["patch"] if recorded else [])})
     for namespace in namespaces or (None,):
-        yield Right("", "events", frozenset({"create"}), namespace, None, frozenset({"events"}))
+        yield Right("", "events", verbs, namespace, None, frozenset({"events"}))
 
 
 def of_kopf(*, everywhere: bool) -> Iterator[Right]:

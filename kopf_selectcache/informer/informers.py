@@ -26,6 +26,7 @@ from ._loop_monitor import LoopMonitor
 from .claims import Claims
 from .ending import Ending, ended
 from .environment import Environment
+from .extensions import Extensions
 from .informer import Informer
 from .log import context_of, warn_of_needless
 from .memo import Memo
@@ -55,6 +56,8 @@ class Runtime:
         self.transport = transport
         self.loop = asyncio.get_running_loop()
         self.ending = Ending()
+        self.extensions = Extensions(self)
+        """The objects that higher layers keep for this operator, such as those of recorders."""
         self.memo = Memo()
         """Memoised requests of reads, by their usual arguments."""
         self.names = InformersByName(self.ending, settings.selectors.site)
@@ -67,9 +70,9 @@ class Runtime:
         """The namespaces that caches choose by label."""
         self._followers: list[Informer] = []
         self._claims = Claims()
-        self._environment = Environment(settings, transport, logger, chance, clock, sleep)
+        self.environment = Environment(settings, transport, logger, chance, clock, sleep)
         self._budget = Budget(settings.max_bytes)
-        self._now = now
+        self.now = now
         self._group: asyncio.TaskGroup | None = None  # Set while `run` runs.
         self._tasks: dict[Informer, asyncio.Task[None]] = {}
         for key in settings.selectors:
@@ -112,6 +115,7 @@ class Runtime:
         loop.
         """
         self.ending.end(error)
+        self.extensions.close()
         # The order matters: the lookup takes the dict before it checks `ending`, so it cannot fill the new
         # dict.
         self.names.forget()
@@ -127,7 +131,7 @@ class Runtime:
     def declare(self, key: KindKey, cached: Cached) -> Informer:
         """Start the informer of a new kind, and return it. Reads find it from now on."""
         informer = self._make(key, cached, self.namespaces_for(key, cached.filter), called("declare", key))
-        self._environment.logger.info(
+        self.environment.logger.info(
             "The cache of %(resource)s is declared, with %(filter)s.",
             _named(informer),
             extra=context_of(informer),
@@ -144,7 +148,7 @@ class Runtime:
             if informer.resource is not None:
                 await informer.look_at_rights(cached, informer.resource)
                 needless = informer.plan_for(cached, informer.resource).needless
-                warn_of_needless(informer, needless, logger=self._environment.logger)
+                warn_of_needless(informer, needless, logger=self.environment.logger)
             try:
                 await informer.changing.change(cached, timeout=timeout)
             finally:  # It may be in use although its call was cancelled.
@@ -156,17 +160,17 @@ class Runtime:
 
     async def remove(self, informer: Informer, place: str) -> None:
         """Remove a kind, and return once its tasks have ended. Cancelled, it is removed as well."""
-        self._environment.logger.info(
+        self.environment.logger.info(
             "The cache of %(resource)s, with %(filter)s, is removed by %(place)s.",
             _named(informer) | {"place": place},
             extra=context_of(informer),
         )
-        removal = Removal.now(self.names.key_of(informer), informer, place, self._now())
+        removal = Removal.now(self.names.key_of(informer), informer, place, self.now())
         await self._end(informer, removal.error, removal)
 
     async def withdraw(self, informer: Informer) -> None:
         """Remove a kind whose declaration has failed, as if it had not been declared."""
-        self._environment.logger.info(
+        self.environment.logger.info(
             "The declaration of %(resource)s with %(filter)s is withdrawn.",
             _named(informer),
             extra=context_of(informer),
@@ -202,7 +206,7 @@ class Runtime:
         informer = Informer(
             "v1/namespaces",
             declared,
-            environment=self._environment.of_kind(declared),
+            environment=self.environment.of_kind(declared),
             namespaces=None,
             line=f"namespaces={label!r}",
         )
@@ -220,7 +224,7 @@ class Runtime:
         informer = Informer(
             key,
             cached,
-            environment=self._environment.of_kind(cached),
+            environment=self.environment.of_kind(cached),
             namespaces=namespaces,
             claims=self._claims,
             resolved=self.names.forget,

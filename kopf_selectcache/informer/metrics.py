@@ -83,6 +83,25 @@ class Observed(Protocol):
     def age(self) -> float | None: ...
 
 
+class RecordedStats(Protocol):
+    """The counts of one recorder."""
+
+    @property
+    def emitted(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def outcomes(self) -> Mapping[str, int]: ...
+
+
+class Recorded(Protocol):
+    """The part of a recorder that the collector reads."""
+
+    @property
+    def component(self) -> str: ...
+    def stats(self) -> RecordedStats: ...
+
+
 class Collector:
     """The collector for Prometheus. Register it once. Needs the extra `metrics`."""
 
@@ -91,10 +110,12 @@ class Collector:
         informers: Callable[[], Iterable[Observed]],
         *,
         others: Callable[[], Mapping[str, Iterable[Observed]]] = dict,
+        recorders: Callable[[], Iterable[Recorded]] = tuple,
         longest_stall: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._informers = informers
         self._others = others  # Returns the informers of other sets of caches, by name.
+        self._recorders = recorders
         self._longest_stall = longest_stall
 
     def describe(self) -> Iterable[Metric]:
@@ -171,6 +192,25 @@ class Collector:
             for (verb, outcome), count in informer.counts.reads.items():
                 reads.add_metric([*labels, verb, outcome], count)
         yield from (health, *gauges.values(), *counters.values(), failures, relists, reads)
+        emitted = CounterMetricFamily(
+            prefix + "emitted_events", "Events that were recorded, and summaries.", labels=["component"]
+        )
+        recorded = CounterMetricFamily(
+            prefix + "recorded_events", "What became of these.", labels=["component", "outcome"]
+        )
+        waiting = GaugeMetricFamily(
+            prefix + "waiting_events", "Those that wait to be written.", labels=["component"]
+        )
+        totals: dict[str, Counter[str]] = {}
+        for recorder in self._recorders():  # Several may have one name.
+            stats, total = recorder.stats(), totals.setdefault(recorder.component, Counter())
+            total.update({**stats.outcomes, "emitted": stats.emitted, "waiting": stats.waiting})
+        for component, total in totals.items():
+            emitted.add_metric([component], total.pop("emitted"))
+            waiting.add_metric([component], total.pop("waiting"))
+            for outcome, count in total.items():
+                recorded.add_metric([component, outcome], count)
+        yield from (emitted, recorded, waiting)
         if (longest := self._longest_stall()) is not None:
             yield GaugeMetricFamily(
                 prefix + "longest_stall_seconds",

@@ -14,6 +14,7 @@ from kopf_selectcache._errors import NotSynced
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.recorder.recorder import current_runtime
 
 from .handlers import RETRY, call_in_thread
 from .operator import Operator
@@ -52,7 +53,8 @@ async def call_with_cache(
 ) -> Any:
     """Call the user's function as Kopf would. A read that must wait for a cache is tried again."""
     waits = Waits(operator.waits)
-    kwargs["cache"] = Cache(runtime, waits=waits)
+    kwargs |= {"cache": Cache(runtime, waits=waits), "events": operator.recorder}
+    current_runtime.set(runtime)
     try:
         if _kopf.is_async_fn(fn):
             return await fn(**kwargs)

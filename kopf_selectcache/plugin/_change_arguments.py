@@ -1,4 +1,4 @@
-"""Checks the arguments of `on.change`, and the function that it decorates."""
+"""Checks the arguments of the decorators of handlers that the caches call, and the decorated functions."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ NAMES = frozenset(
         "body",
         "cache",
         "cause",
+        "events",
         "filter_changed",
         "labels",
         "logger",

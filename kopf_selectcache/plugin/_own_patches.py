@@ -10,7 +10,7 @@ Changes that arrive while a patch is sent wait for its answer, which has the ver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -50,17 +50,21 @@ class OwnPatches(Predicate):
     """Drops the changes that are explained by own patches of the object, and notes departures.
 
     `call` has the reconciler called with a key for an event, after some seconds. `depart` is called with each
-    departure.
+    departure. Other changes count if `others` admits them, the predicates of the operator's author.
     """
 
     def __init__(
-        self, call: Callable[[Key, Event, float], object], depart: Callable[[Key, Event], object]
+        self,
+        call: Callable[[Key, Event, float], object],
+        depart: Callable[[Key, Event], object],
+        others: Predicate,
     ) -> None:
-        self._call, self._depart = call, depart
+        self._call, self._depart, self._others = call, depart, others
+        self.paths = others.paths
         self._writes: dict[Key, list[Write]] = {}
         """The patches whose changes have not arrived, the oldest first."""
-        self._held: dict[Key, list[Event]] = {}
-        """The changes that wait for the answer to a patch."""
+        self._held: dict[Key, list[tuple[Event, bool]]] = {}
+        """The changes that wait for the answer to a patch, and if other predicates admit them."""
         self._rounds: dict[Key, dict[Path, int]] = {}
         """The paths that the server has not taken over, with the number of patches in a row."""
         self._pauses: dict[Key, int] = {}
@@ -79,8 +83,8 @@ class OwnPatches(Predicate):
 
     def end(self, key: Key) -> None:
         """Note that no patch is sent any more, and look at the changes that have waited."""
-        for event in self._held.pop(key, ()):
-            if self._must_call(key, event):
+        for event, is_admitted in self._held.pop(key, ()):
+            if self._must_call(key, event, is_admitted=is_admitted):
                 self._call(key, event, 0.0)
 
     def note_lost(self, key: Key, paths: Sequence[Path]) -> list[Path]:
@@ -95,7 +99,7 @@ class OwnPatches(Predicate):
         return [path for path in paths if self._rounds[key][path] == ROUNDS]
 
     def forget(self, key: Key) -> None:
-        """Forget an object that has departed."""
+        """Forget the patches of an object that has departed."""
         for each in (self._writes, self._rounds, self._pauses):
             each.pop(key, None)
 
@@ -104,30 +108,31 @@ class OwnPatches(Predicate):
     def admits(self, event: Event) -> bool:
         key = key_of(event)
         if event.new is None:
-            self.forget(key)
             self._depart(key, event)
-            return True
+        is_admitted = self._others.admits(event)
         if event.cause != "updated":
-            return True
+            return is_admitted
         if key in self._held:
-            self._held[key].append(event)
+            self._held[key].append((event, is_admitted))
             return False
-        return self._must_call(key, event)
+        return self._must_call(key, event, is_admitted=is_admitted)
 
-    def _must_call(self, key: Key, event: Event) -> bool:
+    def _must_call(self, key: Key, event: Event, *, is_admitted: bool) -> bool:
         """Return True if the reconciler must be called at once."""
         old, new = event.old, event.new
         assert new is not None, "it is an update"
-        writes, version = self._writes.get(key, []), _version_of(new)
+        writes, version = self._writes.get(key, []), version_of(new)
         index = next((index for index, write in enumerate(writes) if write.version == version), None)
         if index is None:
             self._keep(key, [write for write in writes if not _has_reached(version, write.version)])
-            return True
+            return is_admitted
         passed = writes[: index + 1]
         self._keep(key, writes[index + 1 :])
+        if not is_admitted:
+            return False
         if old is None or not event.is_whole:
             return True
-        since = _version_of(old)
+        since = version_of(old)
         expected: Any = {name: part for name, part in old.items()}  # noqa: C416  # Its own `copy` is not a dict.
         for write in passed:
             if not _has_reached(since, write.version):
@@ -201,18 +206,15 @@ def stored_part(patch: Mapping[str, Any], stores: Callable[[Path], bool], path: 
     return parts
 
 
-def lost_paths(patch: Any, answer: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths of a merge patch that an object does not have as they were sent.
+def lost_paths(expected: Obj, answer: Obj, paths: Collection[Path]) -> list[Path]:
+    """Return the paths, of those that a patch sets, at which the answer of the server is not as expected.
 
-    >>> list(lost_paths({'status': {'ready': 1, 'mode': 'x'}}, {'status': {'ready': 1}}))
+    >>> sent = {'metadata': {}, 'status': {'ready': 1, 'mode': 'x'}}
+    >>> answer = {'metadata': {}, 'status': {'ready': 1}}
+    >>> lost_paths(sent, answer, [('status', 'ready'), ('status', 'mode')])
     [('status', 'mode')]
     """
-    for name, value in patch.items():
-        inner, found = (*path, name), answer.get(name) if isinstance(answer, Mapping) else None
-        if isinstance(value, Mapping) and value:
-            yield from lost_paths(value, found, inner)
-        elif found != value and not (not value and not found and inner in _REMOVED_IF_EMPTY):
-            yield inner
+    return [path for path in _differing(expected, answer) if _is_within(path, paths)]
 
 
 # ---- Comparing.
@@ -226,7 +228,7 @@ def key_of(event: Event) -> Key:
     return metadata.get("namespace") or None, metadata["name"]
 
 
-def _version_of(obj: Obj) -> str:
+def version_of(obj: Obj) -> str:
     return str(obj["metadata"].get("resourceVersion") or "")
 
 
@@ -241,14 +243,17 @@ def _without(obj: Obj) -> dict[str, Any]:
 
 
 def _differing(one: Any, other: Any, path: Path = ()) -> Iterator[Path]:
-    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+    # An object that is there on one side only is compared by its parts.
+    before = {} if one is None and other else one
+    after = {} if other is None and one else other
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         if one != other and (one or other or path not in _REMOVED_IF_EMPTY):
             yield path
         return
-    for name in {**one, **other}:
-        yield from _differing(one.get(name), other.get(name), (*path, name))
+    for name in {**before, **after}:
+        yield from _differing(before.get(name), after.get(name), (*path, name))
 
 
-def _is_within(path: Path, paths: frozenset[Path]) -> bool:
+def _is_within(path: Path, paths: Collection[Path]) -> bool:
     """Return True if one of these paths is above or below a path."""
     return any(path[: len(each)] == each or each[: len(path)] == path for each in paths)

@@ -23,7 +23,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.queue import Key
 
-from ._own_patches import OwnPatches, Write, lost_paths, merged, paths_of, stored_part
+from ._own_patches import OwnPatches, Path, Write, lost_paths, merged, paths_of, stored_part, version_of
 
 
 class Patcher:
@@ -61,24 +61,26 @@ class Patcher:
 
     async def _apply(self, key: Key, body: Mapping[str, Any], patch: kopf.Patch) -> bool:
         projection = self._informer().projection
-        parts, lost = await self._parts(patch), list[tuple[str, ...]]()
+        lost = list[Path]()
         newest: dict[str, Any] | None = None
-        for subresource, part in parts:
-            if not projection.partial and merged(newest or body, part) == (newest or body):
+        for subresource, part in await self._parts(patch):
+            before = newest or body
+            expected = merged(before, part)
+            if not projection.partial and expected == before:
                 continue
             newest = await self._send(key, part, subresource)
-            part_stored = stored_part(part, projection.stores)
-            self._note(key, body, newest, partial(merged, patch=part_stored), frozenset(paths_of(part)))
-            lost += lost_paths(part, newest)
-        if parts:
-            names = [".".join(path) for path in self._own.note_lost(key, lost)]
-            if names:
-                self._slowed(key, names)
-        if not patch.fns:
-            return True
-        if newest is None:
-            newest = await self._whole(key) if projection.partial else copy.deepcopy(dict(body))
-        return await self._apply_functions(key, newest, patch)
+            effect = partial(merged, patch=stored_part(part, projection.stores))
+            paths = frozenset(paths_of(part))
+            self._note(key, before, newest, effect, paths)
+            lost += lost_paths(expected, newest, paths)
+        is_complete = True
+        if patch.fns:
+            if newest is None:
+                newest = await self._whole(key) if projection.partial else copy.deepcopy(dict(body))
+            is_complete = await self._apply_functions(key, newest, patch, projection.stores, lost)
+        if names := [".".join(path) for path in self._own.note_lost(key, lost)]:
+            self._slowed(key, names)
+        return is_complete
 
     async def _parts(self, patch: kopf.Patch) -> list[tuple[str, dict[str, Any]]]:
         """Return the merge patches, each with its subresource."""
@@ -93,7 +95,14 @@ class Patcher:
             self._has_status = await has_subresource(self._runtime.fetches, self._resource, "status")
         return self._has_status
 
-    async def _apply_functions(self, key: Key, base: dict[str, Any], patch: kopf.Patch) -> bool:
+    async def _apply_functions(
+        self,
+        key: Key,
+        base: dict[str, Any],
+        patch: kopf.Patch,
+        stores: Callable[[Path], bool],
+        lost: list[Path],
+    ) -> bool:
         operations: list[Any] = list(kopf.Patch(fns=patch.fns).as_json_patch(base))  # type: ignore[arg-type]  # It is one.
         of_status = [each for each in operations if f"{each['path']}/".startswith("/status/")]
         if not of_status or not await self._is_status_apart():
@@ -111,8 +120,10 @@ class Patcher:
                 if error.causes:
                     raise
                 return False  # The test has failed.
-            paths = frozenset(tuple(each["path"].split("/")[1:]) for each in part)
-            self._note(key, base, answer, partial(_after, operations=part), paths)
+            paths = frozenset(map(_path_of, part))
+            stored = [each for each in part if stores(_path_of(each))]
+            self._note(key, base, answer, partial(_after, operations=stored), paths)
+            lost += lost_paths(_after(base, part), answer, paths)
             base = answer
         return True
 
@@ -140,11 +151,15 @@ class Patcher:
         before: Mapping[str, Any],
         answer: Mapping[str, Any],
         effect: Callable[[Any], Any],
-        paths: frozenset[tuple[str, ...]],
+        paths: frozenset[Path],
     ) -> None:
-        version = answer["metadata"]["resourceVersion"]
-        if version != before["metadata"].get("resourceVersion"):
+        version = version_of(answer)
+        if version != version_of(before):
             self._own.note(key, Write(version, effect, paths))
+
+
+def _path_of(operation: Mapping[str, Any]) -> Path:
+    return tuple(jsonpatch.JsonPointer(operation["path"]).parts)
 
 
 def _after(obj: Mapping[str, Any], operations: list[Any]) -> Any:

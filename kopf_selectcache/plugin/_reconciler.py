@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from typing import Any
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError
 from kopf_selectcache.cache._snapshot import open_snapshot
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.views import BodyView
@@ -31,7 +31,7 @@ from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.mapping import ITSELF, Owner
-from kopf_selectcache.reconciler.predicates import Event
+from kopf_selectcache.reconciler.predicates import AnyPredicate, Event, all_of
 from kopf_selectcache.reconciler.queue import Cause, Key, Run, WorkQueue
 from kopf_selectcache.reconciler.sources import Channel, Kind, Source, SyncingSource
 from kopf_selectcache.reconciler.worker import RunAgain, Worker
@@ -161,19 +161,15 @@ class _Runner:
             queue, calls.run, limit=limit, sleep=retries.sleep, clock=retries.clock, logger=_logger
         )
         async with AsyncExitStack() as stack:
-            started = list[Source]()
-            for watch, source in self._sources(resource):
-                cache = Cache(self._runtime)
-                source.bind(cache)
-                own = [calls.own] if watch is handler.primary else []
-                # Before the others: it must see each change.
-                given = [*own, *handler.predicates, *(watch.predicates if own else ())]
-                await source.start(queue, given)
+            syncing = list[SyncingSource]()
+            for source, predicates in self._sources(resource, calls.own):
+                source.bind(Cache(self._runtime))
+                await source.start(queue, predicates)
                 stack.push_async_callback(source.stop)
-                started.append(source)
-            for source in started:
                 if isinstance(source, SyncingSource):
-                    await source.wait_synced()
+                    syncing.append(source)
+            for source in syncing:
+                await source.wait_synced()
             self._reported = None
             working = asyncio.create_task(worker.run(), name=f"selectcache: {handler.id}: worker")
             try:
@@ -194,19 +190,25 @@ class _Runner:
             raise NotSynced(f"the cluster does not say what {informer} are", remedy="Wait")
         return informer.resource
 
-    def _sources(self, resource: Resource) -> list[tuple[Watch, Source]]:
+    def _sources(
+        self, resource: Resource, own: OwnPatches
+    ) -> Iterator[tuple[Source, Sequence[AnyPredicate]]]:
+        """Yield each source with the predicates of its start. Start it before the next one is made: a channel
+        waits for each of its sources.
+        """
         handler, retries = self._handler, self._runtime.retries
         times: dict[str, Any] = {"sleep": retries.sleep, "chance": retries.chance}
-        made: list[tuple[Watch, Source]] = [(handler.primary, Kind(handler.kind, **times))]
+        yield Kind(handler.kind, **times), [own]
         for watch in handler.owns:
-            mapping = Owner(
+            owner = Owner(
                 resource.kind.group,
                 resource.kind.kind,
                 controller=watch.controller,
                 namespaced=resource.kind.namespaced is not False,
             )
-            made.append((watch, _source_of(watch, mapping, times)))
-        return [*made, *((watch, _source_of(watch, watch.map or ITSELF, times)) for watch in handler.watches)]
+            yield _source_of(watch, owner, times), handler.predicates
+        for watch in handler.watches:
+            yield _source_of(watch, watch.map or ITSELF, times), handler.predicates
 
 
 def _source_of(watch: Watch, mapping: Any, times: Mapping[str, Any]) -> Source:
@@ -241,7 +243,8 @@ class _Calls:
         self._handler, self._operator, self._runtime = handler, operator, runtime
         self._parts, self._memos, self._now, self._queue = parts, memos, now, queue
         self._resource = resource
-        self.own = OwnPatches(self._call_again, self._note_departure)
+        others = all_of(handler.predicates, handler.primary.predicates)
+        self.own = OwnPatches(self._call_again, self._note_departure, others)
         """Drops the changes that the patches of the calls have caused."""
         self._patcher = Patcher(runtime, resource, self._informer, self.own, self._warn_of_lost)
         self._attempts: dict[tuple[Key, str], Attempts] = {}
@@ -308,8 +311,10 @@ class _Calls:
             if again is not None or body is None:
                 return again
             return await self._call(key, "", body, run, deleted=False)
-        except NotSynced:  # A cache lists again.
+        except NotSynced:  # A cache lists again, or cannot.
             return RunAgain(RETRY)
+        except NotDeclared:  # The kind is removed. Once it is declared again, all its objects are listed.
+            return None
 
     async def _wait(self) -> None:
         """Wait until the handler may be called."""
@@ -327,7 +332,9 @@ class _Calls:
         return self._runtime.informer(self._handler.kind)
 
     def _read(self, key: Key) -> BodyView | None:
-        """Return the object of a key as the cache has it, with own writes; None if it has none."""
+        """Return the object of a key as the cache has it, with own writes; None if it has none. Raise
+        NotSynced if the cache cannot be read.
+        """
         namespace, name = key
         if (namespace is not None) is not self._resource.kind.namespaced:
             place = "cluster-scoped" if namespace is None else "in a namespace"
@@ -339,12 +346,20 @@ class _Calls:
                 )
             return None
         request = Request(verb="get", kind=self._handler.kind, name=name, namespace=namespace)
-        record, _ = open_snapshot(self._informer(), request, None, deleted=False).get(namespace or "", name)
+        try:
+            snapshot = open_snapshot(self._informer(), request, None, deleted=False)
+        except StateError as error:  # The cache has logged it, for all of its objects.
+            raise NotSynced(error.what, remedy=error.remedy) from error
+        record, _ = snapshot.get(namespace or "", name)
         return BodyView(record) if record is not None and record.stored else None
 
     async def _run_departures(self, key: Key, body: BodyView | None, run: Run) -> RunAgain | None:
         """Call the handler for the objects of a key that are gone."""
         departures = self._departures.get(key, {})
+        if departures or body is None:
+            self._attempts.pop((key, ""), None)
+            self._conflicts.pop(key, None)
+            self.own.forget(key)
         for uid, departure in list(departures.items()):
             present = None if body is None else body.metadata.uid
             if present != uid:
@@ -358,9 +373,6 @@ class _Calls:
             del departures[uid]
         if not departures:
             self._departures.pop(key, None)
-        if body is None:
-            self._attempts.pop((key, ""), None)
-            self._conflicts.pop(key, None)
         return None
 
     async def _is_gone(self, key: Key, uid: str) -> bool:

@@ -27,6 +27,7 @@ from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.ending import Ending, ended
+from kopf_selectcache.informer.extensions import Extensions
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
@@ -248,6 +249,10 @@ class _LateRuntime:
     @property
     def writer(self) -> Writer:
         return self._now().writer
+
+    @property
+    def extensions(self) -> Extensions:
+        return self._now().extensions
 
     @property
     def retries(self) -> Retries:

@@ -21,6 +21,7 @@ from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, R
 from kopf_selectcache.cache.blocking import STOPPED, Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.request import call_of
+from kopf_selectcache.recorder.recorder import current_runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
 from kopf_selectcache.selectors.signatures import check_call
 
@@ -40,6 +41,9 @@ _KINDS = "__selectcache_kinds__"  # The attribute of a wrapper with the kinds th
 _VALUES = ("labels", "annotations", "value", "old", "new")
 """The arguments of decorators that take values, or functions of values."""
 
+
+_PASSED = {"cache": "a cache", "events": "events"}
+"""The arguments that handlers get from `with_cache`."""
 
 _ABOVE_THE_FUNCTION = "Put @selectcache.with_cache above the function, below the decorators of Kopf"
 _ALSO_DECORATED = (
@@ -76,7 +80,8 @@ def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None, fr
     object is at least as new as its body, unless `fresh=False`: see "Order" in docs/reading.md. Without
     waiting, `cache` is passed to probe and cleanup handlers; startup and login handlers cannot have it. A
     call that passes `cache` itself, as in a unit test, is a call of the plain function. An index named
-    `cache` is hidden.
+    `cache` is hidden. Handlers of objects can take `events` as well, the operator's `Recorder`, unless an
+    index has that name.
     """
     is_list = isinstance(kinds, Collection) and not isinstance(kinds, str)
     require(kinds is None or is_list, DeclarationError, "with_cache()", "kinds", kinds, "a list of kinds")
@@ -189,6 +194,8 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
                 await cause.stopper.async_event.wait()  # Kopf never restarts a daemon that has returned.
             return None
         kwargs["cache"] = cache
+        kwargs.setdefault("events", operator.recorder)  # An index with this name stays.
+        current_runtime.set(operator.runtime)
         if _kopf.is_async_fn(target):
             return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
         if stopper is not None:
@@ -261,6 +268,7 @@ async def _act(
     try:
         waits = Waits(operator.waits)
         kwargs["cache"] = Cache(operator.runtime, waits=waits)
+        current_runtime.set(operator.runtime)
         if _kopf.is_async_fn(target):
             return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
         return await call_in_thread(target, operator, kwargs, waits)
@@ -379,19 +387,20 @@ def _given(handler: _kopf.ResourceHandler, argument: str) -> Collection[object]:
 
 
 def _refuse_missing_cache(handler: str, fn: _Function, indices: Collection[str], where: str) -> None:
-    """Raise DeclarationError for a handler, or its callback, that takes `cache` without `with_cache`: Kopf
-    could not call it.
+    """Raise DeclarationError for a handler, or its callback, that takes `cache` or `events` without
+    `with_cache`: Kopf could not call it.
     """
-    if is_decorated(fn) or "cache" in indices:
+    if is_decorated(fn):
         return
     taken: Mapping[str, inspect.Parameter] = {}
     with suppress(TypeError, ValueError):
         # Another decorator may pass it: only its own signature counts.
         taken = inspect.signature(getattr(fn, _ORIGINAL, fn), follow_wrapped=False).parameters
-    found = taken.get("cache")
     variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    if found is not None and found.default is found.empty and found.kind not in variable:
-        raise DeclarationError(f"{handler} takes a cache, and Kopf has none to pass", remedy=where)
+    for name, what in _PASSED.items():
+        found = None if name in indices else taken.get(name)
+        if found is not None and found.default is found.empty and found.kind not in variable:
+            raise DeclarationError(f"{handler} takes {what}, and Kopf has none to pass", remedy=where)
 
 
 def check_handlers(registry: _kopf.OperatorRegistry) -> None:

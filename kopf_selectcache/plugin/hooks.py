@@ -27,6 +27,7 @@ from ._reconciler import run_reconcilers
 from .access import note_activity
 from .caches import named_caches
 from .changes import deliver_changes
+from .events import Route, route_events
 from .handlers import check_handlers
 from .narrowing import narrow
 from .on import change_handlers, check_change_handlers
@@ -81,15 +82,19 @@ async def _startup(
     if (running := operator_of(settings)) is not None and running.is_of_another(starter):
         raise DeclarationError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
     is_needed = checked(settings, registry) is not None or any(change_handlers(registry))
-    if not is_needed and not is_requested(settings):
+    route = route_events(settings)
+    if not is_needed and not is_requested(settings) and route is None:
         return  # A handler that only uses `fetch` starts the operator at its first read.
-    launch(settings, make_runtime=make_runtime, registry=registry, beside=_run_handlers).start_with(starter)
+    beside = partial(_run_handlers, route=route)
+    launch(settings, make_runtime=make_runtime, registry=registry, beside=beside).start_with(starter)
 
 
 async def _run_handlers(
-    operator: Operator, runtime: Runtime, registry: _kopf.OperatorRegistry | None
+    operator: Operator, runtime: Runtime, registry: _kopf.OperatorRegistry | None, *, route: Route | None
 ) -> None:
     """Run what calls handlers when caches change, until cancelled."""
+    if route is not None:
+        route.open(operator.recorder)
     async with asyncio.TaskGroup() as group:
         for runs in (deliver_changes, run_reconcilers):
             group.create_task(runs(operator, runtime, registry))

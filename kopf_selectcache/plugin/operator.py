@@ -29,12 +29,15 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import in_words
 from kopf_selectcache.informer.metrics import Collector
+from kopf_selectcache.recorder.recorder import Recorder, end_recordings, recordings_of
+from kopf_selectcache.recorder.recording import Recording
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from ._runtimes import create_runtime
 from .caches import named_caches
+from .events import make_recorder
 from .narrowing import advise, warn_of_filter
 
 Kinds: TypeAlias = tuple[KindKey, ...] | None
@@ -94,6 +97,7 @@ class Operator:
         self.vault = _kopf.vault_var.get()
         """Kopf's credentials. Each operator has its own vault, which distinguishes operators with the same
         settings."""
+        self._recorder: Recorder | None = None
         self.waits = Waits()
         """The waits of threads of this operator."""
         self._runtime: asyncio.Future[Runtime] = asyncio.get_running_loop().create_future()
@@ -119,6 +123,13 @@ class Operator:
         raise NotSynced(
             f"the caches cannot be started: {type(error).__name__}", remedy="See the operator's log"
         ) from error
+
+    @property
+    def recorder(self) -> Recorder:
+        """The recorder that handlers get as `events`, with the component of Kopf's own events."""
+        if self._recorder is None:
+            self._recorder = make_recorder(self.settings, self.runtime)
+        return self._recorder
 
     async def _keep(self) -> None:
         """Run the caches until cancelled. Reads raise the errors of this task."""
@@ -156,6 +167,7 @@ class Operator:
                 beside.cancel()
                 # Handlers read the caches up to their ends.
                 await asyncio.gather(beside, return_exceptions=True)
+                await end_recordings(runtime)
                 self.waits.end("the operator ends")
                 caches.cancel()
                 await asyncio.gather(caches, return_exceptions=True)
@@ -395,7 +407,10 @@ def collector(settings: kopf.OperatorSettings) -> Collector:
     def others() -> Mapping[str, Iterable[Informer]]:
         return {name: caches.informers for name, caches in named_caches(settings).items()}
 
-    return Collector(informers, others=others, longest_stall=longest_stall)
+    def recorders() -> Iterable[Recording]:
+        return recordings_of(found) if (found := runtime()) is not None else ()
+
+    return Collector(informers, others=others, recorders=recorders, longest_stall=longest_stall)
 
 
 def launch(

@@ -39,6 +39,7 @@ NAMES = frozenset(
         "cache",
         "causes",
         "deleted",
+        "events",
         "labels",
         "logger",
         "memo",
@@ -120,13 +121,16 @@ class Watch:
         require_flags({"controller": controller}, "Watch()")
         fits = cache is None or isinstance(cache, Cache) or callable(cache)
         require(fits, DeclarationError, "Watch()", "cache", cache, "a cache, or a function that returns it")
+        is_kind = not is_maker and not isinstance(what, Channel)
+        if not is_kind and (cache is not None or not controller):
+            raise DeclarationError("Watch(): cache= and controller= are for kinds", remedy="Leave them out")
         if is_maker and (map is not None or predicates):
             raise DeclarationError(
                 "Watch(): a source that is made by a function has its own map= and predicates=",
                 remedy="Give them there",
             )
         values = {
-            "what": what if is_maker or isinstance(what, Channel) else checked_key(what),
+            "what": checked_key(what) if is_kind else what,
             "map": map,
             "predicates": _checked_predicates("Watch()", predicates),
             "controller": controller,
@@ -168,9 +172,11 @@ class Reconciler(_kopf.Handler):
                     yield watch.kind, verb
 
 
-def _remedy(args: tuple[object, ...], _: Mapping[str, object]) -> str:
+def _remedy(args: tuple[object, ...], given: Mapping[str, object]) -> str:
     if len(args) in (2, 3) and all(isinstance(each, str) for each in args):
         return f"Name the kind in one text: {'/'.join(filter(None, map(str, args)))!r}"
+    if any(name in given for name in ("annotations", "field", "labels", "value", "when")):
+        return "Write predicates=, such as [selectcache.predicates.labelled('app=web')]"
     return ""
 
 
@@ -218,6 +224,19 @@ def reconcile(
                 "reconcile(): owns= takes kinds without map=: owners are found by ownerReferences",
                 remedy="Name other sources in watches=",
             )
+    watched = _watches_of("watches", watches)
+    if not all(each.controller for each in (primary, *watched)):
+        raise DeclarationError("reconcile(): controller=False is for owns=", remedy="Leave it out elsewhere")
+    for each in watched:
+        if (
+            each.kind is not None
+            and (each.map, each.cache) == (None, None)
+            and are_alike(each.kind, primary.kind)
+        ):
+            raise DeclarationError(
+                f"reconcile(): watches= has {text_of(each.kind)}, the kind of the reconciler",
+                remedy="Take it out, or write map= for other objects of the kind",
+            )
     require_flags({"deleted": deleted}, CALL)
     is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
     require(limit is None or is_count, DeclarationError, CALL, "limit", limit, "a number of calls, from 1")
@@ -230,7 +249,7 @@ def reconcile(
         registry=registry,
         call=CALL,
     )
-    given = {"watches": _watches_of("watches", watches), "predicates": _checked_predicates(CALL, predicates)}
+    checked = _checked_predicates(CALL, predicates)
 
     def decorate(fn: _F) -> _F:
         require_handler(fn, _ARGUMENTS)
@@ -244,9 +263,10 @@ def reconcile(
             backoff=backoff,
             primary=primary,
             owns=owned,
+            watches=watched,
+            predicates=checked,
             deleted=deleted,
             limit=limit,
-            **given,  # type: ignore[arg-type]  # As checked.
         )
         of = registry if registry is not None else kopf.get_default_registry()
         vars(of).setdefault(_HANDLERS, []).append(handler)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from kopf_selectcache._errors import DeclarationError, require
 
-from .predicates import Obj
+from .predicates import Obj, takes
 from .queue import Key
 
 Keys: TypeAlias = Iterable[tuple[str | None, str]]
@@ -102,7 +102,9 @@ class Function(Mapping):
     fn: Callable[..., Keys | Awaitable[Keys] | None]
 
     def __post_init__(self) -> None:
-        require(callable(self.fn), DeclarationError, "Function()", "fn", self.fn, "a function of an object")
+        options = {"cache": None} if callable(self.fn) and self.needs_cache else {}
+        fits = takes(self.fn, {}, **options)
+        require(fits, DeclarationError, "map=", "it", self.fn, "a function that takes an object")
 
     @property
     def needs_cache(self) -> bool:  # type: ignore[override]  # It depends on the function.

@@ -9,7 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from inspect import iscoroutinefunction, signature
+from typing import Any, TypeAlias, cast
 
 from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.selectors.text import LabelSelector
@@ -209,8 +210,20 @@ def predicate_of(given: AnyPredicate) -> Predicate:
     """
     if isinstance(given, Predicate):
         return given
-    require(callable(given), DeclarationError, "predicate_of()", "given", given, "a function of (old, new)")
+    fits = takes(given, None, None) and not iscoroutinefunction(given)
+    require(fits, DeclarationError, "predicates=", "one", given, "a sync function that takes (old, new)")
     return _Function(given)
+
+
+def takes(fn: object, *arguments: object, **options: object) -> bool:
+    """Return True if this is a function that can be called so, as far as its signature tells."""
+    try:
+        signature(cast("Any", fn)).bind(*arguments, **options)
+    except ValueError:  # A function that is written in C may have none.
+        return True
+    except TypeError:
+        return False
+    return True
 
 
 def all_of(*groups: Iterable[AnyPredicate]) -> Predicate:

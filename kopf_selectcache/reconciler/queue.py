@@ -36,9 +36,6 @@ JITTER = 0.1
 MOST_CAUSES = 20
 """The causes that are remembered for each key."""
 
-MOST_HISTORIES = 10_000
-"""The keys whose causes are remembered after their run."""
-
 _MOST_DOUBLED = 1000  # The float of 2 to this power is finite.
 _SPARE = 64  # Outdated places of a heap that are not worth a compaction.
 
@@ -186,7 +183,6 @@ class WorkQueue:
         self._running: dict[Key, float] = {}
         """The keys that were taken and are not done, with the times that they were taken."""
         self._failures: dict[Key, int] = {}
-        self._history: dict[Key, deque[Cause]] = {}
         self._is_shut_down = False
         self._adds = self._retries = 0
         self._queue_duration, self._work_duration = Histogram(), Histogram()
@@ -319,7 +315,6 @@ class WorkQueue:
             self._count_ready -= 1
             self._running[key] = now
             self._queue_duration.observe(now - entry.ready_since)
-            self._remember(key, entry.causes)
             return Run(key, entry.priority, tuple(entry.causes), entry.joined, self.failures(key))
         return None
 
@@ -345,13 +340,6 @@ class WorkQueue:
             self._count_ready += 1
             heappush(self._ready, (entry.deadline, entry.place, key))
         self.wake()
-
-    def _remember(self, key: Key, causes: deque[Cause]) -> None:
-        history = self._history.pop(key, None)
-        self._history[key] = history = history if history is not None else deque(maxlen=MOST_CAUSES)
-        history.extend(causes)
-        if len(self._history) > MOST_HISTORIES:
-            del self._history[next(iter(self._history))]
 
     # ---- The end.
 
@@ -392,10 +380,6 @@ class WorkQueue:
     def running(self) -> frozenset[Key]:
         """The keys that were taken and are not done."""
         return frozenset(self._running)
-
-    def causes(self, key: Key) -> tuple[Cause, ...]:
-        """Return why a key has run: its last 20 causes, the oldest first."""
-        return tuple(self._history.get(key, ()))
 
     def metrics(self) -> QueueMetrics:
         """Return the metrics as of now."""

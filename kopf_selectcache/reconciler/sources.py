@@ -388,6 +388,7 @@ class Channel:
     """
 
     def __init__(self, name: str = "channel", *, size: int = CHANNEL_SIZE) -> None:
+        require(isinstance(name, str), DeclarationError, "Channel()", "name", name, "a text")
         fits = isinstance(size, int) and size >= 1
         require(fits, DeclarationError, "Channel()", "size", size, "a number of events, at least 1")
         self._name, self._size = name, size

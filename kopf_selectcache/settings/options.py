@@ -174,6 +174,13 @@ class SelectCacheSettings:
     would lose track of an object that leaves the filter. Fields that a custom resource itself declares as
     selectable are not added: Kopf would end if the cluster cannot select by them. """
 
+    events: bool = False
+    """True records the events of Kopf as a `Recorder` does: counted, combined and limited, with the types of
+    the API.
+
+    These are the events of `kopf.event`, `kopf.info`, `kopf.warn` and `kopf.exception`, and of logging, as
+    `settings.posting` has them. """
+
     if not TYPE_CHECKING:  # With these methods, type checkers would accept any attribute.
 
         def __setattr__(self, name: str, value: object) -> None:
@@ -368,17 +375,18 @@ _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
     "fetch_per_second": number(0.001, 10_000, "requests"),
     "failing_probe": _probe_limits,
     "narrow_handlers": one_of(True, False),
+    "events": one_of(True, False),
 }
 
 
-def _meant(_: tuple[object, ...], given: Mapping[str, object]) -> str:
-    """Return the option that was meant by the first unknown one, as a remedy."""
+def _suggest(_: tuple[object, ...], given: Mapping[str, object]) -> str:
+    """Return a remedy that names the option nearest to the first unknown one."""
     unknown = next((name for name in given if name not in _CHECKS), "")
     meant = near(unknown, _CHECKS)
     return f"Did you mean {meant}=?" if meant else ""
 
 
 if not TYPE_CHECKING:  # Its signature stays as it is.
-    SelectCacheSettings.__init__ = check_call(DeclarationError, "SelectCacheSettings", advise=_meant)(
+    SelectCacheSettings.__init__ = check_call(DeclarationError, "SelectCacheSettings", advise=_suggest)(
         SelectCacheSettings.__init__
     )

@@ -9,6 +9,7 @@ could not see in a cluster are hidden in its test.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
@@ -27,6 +28,8 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.ending import Ending
+from kopf_selectcache.informer.environment import Environment
+from kopf_selectcache.informer.extensions import Extensions
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
@@ -103,10 +106,13 @@ class _Runtime:
         for key in settings.selectors:
             self._make(key, settings.effective(key), assigned(key))
         self.fetches = Fetcher(cast("Transport", faulty), per_second=float("inf"))
-        self.retries = _at_once()
-        self.writer = Writer(
-            faulty, clock=self.retries.clock, sleep=self.retries.sleep, chance=self.retries.chance
+        retries = self.retries = _at_once()
+        logger = logging.getLogger("kopf_selectcache")
+        self.environment = Environment(
+            settings, cast("Transport", faulty), logger, retries.chance, retries.clock, retries.sleep
         )
+        self.extensions = Extensions(cast("Runtime", self))
+        self.writer = Writer(faulty, clock=retries.clock, sleep=retries.sleep, chance=retries.chance)
         self.kinds = Kinds(self.fetches)
 
     @property
@@ -200,10 +206,17 @@ class _Runtime:
         """Return it at once: all that a read needs exists."""
         return self
 
+    @staticmethod
+    def now() -> datetime:
+        return datetime.now(UTC)
+
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """No loop runs in a sync test; that differs from being called on the loop."""
         return running_loop() or cast("asyncio.AbstractEventLoop", self)
+
+    def call_soon_threadsafe(self, _: Callable[[], object]) -> None:
+        """Do nothing: without a loop, a recorder writes no Events."""
 
 
 def _at_once() -> Retries:

@@ -328,7 +328,7 @@ def test_a_failure_of_one_caller_leaves_what_another_has_synced() -> None:
 
 def test_reads_of_a_removed_kind_name_the_time_and_the_place() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
-        gated.operator.runtime._now = lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        gated.operator.runtime.now = lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
         await cache.declare("v1/configmaps", "app=web")
         await cache.remove("cm")
         for kind in ("configmaps", "v1/configmaps", "ConfigMap"):

@@ -276,6 +276,23 @@ class TestManifestsOfHandlers:
         ) is posts
 
     @pytest.mark.parametrize(
+        ("declared", "handler"),
+        [
+            (
+                "settings.selectcache.events = True",
+                "def react(body, **_): kopf.info(body, reason='a', message='b')",
+            ),
+            ("", "@selectcache.with_cache\ndef react(events, **_): ..."),
+            ("settings.posting.enabled = False", "def react(**_): selectcache.Recorder('web')"),
+        ],
+    )
+    def test_recorders_patch_events(self, command: Command, declared: str, handler: str) -> None:
+        handlers = f"\n@kopf.on.event('v1', 'services')\n{handler}\n"
+        said = command("rbac", f"select['v1/pods'] = 'app=web'\n{declared}", handlers=handlers)
+        verbs = ["create", "patch"]
+        assert {"apiGroups": [""], "resources": ["events"], "verbs": verbs} in rules(said.output)[""]
+
+    @pytest.mark.parametrize(
         ("where", "expected"), [((), [SCANNING]), (("-A",), [SCANNING]), (("-n", "shop"), [SPACES, SCANNING])]
     )
     def test_kopf_takes_to_notice_new_kinds_and_namespaces(

@@ -239,9 +239,11 @@ def test_c7_predicates_drop_changes(configs: Place, registry: kopf.OperatorRegis
         async with operated(configs, registry):
             await until(lambda: len(calls) == 1, "it is called at the start")
             configs.patch("web", {"data": {"a": "2"}})
+            create(configs, "later", a="3")
+            await until(lambda: ("3", None) in calls, "it is called for a later change")
             configs.label("web", tier="gold")
-            await until(lambda: len(calls) == 2, "it is called for the label")
-        assert calls == [("1", None), ("2", "gold")]
+            await until(lambda: ("2", "gold") in calls, "it is called for the label")
+        assert calls == [("1", None), ("3", None), ("2", "gold")]
 
     run(main())
 

@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 import kopf_selectcache as selectcache
+from kopf_selectcache import Recorder
 from kopf_selectcache.__main__ import main
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from tests.rows import each_row
@@ -88,8 +89,9 @@ def test_python_runs_and_so_do_the_handlers_in_it(fence: Fence, registry: kopf.O
 
 def called(function: Any, settings: kopf.OperatorSettings) -> None:
     """Call a handler as Kopf does, with a cache."""
+    cache = FakeCache(OBJECTS, settings)
     answer = function(
-        cache=FakeCache(OBJECTS, settings),
+        cache=cache,
         name="web",
         namespace="shop",
         uid="1",
@@ -97,6 +99,8 @@ def called(function: Any, settings: kopf.OperatorSettings) -> None:
         spec={},
         patch=kopf.Patch(),
         logger=logging.getLogger(__name__),
+        new="nginx:2",
+        events=Recorder("webapps", cache),
     )
     if inspect.isawaitable(answer):
         asyncio.run(waited(answer))

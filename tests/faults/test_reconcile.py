@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 import kopf
 import pytest
 
-import kopf_selectcache as selectcache
-from kopf_selectcache.testing import EmbeddedCluster, faults
+from kopf_selectcache.testing import faults
 from kopf_selectcache.testing.faults import Fault, Refuse
-from tests.plugin.reconciling import APPS, app, config, operated, serving
+from tests.plugin.reconciling import app, operated, serving
 
+from .crowds import Calls, Crowd
 from .hurried import HurriedLoop
 
 FAULTS: tuple[Callable[[Random], tuple[Fault, str]], ...] = (
@@ -36,39 +34,6 @@ FAULTS: tuple[Callable[[Random], tuple[Fault, str]], ...] = (
 )
 
 
-class Crowd:
-    """Objects that change by chance, and the status that each must get."""
-
-    def __init__(self, cluster: EmbeddedCluster, keys: int, chance: Random) -> None:
-        self._cluster, self._chance = cluster, chance
-        self.names = [f"app-{number}" for number in range(keys)]
-        self.sizes = dict.fromkeys(self.names, 0)
-        self.others = dict.fromkeys(self.names, 0)
-        for name in self.names:
-            cluster.create(app(name), config(name, n="0"))
-
-    def happen(self, number: int) -> None:
-        name = self._chance.choice(self.names)
-        draw = self._chance.random()
-        if draw < 0.5:
-            self.sizes[name] = number
-            self._cluster.patch(app(name), {"spec": {"size": number}})
-        elif draw < 0.95:
-            self.others[name] = number
-            self._cluster.patch(config(name), {"data": {"n": str(number)}})
-        else:  # Another object of the same name.
-            self._cluster.delete(app(name))
-            self._cluster.create({**app(name), "spec": {"size": self.sizes[name]}})
-
-    def unreconciled(self) -> list[str]:
-        return [
-            name
-            for name in self.names
-            if self._cluster.get(app(name)).get("status")
-            != {"count": self.sizes[name], "other": self.others[name]}
-        ]
-
-
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
     ("seed", "events", "keys"), [(1, 300, 12), pytest.param(2, 100_000, 1000, marks=pytest.mark.soak)]
@@ -79,35 +44,18 @@ def test_the_last_state_of_each_object_is_reconciled(
     for logger in ("kopf", "kopf_selectcache"):  # Captured records of 100,000 events take gigabytes.
         caplog.set_level(logging.CRITICAL, logger)
     chance, mistakes, registry = Random(seed), Random(seed), kopf.OperatorRegistry()
-    calls: Counter[str] = Counter()
-    running: Counter[str] = Counter()
-    ends: Counter[str] = Counter()
-
-    @selectcache.reconcile(
-        APPS, watches=["configmaps"], registry=registry, deleted=True, backoff=0.001, limit=20
-    )
-    async def reconcile(
-        name: str, uid: str, spec: Any, cache: selectcache.Cache, patch: Any, deleted: bool, **_: Any
-    ) -> None:
-        calls[name] += 1
-        running[name] += 1
-        assert running[name] == 1, "one call at a time"
-        try:
-            if deleted:
-                ends[uid] += 1
-                return
-            await asyncio.sleep(0)
-            if mistakes.random() < 0.02:  # A handler that fails now and then.
-                raise RuntimeError("by chance")
-            patch.status["count"] = spec.get("size", 0)
-            (found,) = cache.held("configmaps", namespace="shop", names=[name])
-            patch.status["other"] = int(found["data"]["n"])
-        finally:
-            running[name] -= 1
+    calls = Calls()
+    calls.register(registry, mistakes)
 
     async def main() -> None:
         async with serving() as cluster:
-            crowd, done = Crowd(cluster, keys, chance), 0
+            crowd, done = Crowd(cluster, [f"app-{number}" for number in range(keys)], chance), 0
+
+            def unreconciled() -> list[str]:
+                return crowd.unreconciled(
+                    {name: cluster.get(app(name)).get("status") for name in crowd.names}
+                )
+
             while done < events:
                 async with operated(registry, cluster):
                     until = min(events, done + chance.randint(events // 8, events // 4))
@@ -124,19 +72,19 @@ def test_the_last_state_of_each_object_is_reconciled(
                         crowd.happen(done)
                         for _ in range(chance.randint(0, 20)):
                             await asyncio.sleep(0)
-                running.clear()
+                calls.restart()
             cluster.faults.clear()
             async with operated(registry, cluster):
-                while crowd.unreconciled():  # noqa: ASYNC110  # There is no event for it.
+                while unreconciled():  # noqa: ASYNC110  # There is no event for it.
                     await asyncio.sleep(0.1)
                 for _ in range(200):
                     await asyncio.sleep(0)
-                before, written = calls.total(), len(cluster.requests.where(verb="patch"))
+                before, written = calls.by_name.total(), len(cluster.requests.where(verb="patch"))
                 for _ in range(2000):
                     await asyncio.sleep(0)
-                assert (calls.total(), len(cluster.requests.where(verb="patch"))) == (before, written)
-            assert all(count == 1 for count in ends.values())
-            assert not crowd.unreconciled()
+                assert (calls.by_name.total(), len(cluster.requests.where(verb="patch"))) == (before, written)
+            assert all(count == 1 for count in calls.ends.values())
+            assert not unreconciled()
 
     with asyncio.Runner(loop_factory=HurriedLoop) as runner:
         runner.run(main())

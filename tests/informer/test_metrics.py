@@ -124,6 +124,10 @@ def test_an_operator_shows_its_caches_once_it_has_logged_in() -> None:
                 'kopf_selectcache_objects{group="",resource="pods",version="v1"} 1.0'
                 in generate_latest(registry).decode()
             )
+            recorder = selectcache.Recorder("webapps", cache=selectcache.cache_of(settings), sink="log")
+            recorder.record(pod(), "Normal", "Seen", "It is there.")
+            text = 'kopf_selectcache_recorded_events_total{component="webapps",outcome="handed"} 1.0'
+            assert text in generate_latest(registry).decode()
             operator.runtime.pulse.longest = 7.5
             assert "\nkopf_selectcache_longest_stall_seconds 7.5\n" in generate_latest(registry).decode()
 

@@ -60,7 +60,7 @@ def operate(
         cluster = make()
         async with launched(declaring(pods="app=web"), cluster, **registered) as operator:
             await operator.gate(None, None)
-            operator.runtime._now = lambda: NOW
+            operator.runtime.now = lambda: NOW
             cache = Cache(operator.runtime)
             cache._place = PLACE
             return await work(cache, cluster)

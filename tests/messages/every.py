@@ -10,6 +10,7 @@ from tests.messages import (
     logs,
     probe,
     reads,
+    recorders,
     servers,
     states,
     testkit,
@@ -26,6 +27,7 @@ declarations.provoke(PROVOKED)
 declaring.provoke(PROVOKED)
 logs.provoke(PROVOKED)
 changes.provoke(PROVOKED)
+recorders.provoke(PROVOKED)
 probe.provoke(PROVOKED)
 commands.provoke(PROVOKED)
 testkit.provoke(PROVOKED)

@@ -1,5 +1,5 @@
 """Applies each seeded bug to a copy of the package, runs the tests that must catch it there, and prints what
-did: `make mutants`."""
+did: `make mutants`. Arguments are words of names, and numbers of promises."""
 
 from __future__ import annotations
 
@@ -96,7 +96,11 @@ def judged(mutant: Mutant | FeatureMutant, copy: Path) -> Outcome:
 
 def main(wanted: list[str]) -> int:
     every: list[Mutant | FeatureMutant] = [*MUTANTS, *FEATURES]
-    mutants = [mutant for mutant in every if not wanted or any(word in mutant.name for word in wanted)]
+    mutants = [
+        mutant
+        for mutant in every
+        if not wanted or any(word in mutant.name or word == str(mutant.breaks) for word in wanted)
+    ]
     survivors = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for mutant, caught, why in pool.map(tried, mutants):

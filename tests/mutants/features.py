@@ -8,6 +8,7 @@ from typing import NamedTuple
 TESTS = "tests/conformance/test_features.py::test_"
 SPACES = "tests/conformance/test_features_namespaces.py::test_"
 LIVE = "tests/conformance/test_live.py::test_"
+TOLD = "tests/conformance/test_features_events.py::test_"
 RUNS = "tests/conformance/test_features_reconcile.py::test_"
 
 
@@ -119,7 +120,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "A9", (SPACES + "a9_default_namespaces_do_not_confine_cluster_scoped_kinds",)),
     FeatureMutant("cover every namespace", SELECTOR, "                    namespaces=self.namespaces,\n", "                    namespaces=None,\n",
                   "A21", (SPACES + "a21_a_namespace_that_is_not_covered_is_an_error",)),
-    FeatureMutant("start workers before their sources are synced", "plugin/_reconciler.py", "                    await source.wait_synced()\n", "                    pass\n",
+    FeatureMutant("start workers before their sources are synced", "plugin/_reconciler.py", "                await source.wait_synced()\n", "                pass\n",
                   "C1", (RUNS + "c1_e4_workers_start_after_their_sources_and_stop_before_the_caches",)),
     FeatureMutant("report no object that is there at the start", "reconciler/sources.py", "        for record in informer.store.records()[0]:\n            self._narrowing.add", "        for record in ():\n            self._narrowing.add",
                   "C2", (RUNS + "c2_c6_c8_a_reconciler_is_called_for_its_objects_and_those_that_belong_to_them",)),
@@ -129,7 +130,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "C4", (RUNS + "c4_a_channel_has_several_reconcilers_called",)),
     FeatureMutant("start an empty source instead of the given one", "plugin/_reconciler.py", "    return source\n", "    return Channel().source()\n",
                   "C5", (RUNS + "c3_c5_a_source_has_the_cache_or_the_informer_that_it_is_given",)),
-    FeatureMutant("take an owned object for its owner", "plugin/_reconciler.py", "_source_of(watch, mapping, times)", "_source_of(watch, ITSELF, times)",
+    FeatureMutant("take an owned object for its owner", "plugin/_reconciler.py", "_source_of(watch, owner, times)", "_source_of(watch, ITSELF, times)",
                   "C6", (RUNS + "c2_c6_c8_a_reconciler_is_called_for_its_objects_and_those_that_belong_to_them",)),
     FeatureMutant("ask no predicate", "reconciler/_deliveries.py", "return self._predicate.admits(event)", "return True",
                   "C7", (RUNS + "c7_predicates_drop_changes",)),
@@ -139,4 +140,23 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "C9", (RUNS + "c9_a_key_runs_once_at_a_time_and_again_after_failures",)),
     FeatureMutant("start a reconciler without its cache", "plugin/reconcile.py", "            if declared_key(key, keys) is None and not", "            if False and not",
                   "E5", (RUNS + "e5_a_kind_without_a_cache_is_an_error_at_the_start",)),
+    FeatureMutant("count no Event", "recorder/correlator.py", "        logged.count += count\n", "        logged.count = count\n",
+                  "D1", (TOLD + "d1_d3_the_same_again_is_counted_and_another_message_is_another_event",)),
+    FeatureMutant("combine no similar Events", "recorder/correlator.py", "        if len(keys) < limits.similar:\n", "        if True:\n",
+                  "D2", (TOLD + "d2_many_messages_become_one_event",)),
+    FeatureMutant("give the same Event a new name", "recorder/correlator.py",
+                  "            logged.name,\n", '            f"{logged.name}-{logged.count}",\n',
+                  "D3", (TOLD + "d1_d3_the_same_again_is_counted_and_another_message_is_another_event",)),
+    FeatureMutant("suppress no Event", "recorder/correlator.py", "        self._suppress(occurrence, name, bucket, stamp)\n        return Verdict(key, None, False, SPAM)\n",
+                  "        return self._count(shown, key, stamp, stamp)\n",
+                  "D4", (TOLD + "d4_d5_each_object_has_a_limit_and_all_numbers_are_options",)),
+    FeatureMutant("ignore the limits of a recorder", "recorder/recorder.py", "Limits(reference=reference, **limits)", "Limits(reference=reference)",
+                  "D5", (TOLD + "d4_d5_each_object_has_a_limit_and_all_numbers_are_options",)),
+    FeatureMutant("give up an Event that is gone", "recorder/_delivery.py",
+                  "                item.is_new = True  # It has expired, or somebody has deleted it.\n", "                raise\n",
+                  "D6", (TOLD + "d6_an_event_that_somebody_deletes_is_created_again",)),
+    FeatureMutant("hand Events to the server alone", "recorder/recording.py", "        for sink in self._sinks:\n", "        for sink in self._sinks[:0]:\n",
+                  "E6", (TOLD + "e6_each_component_has_a_recorder_and_functions_may_see_its_events",)),
+    FeatureMutant("call reconcilers without a recorder", "plugin/_calls.py", ', "events": operator.recorder}', "}",
+                  "E7", (TOLD + "e7_a_reconciler_records_three_reasons_about_its_object",)),
 )

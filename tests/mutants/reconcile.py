@@ -133,7 +133,10 @@ RECONCILE: tuple[Mutant, ...] = (
         "old = view.old if change.after is not None else view.body",
         "old = view.new if change.after is not None else view.body",
         17,
-        (SOURCES + "test_an_object_that_is_mapped_otherwise_than_before_has_both_run",),
+        (
+            SOURCES + "test_an_object_that_is_mapped_otherwise_than_before_has_both_run",
+            SOURCES + "test_predicates_compare_the_object_before_a_change_with_the_one_after_it",
+        ),
     ),
     Mutant(
         "hold back the keys of a state while the other one fails",

@@ -9,6 +9,7 @@ from .changing import CHANGING
 from .mutant import OVERLAY, PROJECTION, THREADS, TRANSIT, Mutant
 from .reconcile import RECONCILE
 from .reconcilers import RECONCILERS
+from .recorder import RECORDER
 
 LEAST = 30
 LEAST_OF_A_PRODUCT = 3
@@ -645,4 +646,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *CHANGING,
     *RECONCILE,
     *RECONCILERS,
+    *RECORDER,
 )

@@ -1,9 +1,10 @@
-"""Builds the Go oracle (main.go) on first use and asks it. It knows no Python parser: comparing is
-comparison.py's job.
+"""Builds the oracles, which are Go programs, on first use, and asks them. It knows no code of ours: comparing
+is the job of comparison.py and of the tests.
 
 `python -m tests.oracle.golang` prints the path of the built oracle: questions go in as JSON lines, answers
 come out."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -13,13 +14,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from tests.apiserver.build import Go, NoServer, cache_folder, required_go
 from tests.oracle.generate import Case
 
 MODULE = Path(__file__).parent
-SOURCES = ("main.go", "go.mod", "go.sum")
 # The packages that judge a selector's text, for a build that counts which of their lines are run.
 JUDGES = tuple(f"k8s.io/apimachinery/pkg/{name}" for name in ("labels", "fields", "api/validate/content"))
 # Go writes no counts at all unless the main package is counted, too: that is the dot.
@@ -56,12 +56,20 @@ def find_go(environ: Mapping[str, str] = os.environ) -> Go:
         ) from None
 
 
-def build(go: Go, *, counting: bool = False, environ: Mapping[str, str] = os.environ) -> Path:
-    """Build the oracle, unless this very one lies in the user's cache folder. Give its path."""
+def build(
+    go: Go,
+    module: Path = MODULE,
+    *,
+    test: bool = False,
+    counting: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> Path:
+    """Build the oracle of a module, unless this very one lies in the user's cache folder. Give its path."""
     flags = ["-trimpath", *(COUNTING if counting else ())]
-    digest = hashlib.sha256(repr((go.identity, flags)).encode())
-    for name in SOURCES:
-        digest.update(hashlib.sha256((MODULE / name).read_bytes()).digest())
+    command = ["test", "-c"] if test else ["build"]
+    digest = hashlib.sha256(repr((go.identity, command, flags)).encode())
+    for source in sorted([*module.glob("*.go"), *module.glob("go.*")]):
+        digest.update(hashlib.sha256(source.read_bytes()).digest())
     target = cache_folder(environ).parent / "oracle" / f"oracle-{digest.hexdigest()[:16]}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -69,15 +77,15 @@ def build(go: Go, *, counting: bool = False, environ: Mapping[str, str] = os.env
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             built = Path(folder) / "oracle"
             done = subprocess.run(
-                [go.path, "build", *flags, "-o", str(built), "."],
-                cwd=MODULE,
+                [go.path, *command, *flags, "-o", str(built), "."],
+                cwd=module,
                 env=go.environ,
                 capture_output=True,
                 text=True,
                 check=False,
             )
             if done.returncode:
-                raise OracleError(f"the oracle could not be built by Go {go.version}:\n{done.stderr}")
+                raise OracleError(f"{module} could not be built by Go {go.version}:\n{done.stderr}")
             built.replace(target)
     return target
 
@@ -88,21 +96,36 @@ def ask(
     """Give each case with Go's answer, in the order of the cases."""
     remaining = iter(cases)
     while bunch := list(islice(remaining, BUNCH)):
-        questions = "".join(json.dumps(case._asdict()) + "\n" for case in bunch)
-        done = subprocess.run(
-            [oracle],
-            input=questions,
-            env=environ,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            check=False,
-        )
-        if done.returncode:
-            raise OracleError(f"the oracle has stopped:\n{done.stderr[-3000:]}")
-        # Not splitlines(): JSON strings may hold the other ends of line that Python knows.
-        answers = [json.loads(line) for line in done.stdout.removesuffix("\n").split("\n")]
-        yield from zip(bunch, answers, strict=True)
+        yield from zip(bunch, answers(oracle, [case._asdict() for case in bunch], environ), strict=True)
+
+
+def answers(oracle: Path, questions: Iterable[object], environ: Mapping[str, str] = os.environ) -> list[Any]:
+    """Return the answer to each question: JSON lines in, JSON lines out."""
+    done = subprocess.run(
+        [oracle],
+        input="".join(json.dumps(each) + "\n" for each in questions),
+        env=environ,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode:
+        raise OracleError(f"the oracle has stopped:\n{done.stderr[-3000:]}")
+    # Not splitlines(): JSON strings may hold the other ends of line that Python knows.
+    return [json.loads(line) for line in done.stdout.removesuffix("\n").split("\n")]
+
+
+def store(path: Path, rows: Iterable[object]) -> None:
+    """Write compressed JSON lines."""
+    # Neither the moment nor the file's name goes into the archive: the same answers make the same bytes.
+    with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as archive:
+        archive.writelines(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in rows)
+
+
+def stored(path: Path) -> Iterator[Any]:
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
+        yield from map(json.loads, lines)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ minutes: the stored answers are compared by default, and live ones with the soak
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import random
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.apiserver.build import Go
+from tests.oracle import golang
 from tests.oracle.golang import NoGo, OracleError, find_go
 from tests.reconciler.virtual import SECOND, Answer, Operation, Script
 
@@ -89,19 +89,8 @@ def scripts(seed: int, count: int) -> Iterator[Script]:
 
 
 def build(go: Go) -> Path:
-    """Build the program with Go's own cache, and return its path."""
-    target = Path(tempfile.mkdtemp(prefix="work-queues-")) / "oracle.test"
-    done = subprocess.run(
-        [go.path, "test", "-c", "-trimpath", "-o", str(target), "."],
-        cwd=MODULE,
-        env=go.environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise OracleError(f"the oracle of work queues could not be built by Go {go.version}:\n{done.stderr}")
-    return target
+    """Build the program. It is a test, as virtual time is for tests only."""
+    return golang.build(go, MODULE, test=True)
 
 
 def ask(oracle: Path, asked: Iterable[Script]) -> Iterator[tuple[Script, Answer]]:
@@ -126,8 +115,7 @@ def ask(oracle: Path, asked: Iterable[Script]) -> Iterator[tuple[Script, Answer]
 
 
 def stored() -> list[tuple[Script, Answer]]:
-    with gzip.open(GOLDEN, "rt", encoding="utf-8") as lines:
-        return [tuple(json.loads(line)) for line in lines]
+    return [tuple(row) for row in golang.stored(GOLDEN)]
 
 
 DIFFERENCES: dict[str, Script] = {}
@@ -179,6 +167,5 @@ if __name__ == "__main__":
         found = list(ask(build(find_go()), [*DIFFERENCES.values(), *scripts(1, COUNT)]))
     except (NoGo, OracleError) as error:
         sys.exit(str(error))
-    with GOLDEN.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as archive:
-        archive.writelines(json.dumps(pair, separators=(",", ":")).encode() + b"\n" for pair in found)
+    golang.store(GOLDEN, found)
     print(f"{len(found)} scripts, {GOLDEN.stat().st_size:,} bytes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import kopf
 from kopf._cogs.structs.credentials import Vault
@@ -72,10 +72,20 @@ async def serving(*objects: dict[str, Any]) -> AsyncIterator[EmbeddedCluster]:
         yield cluster
 
 
+class Reachable(Protocol):
+    """A server, as an operator must know it."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def token(self) -> str | None: ...
+
+
 @asynccontextmanager
 async def operated(
     registry: kopf.OperatorRegistry,
-    cluster: EmbeddedCluster,
+    cluster: Reachable,
     *,
     filters: Any = None,
     configure: Callable[[kopf.OperatorSettings], object] = lambda _: None,

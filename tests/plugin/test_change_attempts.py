@@ -67,7 +67,9 @@ class Calls:
             self.now += seconds
             self.slept()
 
-        operator: Any = SimpleNamespace(settings=kopf.OperatorSettings(), waits=Waits(), gate=gate)
+        operator: Any = SimpleNamespace(
+            settings=kopf.OperatorSettings(), waits=Waits(), gate=gate, recorder=None
+        )
         runtime = FakeCache([], {"secrets": ""})._runtime
         runtime.retries = Retries(lambda: self.now, sleep, lambda: 0.5)
         (handler,) = change_handlers(registry)

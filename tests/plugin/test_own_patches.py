@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.plugin._own_patches import MOST_WRITES, OwnPatches, Write, merged, paths_of, stored_part
-from kopf_selectcache.reconciler.predicates import Event
+from kopf_selectcache.reconciler.predicates import Event, predicate_of
 from kopf_selectcache.reconciler.queue import Key
 
 KEY: Key = ("shop", "web")
@@ -33,6 +33,7 @@ class Patches(OwnPatches):
         super().__init__(
             lambda _, __, seconds: self.calls.append(seconds),
             lambda _, event: self.departed.append(event.cause),
+            predicate_of(lambda old, new: not (new or old or {}).get("status", {}).get("quiet")),
         )
 
     def patched(self, version: int | str, patch: dict[str, Any]) -> None:
@@ -104,11 +105,23 @@ def test_changes_wait_for_the_answer_to_a_patch(own: Patches) -> None:
     assert own.calls == [0.0]
 
 
-def test_departures_are_noted_and_never_dropped(own: Patches) -> None:
-    own.patched(3, {"status": {"ready": 1}})
-    assert own.admits(Event("gone", obj(2), None))
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_departures_are_noted_whatever_other_predicates_decide(own: Patches, is_quiet: bool) -> None:
+    assert own.admits(Event("gone", obj(2, status={"quiet": is_quiet}), None)) is not is_quiet
     assert own.departed == ["gone"]
-    assert own.admits(updated(obj(2), obj(3, status={"ready": 1})))
+
+
+def test_other_predicates_decide_about_changes_that_have_waited_or_are_slowed_down(own: Patches) -> None:
+    quiet = {"status": {"quiet": True}}
+    own.begin(KEY)
+    assert not own.admits(updated(obj(1), obj(2, **quiet)))
+    own.end(KEY)
+    assert own.calls == []
+    for _ in range(3):
+        own.note_lost(KEY, [("status", "lost")])
+    own.patched(3, {"status": {"quiet": True, "lost": 1}})
+    assert not own.admits(updated(obj(2), obj(3, **quiet)))
+    assert own.calls == []
 
 
 def test_a_path_that_the_server_does_not_take_over_slows_down_own_changes_alone(own: Patches) -> None:

@@ -168,16 +168,20 @@ def test_the_change_of_another_that_comes_with_an_own_one_calls_the_reconciler(
     run(main())
 
 
+@pytest.mark.parametrize("by_function", [True, False])
 def test_a_field_that_the_server_prunes_is_named_and_slows_the_calls_down(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, by_function: bool
 ) -> None:
     calls: list[str] = []
 
     @selectcache.reconcile(APPS, registry=registry)
     async def count(name: str, patch: kopf.Patch, **_: Any) -> None:
         calls.append(name)
-        patch.status["count"] = len(calls)
-        patch.status["lost"] = {"deep": 1}
+        status = {"count": len(calls), "lost": {"deep": 1}}
+        if by_function:
+            patch.fns.append(lambda obj: obj.__setitem__("status", status))
+        else:
+            patch.status.update(status)
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
@@ -364,6 +368,10 @@ def test_kinds_may_be_named_as_in_other_calls(registry: kopf.OperatorRegistry) -
     assert checked(settings, registry)
 
 
+async def is_relevant(old: Any, new: Any) -> bool:
+    return old is not new
+
+
 @pytest.mark.parametrize(
     ("declare", "remedy"),
     [
@@ -371,6 +379,17 @@ def test_kinds_may_be_named_as_in_other_calls(registry: kopf.OperatorRegistry) -
         (lambda: selectcache.reconcile(selectcache.Watch(APPS, cache=FakeCache())), "watches="),
         (lambda: selectcache.reconcile(APPS, owns=[selectcache.Watch("pods", map=list)]), "watches="),
         (lambda: selectcache.Watch(lambda: None, predicates=[bool]), "Give them there"),  # type: ignore[arg-type, list-item, return-value]
+        (lambda: selectcache.Watch(selectcache.sources.Channel(), cache=FakeCache()), "Leave them out"),
+        (lambda: selectcache.Watch("pods", map=isinstance), "takes an object"),
+        (lambda: selectcache.Watch("pods", predicates=[selectcache.predicates.labelled]), "(old, new)"),  # type: ignore[list-item]
+        (lambda: selectcache.Watch("pods", predicates=[is_relevant]), "a sync function"),
+        (
+            lambda: selectcache.reconcile(APPS, watches=[selectcache.Watch("pods", controller=False)]),
+            "elsewhere",
+        ),
+        (lambda: selectcache.reconcile(APPS, watches=["webapps"]), "map="),
+        (lambda: selectcache.reconcile(APPS, labels={"app": "web"}), "labelled('app=web')"),  # type: ignore[call-arg]
+        (lambda: selectcache.sources.Channel(1024), "a text"),  # type: ignore[arg-type]
     ],
 )
 def test_a_declaration_that_cannot_work_is_refused_with_a_remedy(
@@ -473,6 +492,7 @@ def test_no_reconciler_is_called_while_the_operator_is_paused(registry: kopf.Ope
 def test_the_memo_is_that_of_kopfs_own_handlers(registry: kopf.OperatorRegistry) -> None:
     """Kopf notes in the memory of an object if it was there at the start: it must not be lost."""
     memos: list[Any] = []
+    noted: list[Any] = []
     resumed: list[str] = []
 
     @selectcache.reconcile(APPS, registry=registry, deleted=True)
@@ -481,7 +501,7 @@ def test_the_memo_is_that_of_kopfs_own_handlers(registry: kopf.OperatorRegistry)
 
     @kopf.on.event("webapps", registry=registry)
     async def note(memo: Any, **_: Any) -> None:
-        memos.append(memo)
+        noted.append(memo)
 
     @kopf.on.resume("webapps", registry=registry)
     async def resume(name: str, **_: Any) -> None:
@@ -492,11 +512,14 @@ def test_the_memo_is_that_of_kopfs_own_handlers(registry: kopf.OperatorRegistry)
         last = {"kopf.zalando.org/last-handled-configuration": '{"spec":{}}\n'}
         handled["metadata"]["annotations"] = last
         async with serving(handled) as cluster, operated(registry, cluster):
-            await until(lambda: len(memos) >= 2 and resumed)
-            assert all(each is memos[0] for each in memos)
-            memos.clear()
+            await until(lambda: memos and noted)
+            assert all(each is memos[0] for each in (*memos, *noted))
+            noted.clear()
+            cluster.patch(app("a"), {"metadata": {"labels": {"tier": "b"}}})
+            await until(lambda: noted)  # Kopf handles the changes of an object one after the other.
+            assert resumed == ["a"]
             cluster.create(app("b"))
-            await until(lambda: len(memos) >= 2)
+            await until(lambda: len({id(each) for each in memos}) == len({id(each) for each in noted}) == 2)
             assert resumed == ["a"]
 
     run(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, cast
 
 import kopf
@@ -11,16 +12,16 @@ import pytest
 from kopf._core.reactor.inventory import ResourceMemories
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import NotSynced, _kopf
+from kopf_selectcache import NotSynced, Oversized, _kopf
 from kopf_selectcache.cache import _snapshot
 from kopf_selectcache.plugin import _reconciler
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.reconciler.worker import Worker
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.faults.environment import until
+from tests.faults.environment import run, until
 from tests.faults.hurried import HurriedLoop
 from tests.kopf_operators import Cluster, cycles, declaring, launched
-from tests.plugin.reconciling import APPS, CRD, app, operated, serving
+from tests.plugin.reconciling import APPS, CRD, app, config, operated, serving
 from tests.plugin.test_embedding import PEERING, PEERINGS
 
 
@@ -73,16 +74,19 @@ def test_a_reconciler_that_cannot_run_says_so_once(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     made: list[int] = []
+    channel = selectcache.sources.Channel(size=1)
 
     def make() -> Any:
         made.append(len(made))
         return "pods"
 
-    selectcache.reconcile(APPS, watches=[make], registry=registry, id="follow")(lambda **_: None)
+    selectcache.reconcile(APPS, watches=[channel, make], registry=registry, id="follow")(lambda **_: None)
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
             await passed(lambda: len(made) == 3)
+            for _ in range(2):
+                channel.send_nowait({})  # It waits for no source that was never started.
 
     hurry(main())
     text = "Reconciler 'follow' does not run: a function in watches= returns str"
@@ -117,8 +121,55 @@ def test_a_worker_that_fails_is_started_again(
     assert "by the test" in caplog.text
 
 
-def test_a_key_whose_cache_is_not_synced_runs_again(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_kind_that_is_removed_is_reconciled_once_it_is_declared_again(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    caches: list[selectcache.Cache] = []
+
+    @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry)
+    async def follow(cache: selectcache.Cache, **_: Any) -> None:
+        caches.append(cache)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await until(lambda: caches)
+            await caches[0].remove(APPS)
+            cluster.create(config("one", cluster.get(app())))
+            await until(lambda: len(caches[0].held("configmaps")) == 1)
+            cluster.create(config("two"))  # The run for the first is over when this one is there.
+            await until(lambda: len(caches[0].held("configmaps")) == 2)
+            await caches[0].declare(APPS, selectcache.EVERYTHING)
+            await until(lambda: len(caches) == 2)
+
+    run(main())
+    assert "has failed" not in caplog.text
+
+
+def test_the_retries_of_an_object_are_not_those_of_a_former_one(registry: kopf.OperatorRegistry) -> None:
+    calls: list[tuple[str, int]] = []
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def fail(uid: str, retry: int, **_: Any) -> None:
+        calls.append((uid, retry))
+        raise kopf.TemporaryError("not yet", delay=1)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await passed(lambda: len(calls) == 2)
+            cluster.delete(app())
+            cluster.create(app())
+            uid = cluster.get(app())["metadata"]["uid"]
+            await passed(lambda: (uid, 0) in calls)
+
+    hurry(main())
+
+
+@pytest.mark.parametrize("error", [NotSynced, Oversized])
+def test_a_key_whose_cache_cannot_be_read_runs_again(
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[NotSynced | Oversized],
 ) -> None:
     calls: list[str] = []
     refused: list[str] = []
@@ -127,7 +178,7 @@ def test_a_key_whose_cache_is_not_synced_runs_again(
     def refuse_once(*given: Any, **options: Any) -> Any:
         if not refused:
             refused.append("web")
-            raise NotSynced("webapps are not synced", remedy="Wait")
+            raise error("webapps cannot be read", remedy="Wait")
         return read(*given, **options)
 
     monkeypatch.setattr(_reconciler, "open_snapshot", refuse_once)
@@ -201,10 +252,15 @@ def test_a_run_that_resists_does_not_keep_the_operator_from_its_end(
             except asyncio.CancelledError:
                 continue
 
+    def is_left_twice() -> bool:
+        return caplog.text.count("These runs do not end, although they are cancelled") == 2
+
     async def release() -> None:
         """Let the run end once its worker has been cancelled, too, and has not waited for it either."""
-        await passed(lambda: caplog.text.count("These runs do not end, although they are cancelled") == 2)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(passed(is_left_twice), 60)
         released.set()
+        assert is_left_twice()
 
     async def main() -> None:
         async with serving(app()) as cluster:

@@ -109,6 +109,56 @@ def test_functions_have_the_whole_object_where_the_cache_has_a_part(
     assert seen[0] == {"size": 3}
 
 
+def test_functions_may_change_what_the_cache_does_not_store(registry: kopf.OperatorRegistry) -> None:
+    """The change cannot be seen in the cache, and is no reason for another call."""
+    calls: list[str] = []
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def follow(name: str, patch: kopf.Patch, **_: Any) -> None:
+        calls.append(name)
+        patch.fns.append(lambda obj: obj["status"].update(count=len(calls)))
+
+    async def main() -> None:
+        filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, drop=["status"])}
+        objects = [app(name) | {"status": {"count": 0}} for name in ("web", "other")]
+        async with serving(objects[0]) as cluster, operated(registry, cluster, filters=filters):
+            await until(lambda: cluster.get(app())["status"] == {"count": 1})
+            cluster.create(objects[1])
+            await until(lambda: "other" in calls)
+        assert calls == ["web", "other"]
+
+    run(main())
+
+
+def test_the_patches_of_an_object_that_departs_meanwhile_are_forgotten(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[OwnPatches] = []
+    init = OwnPatches.__init__
+
+    def record(self: OwnPatches, *args: Any) -> None:
+        init(self, *args)
+        made.append(self)
+
+    monkeypatch.setattr(OwnPatches, "__init__", record)
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def finish(patch: kopf.Patch, **_: Any) -> None:
+        patch.metadata.labels["app"] = "done"
+        patch.fns.append(count)
+
+    async def main() -> None:
+        names = [f"web-{number}" for number in range(10)]
+        async with (
+            serving(*(app(name, app="web") for name in names)) as cluster,
+            operated(registry, cluster, filters={APPS: "app=web"}),
+        ):
+            await until(lambda: all("status" in cluster.get(app(name)) for name in names))
+            await until(lambda: not made[0]._writes)  # Otherwise they would stay for ever.
+
+    run(main())
+
+
 def test_a_patch_that_changes_nothing_on_the_server_is_not_noted(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

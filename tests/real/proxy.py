@@ -93,6 +93,7 @@ class Proxy:
 
     def hold(self, condition: Condition) -> None:
         """Keep all requests that meet the condition, and pass them on when they are released."""
+        self._loop.call_soon_threadsafe(self._released.clear)
         self.held = condition
 
     def release(self) -> None:

@@ -297,3 +297,27 @@ def test_05_tenants_are_served_as_they_come_and_go(cluster: Cluster, start: Star
     }
     cluster.request("POST", "/apis/example.com/v1/namespaces/shop/requests", body=request)
     answered("shop/requests/late", "not served here, but in office, street")
+
+
+def test_07_a_cron_job_runs_jobs_and_tells_people(cluster: Cluster, start: Start) -> None:
+    namespace = cluster.namespace()
+    path = load(cluster, "07-cronjobs", "sample.yaml", namespace)["CronJob clock"]
+    cluster.request("PATCH", path, body={"spec": {"period": 2}})
+    start("07-cronjobs", namespace)
+    jobs, events = f"/apis/batch/v1/namespaces/{namespace}/jobs", f"/api/v1/namespaces/{namespace}/events"
+    done: set[str] = set()
+
+    def has_run() -> bool:
+        for job in cluster.request("GET", jobs)["items"]:
+            if (name := job["metadata"]["name"]) not in done:
+                times = {"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:01Z"}
+                conditions = [{"type": each, "status": "True"} for each in ("SuccessCriteriaMet", "Complete")]
+                status = times | {"succeeded": 1, "conditions": conditions}
+                cluster.request("PATCH", f"{jobs}/{name}/status", body={"status": status})
+                done.add(name)
+        seen = {each["reason"] for each in cluster.request("GET", events)["items"]}
+        return len(done) >= 2 and {"JobCreated", "Waiting", "JobComplete"} <= seen
+
+    wait_until(has_run, "two Jobs and their Events")
+    for event in cluster.request("GET", events)["items"]:
+        assert (event["involvedObject"]["name"], event["source"]["component"]) == ("clock", "kopf")

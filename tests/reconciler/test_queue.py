@@ -323,24 +323,11 @@ def test_the_last_causes_of_a_key_are_remembered() -> None:
     assert run is not None
     assert (run.joined, len(run.causes)) == (25, 20)
     assert run.causes[-1] == Cause("updated", "pods", ("shop", "web-24"), 24.0)
-    queue.add_rate_limited(A)
-    queue.done(A)
-    now[0] = 99.0
-    taken(queue)
-    assert [each.event for each in queue.causes(A)] == ["updated"] * 19 + ["retry"]
-    assert queue.causes(B) == ()
     assert [str(each) for each in (Cause("requeue"), Cause("sent", "pushes"))] == ["requeue", "sent: pushes"]
 
 
-def test_the_memory_of_a_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kopf_selectcache.reconciler.queue.MOST_HISTORIES", 2)
+def test_the_memory_of_a_queue_is_bounded() -> None:
     queue, now = made()
-    for key in (A, B, C):
-        queue.add(key)
-    taken(queue)
-    assert [bool(queue.causes(key)) for key in (A, B, C)] == [False, True, True]
-    for key in (A, B, C):
-        queue.done(key)
     for number in range(1000):
         queue.add_after(A, 1000.0 - number / 10)
         queue.add(B, priority=number)

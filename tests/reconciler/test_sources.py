@@ -17,7 +17,15 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.reconciler import _deliveries
 from kopf_selectcache.reconciler._deliveries import Deliveries
 from kopf_selectcache.reconciler.mapping import ITSELF, Owner
-from kopf_selectcache.reconciler.predicates import Event, annotations_changed, entered, gone, left
+from kopf_selectcache.reconciler.predicates import (
+    Event,
+    annotations_changed,
+    entered,
+    gone,
+    labels_changed,
+    left,
+    updated,
+)
 from kopf_selectcache.reconciler.queue import Key, Priority, Run, WorkQueue
 from kopf_selectcache.reconciler.sources import Channel, Informer, Kind, Source
 from kopf_selectcache.testing import FakeCache
@@ -389,6 +397,19 @@ def test_predicates_of_all_sources_and_of_one_are_combined_with_and() -> None:
         cache.cluster.delete(pod("web-2"))
         assert [run.key for run in keys_in(queue)] == [("shop", "web-2")]
         assert cache.held("pods", keys_only=True) == []
+        await source.stop()
+
+    run(main())
+
+
+def test_predicates_compare_the_object_before_a_change_with_the_one_after_it() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1", tier="a"), pod("web-2", tier="a")], {"pods": "tier"})
+        queue, source = queue_of(), Kind("pods", cache=cache, predicates=[updated & labels_changed])
+        await source.start(queue)
+        cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"tier": "b"}}})
+        cache.cluster.patch(pod("web-2"), {"metadata": {"annotations": {"note": "b"}}})
+        assert [run.key for run in keys_in(queue)] == [("shop", "web-1")]
         await source.stop()
 
     run(main())

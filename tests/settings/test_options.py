@@ -223,6 +223,7 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
             ],
         ),
         ("narrow_handlers", [1, 0, None, "yes"]),
+        ("events", [1, 0, None, "yes"]),
         ("selectors", [{"pods": "app=web"}, None]),
     ],
 )

@@ -142,6 +142,9 @@ BODIES: dict[str, Obj] = {
         "source": {"component": "c"},
         "count": 1,
         "eventTime": "2026-01-01T00:00:00.000000Z",
+        "action": "a",
+        "reportingComponent": "c",
+        "reportingInstance": "i",
         "series": {"count": 1},
     },
     "events.k8s.io/v1/events": {

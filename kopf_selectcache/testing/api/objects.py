@@ -146,7 +146,8 @@ class Objects:
         new["metadata"] = said
         strategies.before_create(served, new)
         self._shape(served, new)
-        checks.check(served, metadata.problems_of(served, said), name, self._problems_of(served, new))
+        more = self._problems_of(served, new) + strategies.problems_of_new(served, new)
+        checks.check(served, metadata.problems_of(served, said), name, more)
         if managed is None:
             managed = self._managed(served, {}, new, sent, writer, admission)
         if managed:

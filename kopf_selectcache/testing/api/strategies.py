@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from . import events, types, webhooks
 from .kinds import Served
-from .metadata import StatusCause, cause, forbidden, invalid_value
+from .metadata import StatusCause, forbidden, invalid_value
 
 Body: TypeAlias = dict[str, Any]
 
@@ -128,12 +128,7 @@ def problems_of(served: Served, body: Mapping[str, Any]) -> list[StatusCause]:
     if served.table in webhooks.TABLES:
         return webhooks.problems(body)
     if served.table == events.TABLE:
-        found = []
-        if (of := events.misplaced(body, body["metadata"]["namespace"])) is not None:
-            found.append(invalid_value("involvedObject.namespace", of, "does not match event.namespace"))
-        if served.group == events.GROUP and not body.get("eventTime"):
-            found.append(cause("FieldValueRequired", "Required value", "eventTime"))
-        return found
+        return events.problems(served.group, body)
     if served.table not in {("", "configmaps"), ("", "secrets")}:
         return []
     return [
@@ -144,8 +139,16 @@ def problems_of(served: Served, body: Mapping[str, Any]) -> list[StatusCause]:
     ]
 
 
+def problems_of_new(served: Served, body: Mapping[str, Any]) -> list[StatusCause]:
+    """Return the further errors of a built-in object that is created."""
+    is_strict = served.table == events.TABLE and served.group == events.GROUP
+    return events.problems_of_new(body) if is_strict else []
+
+
 def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[StatusCause]:
     """Return the changes of a built-in object that are not allowed."""
+    if served.table == events.TABLE and served.group == events.GROUP:
+        return events.problems(served.group, new) + events.problems_of_change(old, new)
     if served.table in {("", "configmaps"), ("", "secrets")} and old.get("immutable") is True:
         return [
             forbidden(key, "field is immutable when `immutable` is set")

@@ -1,0 +1,210 @@
+"""Events as JSON, in the core API and in events.k8s.io, and the requests that write them. Pure.
+
+The server stores one Event for both APIs. In events.k8s.io it lets only the series and the metadata of an
+Event change, so the message of an Event that is counted stays the first one there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+from urllib.parse import quote
+
+from kopf_selectcache.cache.server_writes import MANAGER
+from kopf_selectcache.settings.rights import Right
+
+from .events import Event, Reference
+
+MOST_BYTES = 1024
+"""The longest message that the server takes, in bytes."""
+
+MOST_CHARACTERS = 128
+"""The longest reason, action and instance that the server takes."""
+
+
+class Api(StrEnum):
+    """The API in which Events are written."""
+
+    CORE = "v1"
+    EVENTS = "events.k8s.io/v1"
+
+    @property
+    def group(self) -> str:
+        return "" if self is Api.CORE else "events.k8s.io"
+
+    @property
+    def root(self) -> str:
+        """The path of the API."""
+        return "/api/v1" if self is Api.CORE else f"/apis/{self.value}"
+
+    def right(self, namespace: str) -> Right:
+        """Return the right to write Events in a namespace."""
+        what_for = frozenset({"recorders"})
+        return Right(self.group, "events", frozenset({"create", "patch"}), namespace, what_for=what_for)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The part of an Event of the server that continues it."""
+
+    count: int
+    first: float | None
+    """The time of the first occurrence; None if the server has none."""
+    last: float | None
+    has_series: bool = False
+
+    def continued(self, event: Event) -> Event:
+        """Return the Event with the occurrences that the server had before."""
+        first = event.first if self.first is None else min(self.first, event.first)
+        return replace(event, count=event.count + self.count, first=first)
+
+    def is_result(self, event: Event) -> bool:
+        """Return True if the server has exactly this Event, with times to the second."""
+        sent = event.count, int(event.first), int(event.last)
+        return (self.count, int(self.first or 0), int(self.last or 0)) == sent
+
+
+# ---- Requests.
+
+
+def path_of(api: Api, event: Event, *, is_new: bool) -> str:
+    """Return the path of a request that creates an Event, or changes it."""
+    path = f"{api.root}/namespaces/{quote(event.namespace, safe='')}/events"
+    return path if is_new else f"{path}/{quote(event.name, safe='')}"
+
+
+def query() -> dict[str, str]:
+    return {"fieldManager": MANAGER}
+
+
+def created(api: Api, event: Event) -> dict[str, Any]:
+    """Return the body of a request that creates an Event."""
+    occurrence = event.occurrence
+    source = occurrence.source
+    metadata: dict[str, Any] = {"name": event.name, "namespace": event.namespace}
+    if occurrence.annotations:
+        metadata["annotations"] = dict(occurrence.annotations)
+    body: dict[str, Any] = {"apiVersion": api.value, "kind": "Event", "metadata": metadata}
+    about = _reference(occurrence.about)
+    related = {} if occurrence.related is None else {"related": _reference(occurrence.related)}
+    common = {"type": occurrence.type.value, "reason": occurrence.reason, **related}
+    message = cut(occurrence.message)
+    if api is Api.CORE:
+        named = {"component": source.component, "host": source.host}
+        return (
+            body
+            | common
+            | {
+                "involvedObject": about,
+                "message": message,
+                "source": {key: value for key, value in named.items() if value},
+                "count": event.count,
+                "firstTimestamp": seconds(event.first),
+                "lastTimestamp": seconds(event.last),
+                "reportingComponent": source.controller,
+                "reportingInstance": source.instance,
+            }
+            | ({"action": occurrence.action} if occurrence.action else {})
+        )
+    return (
+        body
+        | common
+        | {
+            "regarding": about,
+            "note": message,
+            "eventTime": micros(event.first),
+            # The server requires them here.
+            "action": (occurrence.action or occurrence.reason)[:MOST_CHARACTERS],
+            "reportingController": source.controller or source.component,
+            "reportingInstance": (source.instance or source.host or source.component)[:MOST_CHARACTERS],
+        }
+        | _series(event)
+    )
+
+
+def changed(api: Api, event: Event, *, had_series: bool = False) -> dict[str, Any]:
+    """Return the body of a merge patch that brings an Event up to date."""
+    if api is Api.EVENTS:
+        return _series(event)
+    body = {
+        "count": event.count,
+        "lastTimestamp": seconds(event.last),
+        "message": cut(event.occurrence.message),
+    }
+    # Clients show the series rather than the count.
+    return body | ({"series": None} if had_series else {})
+
+
+def _series(event: Event) -> dict[str, Any]:
+    if event.count < 2:
+        return {}  # The server refuses a series of one.
+    return {"series": {"count": event.count, "lastObservedTime": micros(event.last)}}
+
+
+def _reference(given: Reference) -> dict[str, str]:
+    parts = {
+        "apiVersion": given.api_version,
+        "kind": given.kind,
+        "namespace": given.namespace,
+        "name": given.name,
+        "uid": given.uid,
+        "fieldPath": given.field_path,
+        "resourceVersion": given.resource_version,
+    }
+    return {key: value for key, value in parts.items() if value}
+
+
+# ---- Answers.
+
+
+def found(obj: Mapping[str, Any]) -> Found:
+    """Return the part of an Event of the server, in either API, that continues it."""
+    series = obj.get("series")
+    series = series if isinstance(series, Mapping) else {}
+    counts = (series.get("count"), obj.get("count"), obj.get("deprecatedCount"))
+    count = max([each for each in counts if isinstance(each, int)] or [1])
+    firsts = ("firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
+    lasts = (series.get("lastObservedTime"), obj.get("lastTimestamp"), obj.get("deprecatedLastTimestamp"))
+    first = next((time for key in firsts if (time := parsed(obj.get(key))) is not None), None)
+    last = next((time for text in lasts if (time := parsed(text)) is not None), first)
+    return Found(max(count, 1), first, last, has_series=bool(series))
+
+
+def parsed(text: object) -> float | None:
+    """Return a time of the server as seconds since 1970; None if there is none."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+# ---- Texts.
+
+
+def cut(message: str) -> str:
+    """Return a message of at most 1,024 bytes, cut between two characters.
+
+    >>> cut('Backup done'), len(cut('ä' * 600).encode())
+    ('Backup done', 1023)
+    """
+    data = message.encode(errors="replace")
+    if len(data) <= MOST_BYTES:
+        return data.decode()
+    return data[: MOST_BYTES - 3].decode(errors="ignore") + "…"
+
+
+def seconds(time: float) -> str:
+    """Return a time as the server writes those of the core API.
+
+    >>> seconds(0.5), micros(0.5)
+    ('1970-01-01T00:00:00Z', '1970-01-01T00:00:00.500000Z')
+    """
+    return datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micros(time: float) -> str:
+    """Return a time as the server writes those of events.k8s.io."""
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

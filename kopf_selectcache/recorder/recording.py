@@ -1,0 +1,434 @@
+"""Recording: one recorder in one operator. Takes occurrences in any thread, and writes their Events.
+
+    record -> correlator -> queue -> rate -> tries -> server
+           -> sinks
+
+Each occurrence is counted once, by what became of it:
+
+    recorded + summaries == the sum of the outcomes + waiting
+
+With `Limits(reference=True)` it does as client-go does: occurrences wait in the order in which they came, the
+correlator is asked when it is their turn, and there is no rate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from random import random
+from threading import RLock
+from time import monotonic, time
+from typing import Literal, TypeAlias
+
+from kopf_selectcache.client.fetcher import Pace
+from kopf_selectcache.client.transport import WritingTransport
+from kopf_selectcache.core.redact import printable, printable_name
+from kopf_selectcache.informer.environment import sleep_until
+
+from ._api_choice import ApiChoice
+from ._delivery import Delivery, Outcome
+from ._log import EventLog
+from ._queue import Waiting, WriteQueue
+from ._writing import MOST_BYTES, Api, Found
+from .correlator import Correlator, Limits, Verdict
+from .events import Event, EventType, Occurrence, Source
+
+Sink: TypeAlias = Callable[[Event], object] | Literal["server", "log"]
+"""Takes Events: the server, the log of the operator, or a function."""
+
+WAITING = 1000
+"""The number of Events that may wait, as in client-go."""
+
+WRITES_PER_SECOND = 10.0
+"""The rate of the writes of one recorder."""
+
+FLUSH = 5.0
+"""Seconds that an operator gives its recorders at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingStats:
+    """The figures of one recorder since the operator started: the outcomes of its Events.
+
+    >>> stats = RecordingStats(recorded=5, created=1, patched=2, spam=1, waiting=1)
+    >>> stats.emitted == sum(stats.outcomes.values()) + stats.waiting
+    True
+    """
+
+    recorded: int = 0
+    """Calls of `record`."""
+    summaries: int = 0
+    """Events that summarise suppressed ones."""
+    waiting: int = 0
+    """Events that wait to be written, or are being written."""
+    created: int = 0
+    patched: int = 0
+    handed: int = 0
+    spam: int = 0
+    coalesced: int = 0
+    overflow: int = 0
+    rejected: int = 0
+    failed: int = 0
+    unsent: int = 0
+    ignored: int = 0
+
+    @property
+    def emitted(self) -> int:
+        """Everything that has an outcome, or waits for one."""
+        return self.recorded + self.summaries
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """The counts by outcome: see `Outcome`."""
+        counts = asdict(self)
+        return {outcome.value: counts[outcome.value] for outcome in Outcome}
+
+
+class Recording:
+    """One recorder in one operator. `start` and `end` it on the operator's loop."""
+
+    def __init__(
+        self,
+        transport: WritingTransport,
+        limits: Limits,
+        *,
+        source: Source,
+        writes_per_second: float | None = WRITES_PER_SECOND,
+        waiting: int = WAITING,
+        api: Literal["auto", "v1", "events.k8s.io/v1"] = "auto",
+        clock: Callable[[], float] = monotonic,
+        wall_clock: Callable[[], float] = time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random,
+        logger: logging.Logger,
+        sink: Sink | Collection[Sink] = "server",
+    ) -> None:
+        self.source = source
+        self._limits = limits
+        self._clock, self._wall_clock = clock, wall_clock
+        self._sleep = sleep
+        self._logger = logger
+        self._correlator = Correlator(limits, chance)
+        self._log = EventLog(source.component, logger)
+        sinks: Collection[Sink] = (sink,) if isinstance(sink, str) or callable(sink) else sink
+        self._sinks: list[Callable[[Event], object]] = [
+            each if callable(each) else self._log_event for each in sinks if each != "server"
+        ]
+        self._is_written = "server" in sinks
+        self._delivery = Delivery(
+            transport,
+            ApiChoice(None if api == "auto" else Api(api), transport, self._log, clock=clock),
+            self._log,
+            sleep=sleep,
+            chance=chance,
+            take_turn=self._take_turn,
+            renew=self._renew,
+            adopt=self._adopt,
+            is_reference=limits.reference,
+        )
+        is_paced = writes_per_second is not None and not limits.reference
+        self._pace = Pace(writes_per_second) if is_paced and writes_per_second is not None else None
+        self._lock = RLock()
+        """Held by the methods that threads call, and by those that change the same data. A function of
+        `Limits` may record as well."""
+        self._bound = waiting
+        self._queue = WriteQueue(waiting)
+        self._raw: deque[tuple[Occurrence, float]] = deque()
+        """With `reference=True`: the occurrences and their times."""
+        self._current: Waiting | None = None
+        """The Event that is being written."""
+        self._is_busy = False
+        self._absent: dict[str, None] = {}
+        """The keys of Events that the correlator takes for created, and that were dropped."""
+        self._recorded = self._summaries = 0
+        self._counts: Counter[Outcome] = Counter()
+        self._is_closed = False
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._is_woken = False
+        self._idle = asyncio.Event()
+
+    # ---- In any thread.
+
+    @property
+    def component(self) -> str:
+        return self.source.component
+
+    def record(self, occurrence: Occurrence) -> None:
+        """Record an occurrence. It never waits for the server, and never raises."""
+        try:
+            with self._lock:
+                self._recorded += 1
+                event = self._accept(occurrence)
+        except Exception as error:  # A function of Limits has failed.  # noqa: BLE001
+            self._fail(error)
+            return
+        if event is not None:
+            self._hand(event)
+
+    def stats(self) -> RecordingStats:
+        """Return the counts so far."""
+        with self._lock:
+            counts = {outcome.value: self._counts[outcome] for outcome in Outcome}
+            waiting = len(self._queue) + len(self._raw) + self._is_busy
+            return RecordingStats(
+                recorded=self._recorded, summaries=self._summaries, waiting=waiting, **counts
+            )
+
+    def _accept(self, occurrence: Occurrence) -> Event | None:
+        """Count an occurrence, or let it wait; return the Event for the sinks."""
+        if self._is_closed:
+            self._counts[Outcome.UNSENT] += 1
+            return None
+        if _is_about_event(occurrence):
+            self._counts[Outcome.IGNORED] += 1
+            return None
+        if not self._limits.reference:
+            return self._take_verdict(
+                self._correlator.correlate(occurrence, self._clock(), self._wall_clock())
+            )
+        if len(self._raw) >= self._bound:
+            self._counts[Outcome.OVERFLOW] += 1
+        else:
+            self._raw.append((occurrence, self._wall_clock()))
+            self._notify()
+        return None
+
+    def _take_verdict(self, verdict: Verdict) -> Event | None:
+        event = verdict.event
+        if event is None:
+            self._counts[Outcome.SPAM] += 1
+            self._notify()  # Its summary may be due before what the writer waits for.
+        elif not self._is_written:
+            self._counts[Outcome.HANDED] += 1
+        else:
+            is_new = verdict.is_new or verdict.key in self._absent
+            self._absent.pop(verdict.key, None)
+            added = self._queue.add(Waiting(verdict.key, event, is_new))
+            if added.is_replacement:
+                self._counts[Outcome.COALESCED] += 1
+            if added.dropped is not None:
+                self._drop(added.dropped, Outcome.OVERFLOW)
+            self._notify()
+        return event
+
+    def _drop(self, item: Waiting, outcome: Outcome) -> None:
+        self._counts[outcome] += 1
+        if item.is_new:
+            if (newer := self._queue.find(item.key)) is not None:
+                newer.is_new = True
+                return
+            self._absent[item.key] = None
+            if len(self._absent) > self._limits.remembered:
+                del self._absent[next(iter(self._absent))]
+
+    def _notify(self) -> None:
+        """Wake the writer, from any thread."""
+        if self._loop is not None and not self._is_woken:
+            self._is_woken = True
+            with suppress(RuntimeError):  # The loop is closed.
+                self._loop.call_soon_threadsafe(self._wake.set)
+
+    def _hand(self, event: Event) -> None:
+        """Give an Event to the sinks, in the thread that records."""
+        for sink in self._sinks:
+            try:
+                sink(event)
+            except Exception as error:  # It is anybody's code.  # noqa: BLE001
+                self._log.raised(error)
+
+    def _log_event(self, event: Event) -> None:
+        occurrence = event.occurrence
+        about = occurrence.about
+        level = logging.WARNING if occurrence.type is EventType.WARNING else logging.INFO
+        self._logger.log(
+            level,
+            "%(kind)s %(name)s: %(reason)s: %(message)s",
+            {
+                "kind": printable(about.kind, MOST_BYTES),
+                "name": printable_name(about.namespace, about.name),
+                "reason": printable(occurrence.reason, MOST_BYTES),
+                "message": printable(occurrence.message, MOST_BYTES),
+            },
+        )
+
+    def _fail(self, error: Exception) -> None:
+        with self._lock:
+            self._counts[Outcome.FAILED] += 1
+        self._log.raised(error)
+
+    # ---- On the operator's loop.
+
+    def start(self) -> None:
+        """Run in a task of its own, unless it is closed already."""
+        if not self._is_closed:
+            self._loop = asyncio.get_running_loop()  # Of use before the task begins.
+            name = f"selectcache: events of {self.source.component}"
+            self._task = asyncio.create_task(self.run(), name=name)
+
+    async def end(self, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # It is a part of its work.
+        """Write what waits, for at most `timeout` seconds, and end."""
+        try:
+            await self.flush(timeout)
+        finally:
+            self.close()
+            if self._task is not None:
+                await asyncio.wait({self._task})
+
+    async def run(self) -> None:
+        """Write Events until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        while True:
+            with self._lock:
+                self._wake.clear()
+                self._is_woken = False
+                summaries = self._summarize(self._clock())
+                is_empty = not self._queue and not self._raw
+                next_due = self._correlator.next_due
+            for event in summaries:
+                self._hand(event)
+            if is_empty:
+                self._idle.set()
+                await self._wait(next_due)
+                continue
+            self._idle.clear()
+            await self._wait_for_turn()  # Meanwhile a newer state, or a Warning, may come.
+            await self._write_next()
+
+    async def _wait_for_turn(self) -> None:
+        if self._pace is not None and (delay := self._pace.delay(now=self._clock())):
+            await self._sleep(delay)
+
+    async def _take_turn(self) -> None:
+        """Wait until the rate allows a request, and count it."""
+        await self._wait_for_turn()
+        if self._pace is not None:
+            self._pace.take(now=self._clock())
+
+    async def _wait(self, due: float) -> None:
+        """Wait until there is something to write, or a summary is due."""
+        if due == math.inf:
+            await self._wake.wait()
+        else:
+            await sleep_until(self._wake, self._sleep(max(0.0, due - self._clock())))
+
+    def _summarize(self, now: float) -> list[Event]:
+        """Let the summaries wait that are due; return them for the sinks."""
+        verdicts = self._correlator.due(now)
+        self._summaries += len(verdicts)
+        return [event for each in verdicts if (event := self._take_verdict(each)) is not None]
+
+    async def _write_next(self) -> None:
+        """Write the next Event."""
+        with self._lock:
+            item = self._take()
+            self._current, self._is_busy = item, item is not None
+        if item is None:
+            return
+        outcome = Outcome.UNSENT
+        try:
+            outcome = await self._delivery.run(item)
+        except Exception as error:  # The writes of other Events go on.  # noqa: BLE001
+            outcome = Outcome.FAILED
+            self._log.raised(error)
+        finally:
+            with self._lock:
+                self._current, self._is_busy = None, False
+                if outcome in (Outcome.CREATED, Outcome.PATCHED):
+                    self._counts[outcome] += 1
+                    self._confirm(item)
+                else:
+                    self._drop(item, outcome)
+
+    def _take(self) -> Waiting | None:
+        if not self._raw:
+            return self._queue.take()
+        occurrence, stamp = self._raw.popleft()
+        try:
+            verdict = self._correlator.correlate(occurrence, self._clock(), stamp)
+        except Exception as error:  # As above.  # noqa: BLE001
+            self._fail(error)
+            return None
+        if verdict.event is None:
+            self._counts[Outcome.SPAM] += 1
+            return None
+        self._hand(verdict.event)
+        if not self._is_written:
+            self._counts[Outcome.HANDED] += 1
+            return None
+        return Waiting(verdict.key, verdict.event, verdict.is_new)
+
+    def _renew(self, item: Waiting) -> None:
+        """Replace the state of the Event that failed by the newest one."""
+        with self._lock:
+            newer = self._queue.take_key(item.key)
+            if newer is not None:
+                item.event = newer.event
+                self._counts[Outcome.COALESCED] += 1
+
+    def _adopt(self, item: Waiting, found: Found) -> None:
+        """Add the count of the server's Event to that of an earlier run."""
+        with self._lock:
+            sent = item.event.count
+            item.event = found.continued(item.event)
+            if (newer := self._queue.find(item.key)) is not None:
+                newer.event = found.continued(newer.event)
+                newer.is_new = False
+            self._correlator.confirm(item.key, item.event, sent=sent)
+
+    def _confirm(self, item: Waiting) -> None:
+        """Tell the correlator the server's state, as client-go does."""
+        if self._limits.reference:
+            answer = self._delivery.answer
+            metadata = answer.get("metadata") or {}
+            count = answer.get("count")
+            event = replace(
+                item.event,
+                name=metadata.get("name") or item.event.name,
+                count=count if isinstance(count, int) else item.event.count,
+                resource_version=metadata.get("resourceVersion") or "",
+            )
+            self._correlator.confirm(item.key, event)
+
+    async def flush(self, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # It is a part of its work.
+        """Accept nothing more, and return once all that waits is written, or after `timeout` seconds. What is
+        left is counted as unsent by `close`.
+        """
+        with self._lock:
+            summaries = self._summarize(math.inf)
+            self._is_closed = True
+            if self._queue or self._raw or self._is_busy:
+                self._idle.clear()
+            else:
+                self._idle.set()
+            self._notify()
+        for event in summaries:
+            self._hand(event)
+        if self._loop is not None and not self._idle.is_set():
+            await sleep_until(self._idle, self._sleep(timeout))
+
+    def close(self) -> None:
+        """Accept nothing more, end the task, and count what waits as unsent."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+        with self._lock:
+            self._is_closed = True
+            left = len(self._raw)
+            self._raw.clear()
+            while self._queue.take() is not None:
+                left += 1
+            self._counts[Outcome.UNSENT] += left
+            left += self._is_busy  # The write that is cancelled counts itself.
+        if left:
+            self._log.unsent(left)
+
+
+def _is_about_event(occurrence: Occurrence) -> bool:
+    about = occurrence.about
+    return about.kind == "Event" and about.api_version.partition("/")[0] in ("v1", "events.k8s.io")

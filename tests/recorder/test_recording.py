@@ -1,0 +1,850 @@
+"""One recorder in one operator, in virtual time: which writes it makes, and what becomes of each Event."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import Counter
+from itertools import pairwise
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.messages import FieldCause
+from kopf_selectcache.recorder.correlator import Limits
+from kopf_selectcache.recorder.events import Event, Occurrence, Reference
+
+from .event_server import (
+    SOURCE,
+    EventServer,
+    Request,
+    check,
+    down,
+    make,
+    no_answer,
+    now,
+    occurrence,
+    outcomes,
+    recording,
+    refused,
+    run,
+    written,
+)
+
+LAX = Limits(burst=1_000_000, similar=1_000_000)
+"""Limits that suppress nothing."""
+
+
+def test_the_same_event_again_is_counted_in_a_patch() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            for _ in range(3):
+                events.record(occurrence())
+                await written(events)
+            assert server.writes == ["POST", "PATCH", "PATCH"]
+            assert server.counts() == {"web: It is deployed.": 3}
+            assert outcomes(events) == {"created": 1, "patched": 2}
+
+    run(main())
+
+
+def test_a_newer_state_replaces_the_one_that_waits() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            for _ in range(20):
+                events.record(occurrence())
+            await written(events)
+            assert server.writes == ["POST"]
+            assert server.counts() == {"web: It is deployed.": 20}
+            assert outcomes(events) == {"created": 1, "coalesced": 19}
+
+    run(main())
+
+
+def test_a_storm_stays_at_the_rate() -> None:
+    """100,000 Events in a minute, about 200 objects."""
+
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server, Limits(burst=100_000)) as events:
+            for second in range(60):
+                for each in range(100_000 * second // 60, 100_000 * (second + 1) // 60):
+                    events.record(occurrence(f"web-{each % 200}", f"Try {each} has failed.", reason="Failed"))
+                assert events.stats().waiting <= 1001
+                await asyncio.sleep(1)
+                check(events)
+            per_second = Counter(int(request.at) for request in server.requests)
+            assert max(per_second.values()) <= 20
+            assert 600 <= len(server.requests) <= 611
+            assert events.stats().recorded == 100_000
+
+    run(main())
+
+
+def test_no_rate_is_none() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server, LAX, writes_per_second=None) as events:
+            for each in range(100):
+                events.record(occurrence(f"web-{each}"))
+            await written(events)
+            assert {request.at for request in server.requests} == {0.0}
+
+    run(main())
+
+
+def test_a_server_that_is_down_for_ten_minutes() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server, LAX, waiting=50) as events:
+            server.fail = down
+            for second in range(600):
+                events.record(occurrence(f"web-{second % 60}", f"{second % 120} is late."))
+                await asyncio.sleep(1)
+                assert events.stats().waiting <= 51
+                check(events)
+            assert len(server.requests) == 68
+            assert events.stats().failed == 5
+            server.fail = lambda _: None
+            before = len(server.requests)
+            await written(events)
+            sent: dict[str, list[int]] = {}
+            for request in server.requests[before:]:
+                name = request.name or request.body["metadata"]["name"]
+                sent.setdefault(name, []).append(request.body["count"])
+            assert all(counts == sorted(set(counts)) for counts in sent.values())
+            assert max(server.counts().values()) == 5  # The newest state.
+
+    run(main())
+
+
+def test_a_write_is_tried_twelve_times() -> None:
+    async def main() -> None:
+        server = EventServer()
+        server.fail = down
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+            times = [request.at for request in server.requests]
+            pauses = [after - before for before, after in pairwise(times)]
+            assert pauses == pytest.approx([5.0] + [10.0] * 10)
+            assert outcomes(events) == {"failed": 1}
+            # It has not been created, so that the next one is not a patch.
+            server.fail = lambda _: None
+            events.record(occurrence())
+            await written(events)
+            assert server.writes[12:] == ["POST"]
+            assert server.counts() == {"web: It is deployed.": 2}
+
+    run(main())
+
+
+def test_a_newer_state_replaces_the_one_that_is_tried() -> None:
+    async def main() -> None:
+        server = EventServer()
+        server.fail = down
+        async with recording(server) as events:
+            events.record(occurrence())
+            await asyncio.sleep(1)
+            events.record(occurrence())
+            server.fail = lambda _: None
+            await written(events)
+            assert server.writes == ["POST", "POST"]
+            assert server.counts() == {"web: It is deployed.": 2}
+            assert outcomes(events) == {"created": 1, "coalesced": 1}
+
+    run(main())
+
+
+def test_the_newer_state_of_an_event_that_failed_is_created() -> None:
+    async def main() -> None:
+        server = EventServer()
+        server.took = 1.0
+        async with recording(server) as events:
+            events.record(occurrence())
+            await asyncio.sleep(0.5)
+            server.fail = lambda _: (_ for _ in ()).throw(refused(422, "Invalid"))
+            events.record(occurrence())
+            await asyncio.sleep(1)
+            server.fail = lambda _: None
+            await written(events)
+            assert server.writes == ["POST", "POST"]
+
+    run(main())
+
+
+# ---- Events that are there already, or no more.
+
+
+def test_an_operator_that_was_restarted_continues_its_events() -> None:
+    async def main() -> None:
+        server = EventServer()
+        for counted in (3, 5, 7):
+            async with recording(server) as events:
+                events.record(occurrence())
+                await written(events)
+                events.record(occurrence())
+                await written(events)
+                if counted == 3:
+                    assert outcomes(events) == {"created": 1, "patched": 1}
+                else:
+                    assert outcomes(events) == {"patched": 2}
+            await asyncio.sleep(60)
+        assert server.writes == ["POST", "PATCH"] + ["POST", "read", "PATCH", "PATCH"] * 2
+        assert server.counts() == {"web: It is deployed.": 6}
+        (event,) = server.events.values()
+        assert event["firstTimestamp"] < event["lastTimestamp"]
+
+    run(main())
+
+
+def test_what_comes_while_an_event_is_continued_is_counted() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            events.record(occurrence())
+        server.took = 1.0
+        async with recording(server) as events:
+            events.record(occurrence())
+            await asyncio.sleep(0.5)
+            events.record(occurrence())
+            await written(events)
+            events.record(occurrence())
+            await written(events)
+        assert server.counts() == {"web: It is deployed.": 4}
+
+    run(main())
+
+
+def test_an_event_whose_creation_was_not_answered_is_counted_once() -> None:
+    async def main() -> None:
+        server = EventServer()
+        server.lose = lambda request: no_answer(request) if len(server.requests) == 1 else None
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+            assert server.writes == ["POST", "POST", "read"]
+            assert server.counts() == {"web: It is deployed.": 1}
+            assert outcomes(events) == {"created": 1}
+            events.record(occurrence())
+            await written(events)
+            assert server.counts() == {"web: It is deployed.": 2}
+
+    run(main())
+
+
+@pytest.mark.parametrize("lost", [no_answer, lambda _: (_ for _ in ()).throw(refused(504)), "garbled"])
+def test_an_earlier_event_is_continued_although_an_answer_was_lost(lost: Any) -> None:
+    def garble(_: object) -> None:
+        raise Garbled("the answer is too large")
+
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            events.record(occurrence())
+        await asyncio.sleep(60)
+        before = len(server.requests)
+        server.fail = lambda request: (
+            (garble if lost == "garbled" else lost)(request) if len(server.requests) == before + 1 else None
+        )
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+        assert server.counts() == {"web: It is deployed.": 2}
+
+    run(main())
+
+
+def test_a_patch_whose_answer_was_lost_is_repeated() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+            server.lose = lambda request: no_answer(request) if len(server.requests) == 2 else None
+            events.record(occurrence())
+            await written(events)
+            assert server.counts() == {"web: It is deployed.": 2}
+
+    run(main())
+
+
+def test_an_event_that_has_expired_is_created_again() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+            server.events.clear()
+            events.record(occurrence())
+            await written(events)
+            assert server.writes == ["POST", "PATCH", "POST"]
+            assert server.counts() == {"web: It is deployed.": 2}
+            assert outcomes(events) == {"created": 2}
+
+    run(main())
+
+
+def test_an_event_that_expires_while_it_is_continued_is_created() -> None:
+    def expire(request: Request) -> None:
+        if not request.body:
+            server.events.clear()
+
+    server = EventServer()
+
+    async def main() -> None:
+        async with recording(server) as events:
+            events.record(occurrence())
+        server.fail = expire
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+        assert server.writes == ["POST", "POST", "read", "POST"]
+        assert server.counts() == {"web: It is deployed.": 1}
+
+    run(main())
+
+
+def test_a_series_of_the_other_api_ends_where_the_core_api_continues() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+        (event,) = server.events.values()
+        event["series"] = {"count": 5, "lastObservedTime": "2027-01-15T08:00:00.000000Z"}
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+        (event,) = server.events.values()
+        assert ("series" in event, event["count"]) == (False, 6)
+
+    run(main())
+
+
+# ---- Refusals.
+
+
+def raise_(error: Exception) -> Any:
+    def fail(_: object) -> None:
+        raise error
+
+    return fail
+
+
+def logged(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= level]
+
+
+def test_a_refusal_is_not_retried_and_logged_once_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        server = EventServer()
+        causes = (FieldCause("message", "FieldValueInvalid", "hunter2"),)
+        async with recording(server) as events:
+            for name in "abc":
+                server.fail = raise_(refused(422, "Invalid", causes=causes, message="hunter2"))
+                events.record(occurrence(name, "hunter2"))
+                await written(events)
+            server.fail = raise_(refused(413, "RequestEntityTooLarge"))
+            events.record(occurrence())
+            await written(events)
+            assert server.writes == ["POST"] * 4
+            assert outcomes(events) == {"rejected": 4}
+
+    run(main())
+    assert logged(caplog) == [
+        "The server rejects Events of webapps: 422 Invalid, for message. They are dropped and counted.",
+        "The server rejects Events of webapps: 413 RequestEntityTooLarge. They are dropped and counted.",
+    ]
+
+
+def test_a_missing_right_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        server = EventServer()
+        server.fail = raise_(refused(403, "Forbidden"))
+        async with recording(server) as events:
+            for name in "ab":
+                events.record(occurrence(name))
+                await written(events)
+            assert outcomes(events) == {"rejected": 2}
+
+    run(main())
+    assert logged(caplog) == [
+        (
+            "The Events of webapps cannot be written: the right is missing to create, patch events in shop."
+            " Add to a Role in shop: - {apiGroups: [''], resources: [events], verbs: [create, patch]};"
+            " or give it what `selectcache rbac` prints."
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        refused(403, "Forbidden", causes=(FieldCause("metadata.namespace", "NamespaceTerminating", ""),)),
+        refused(404, "NotFound"),
+    ],
+    ids=["terminating", "gone"],
+)
+def test_a_namespace_that_is_deleted_is_no_warning(refusal: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        server = EventServer()
+        server.fail = raise_(refusal)
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+            assert outcomes(events) == {"rejected": 1}
+
+    run(main())
+    assert logged(caplog) == []
+
+
+def test_a_patch_is_refused_like_a_creation() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+            server.fail = raise_(refused(403, "Forbidden"))
+            events.record(occurrence())
+            await written(events)
+            assert outcomes(events) == {"created": 1, "rejected": 1}
+        server.fail = lambda request: None if request.method == "POST" else raise_(refused(403))(request)
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+            assert outcomes(events) == {"rejected": 1}
+
+    run(main())
+
+
+def test_a_busy_server_is_asked_again_when_it_says() -> None:
+    async def main() -> None:
+        server = EventServer()
+        server.fail = lambda _: (
+            raise_(refused(429, "TooManyRequests", retry_after=7.0))(_) if len(server.requests) < 3 else None
+        )
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+            assert [request.at for request in server.requests] == pytest.approx([0.0, 7.0, 14.0])
+            assert outcomes(events) == {"created": 1}
+
+    run(main())
+
+
+def test_an_outage_is_logged_at_its_begin_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            server.fail = raise_(refused(503, "ServiceUnavailable"))
+            for name in "ab":
+                events.record(occurrence(name))
+            await asyncio.sleep(130)
+            server.fail = lambda _: None
+            await written(events)
+
+    run(main())
+    assert logged(caplog, logging.INFO) == [
+        "The Events of webapps cannot be written: 503 ServiceUnavailable. They wait, and are tried again.",
+        "The Events of webapps are written again.",
+    ]
+
+
+def test_an_answer_that_cannot_be_read_is_a_lost_one() -> None:
+    class Garbling(EventServer):
+        async def send(self, *args: Any, **options: Any) -> bytes:
+            answer = await super().send(*args, **options)
+            return b"<html>" if len(self.requests) == 1 else answer
+
+    async def main() -> None:
+        server = Garbling()
+        async with recording(server) as events:
+            events.record(occurrence())
+            await written(events)
+            assert server.counts() == {"web: It is deployed.": 1}
+
+    run(main())
+
+
+def test_an_error_of_the_transport_ends_one_write(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            server.fail = raise_(KeyError("hunter2"))
+            events.record(occurrence())
+            await written(events)
+            server.fail = lambda _: None
+            events.record(occurrence("other"))
+            await written(events)
+            assert outcomes(events) == {"created": 1, "failed": 1}
+
+    run(main())
+    assert logged(caplog) == [
+        "An Event of webapps is lost: KeyError was raised for it. It is counted as failed."
+    ]
+
+
+# ---- Suppression.
+
+
+def test_suppressed_events_are_counted_and_summarised() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server, Limits(burst=2)) as events:
+            for _ in range(5):
+                events.record(occurrence())
+            await written(events)
+            assert outcomes(events) == {"created": 1, "coalesced": 1, "spam": 3}
+            await asyncio.sleep(301)
+            assert outcomes(events) == {"created": 2, "coalesced": 1, "spam": 3, "summaries": 1}
+            assert len(server.events) == 2
+
+    run(main())
+
+
+def test_an_event_about_an_event_is_not_recorded() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            for version in ("v1", "events.k8s.io/v1", "example.com/v1"):
+                about = Reference(version, "Event", "shop", "web.1", "uid")
+                events.record(Occurrence(SOURCE, about, occurrence().type, "Seen", "It was seen."))
+            await written(events)
+            assert outcomes(events) == {"created": 1, "ignored": 2}
+
+    run(main())
+
+
+def test_a_function_that_fails_costs_one_event(caplog: pytest.LogCaptureFixture) -> None:
+    def key(_: object) -> str:
+        raise ValueError("hunter2")
+
+    async def main() -> None:
+        for reference in (False, True):
+            async with recording(EventServer(), Limits(bucket_key=key, reference=reference)) as events:
+                events.record(occurrence())
+                await asyncio.sleep(1)
+                assert outcomes(events) == {"failed": 1}
+
+    run(main())
+    assert set(logged(caplog)) == {
+        "An Event of webapps is lost: ValueError was raised for it. It is counted as failed."
+    }
+
+
+# ---- Threads, beginning and end.
+
+
+def test_threads_record_at_once() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server, LAX, writes_per_second=None) as events:
+
+            def record(number: int) -> None:
+                for each in range(500):
+                    events.record(occurrence(f"web-{each % 7}", f"{number}"))
+
+            threads = [Thread(target=record, args=(number,)) for number in range(8)]
+            for thread in threads:
+                thread.start()
+            # They are not of the loop.
+            while any(thread.is_alive() for thread in threads):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            await written(events)
+            assert events.stats().recorded == 4000
+            assert sum(server.counts().values()) == 4000
+
+    run(main())
+
+
+def test_a_record_wakes_the_writer_from_a_thread() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            await asyncio.sleep(1)
+            thread = Thread(target=events.record, args=(occurrence(),))
+            thread.start()
+            thread.join()
+            await written(events)
+            assert outcomes(events) == {"created": 1}
+
+    run(main())
+
+
+def test_events_before_the_start_wait_for_it() -> None:
+    async def main() -> None:
+        server = EventServer()
+        events = make(server)
+        events.record(occurrence())
+        assert outcomes(events) == {"waiting": 1}
+        events.start()
+        await written(events)
+        await events.end()
+        assert outcomes(events) == {"created": 1}
+        events.record(occurrence())
+        assert outcomes(events) == {"created": 1, "unsent": 1}
+        check(events)
+        events.start()  # It has ended.
+        assert len(asyncio.all_tasks()) == 1
+
+    run(main())
+
+
+def test_a_recording_that_never_ran_ends(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        events = make(EventServer())
+        events.record(occurrence())
+        await events.end()
+        assert outcomes(events) == {"unsent": 1}
+
+    run(main())
+    assert logged(caplog) == ["1 Events of webapps are not written: the operator ends."]
+
+
+def test_a_loop_that_is_closed_does_not_disturb_handlers() -> None:
+    made = []
+
+    async def main() -> None:
+        events = make(EventServer())
+        events.start()
+        await asyncio.sleep(1)
+        made.append(events)
+
+    run(main())
+    made[0].record(occurrence())
+    assert outcomes(made[0]) == {"waiting": 1}
+
+
+def test_the_end_writes_what_waits() -> None:
+    async def main() -> None:
+        server = EventServer()
+        events = make(server, Limits(burst=2))
+        events.start()
+        for _ in range(4):
+            events.record(occurrence())
+        await events.end()
+        assert outcomes(events) == {"created": 2, "coalesced": 1, "spam": 2, "summaries": 1}
+        assert now() < 1
+
+    run(main())
+
+
+def test_the_end_has_a_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        server = EventServer()
+        server.took = 2.0
+        events = make(server, LAX)
+        events.start()
+        for name in "abcdef":
+            events.record(occurrence(name))
+        await events.end(5.0)
+        assert now() == 5.0
+        assert outcomes(events) == {"created": 2, "unsent": 4}
+        check(events)
+
+    run(main())
+    assert logged(caplog) == ["4 Events of webapps are not written: the operator ends."]
+
+
+# ---- Sinks.
+
+
+def test_functions_and_the_log_get_events(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    seen: list[Event] = []
+
+    def broken(_: Event) -> None:
+        raise ValueError("hunter2")
+
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server, Limits(burst=2), sink=["log", broken, seen.append]) as events:
+            events.record(occurrence())
+            events.record(occurrence(type_="Warning", message="It\nis late."))
+            events.record(occurrence())
+            events.record(occurrence())
+            await asyncio.sleep(301)
+            assert outcomes(events) == {"handed": 4, "spam": 1, "summaries": 1}
+        assert server.requests == []
+
+    run(main())
+    assert [event.count for event in seen[:3]] == [1, 1, 2]
+    assert len(seen) == 4
+    lines = logged(caplog, logging.INFO)
+    assert lines[0] == "Pod shop/web: Deployed: It is deployed."
+    assert "Pod shop/web: Deployed: It is late." in lines
+    assert "An Event of webapps is lost: ValueError was raised for it. It is counted as failed." in lines
+
+
+def test_a_function_gets_events_beside_the_server() -> None:
+    seen: list[Event] = []
+
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server, Limits(burst=1), sink=["server", seen.append]) as events:
+            events.record(occurrence())
+            events.record(occurrence())
+            await written(events)
+            assert outcomes(events) == {"created": 1, "spam": 1}
+        assert len(seen) == 2  # With the summary at the end.
+
+    run(main())
+
+
+# ---- As client-go does.
+
+REFERENCE = Limits(reference=True)
+
+
+def test_the_reference_writes_in_order_without_a_rate() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server, REFERENCE) as events:
+            for name in "abab":
+                events.record(occurrence(name))
+            await written(events)
+            assert server.writes == ["POST", "POST", "PATCH", "PATCH"]
+            assert {request.at for request in server.requests} == {0.0}
+            assert outcomes(events) == {"created": 2, "patched": 2}
+
+    run(main())
+
+
+def test_the_reference_drops_what_does_not_fit() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server, Limits(reference=True, burst=1), waiting=3) as events:
+            for _ in range(5):
+                events.record(occurrence())
+            await written(events)
+            assert outcomes(events) == {"created": 1, "spam": 2, "overflow": 2}
+
+    run(main())
+
+
+def test_the_reference_does_not_retry_a_refusal_or_a_name_that_is_taken() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server, REFERENCE) as events:
+            for code, reason in ((409, "AlreadyExists"), (503, "ServiceUnavailable")):
+                server.fail = raise_(refused(code, reason))
+                events.record(occurrence(reason))
+                await written(events)
+            assert server.writes == ["POST", "POST"]
+            assert outcomes(events) == {"rejected": 2}
+
+    run(main())
+
+
+def test_the_reference_takes_over_the_state_of_the_server() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server, REFERENCE) as events:
+            events.record(occurrence())
+            await written(events)
+            server.lose = lambda request: (
+                server.events[request.name].update(count=7) if request.name else None
+            )
+            events.record(occurrence())
+            await written(events)
+            server.lose = lambda _: None
+            events.record(occurrence())
+            await written(events)
+            assert server.counts() == {"web: It is deployed.": 8}
+            server.lose = lambda request: server.events[request.name].pop("count") if request.name else None
+            events.record(occurrence())
+            await written(events)
+            assert server.requests[-1].body["count"] == 9
+
+    run(main())
+
+
+def test_the_reference_hands_events_to_functions() -> None:
+    seen: list[Event] = []
+
+    async def main() -> None:
+        async with recording(EventServer(), REFERENCE, sink=seen.append) as events:
+            events.record(occurrence())
+            await written(events)
+            assert outcomes(events) == {"handed": 1}
+
+    run(main())
+    assert len(seen) == 1
+
+
+def test_what_the_reference_has_not_written_is_unsent() -> None:
+    async def main() -> None:
+        server = EventServer()
+        server.fail = down
+        events = make(server, REFERENCE)
+        events.start()
+        for _ in range(3):
+            events.record(occurrence())
+        await asyncio.sleep(1)
+        await events.end(1.0)
+        assert outcomes(events) == {"unsent": 3}
+
+    run(main())
+
+
+# ---- The counts.
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.integers(0, 2),
+            st.sampled_from(["Normal", "Warning"]),
+            st.sampled_from([0.0, 0.0, 0.1, 5.0, 400.0]),
+            st.sampled_from(["", "", "down", "lost", "422", "429", "500"]),
+        ),
+        max_size=40,
+    ),
+    waiting=st.integers(1, 4),
+    reference=st.booleans(),
+)
+def test_each_event_is_counted_once(steps: Any, waiting: int, *, reference: bool) -> None:
+    async def main() -> None:
+        server = EventServer()
+        limits = Limits(burst=3, similar=3, remembered=5, reference=reference)
+        async with recording(server, limits, waiting=waiting) as events:
+            for name, message, type_, pause, failure in steps:
+                server.fail = server.lose = lambda _: None
+                if failure == "lost":
+                    server.lose = no_answer
+                elif failure == "down":
+                    server.fail = down
+                elif failure:
+                    server.fail = raise_(refused(int(failure), retry_after=1.0))
+                events.record(occurrence(f"web-{name}", f"{message}", type_=type_))
+                check(events)
+                await asyncio.sleep(pause)
+                check(events)
+                assert events.stats().waiting <= waiting + 1
+
+    run(main())
+
+
+def test_messages_and_bodies_are_json() -> None:
+    async def main() -> None:
+        server = EventServer()
+        async with recording(server) as events:
+            events.record(occurrence(message="\ud800" + "ä" * 2000))
+            await written(events)
+            (event,) = server.events.values()
+            assert len(event["message"].encode()) <= 1024
+            json.dumps(event)
+
+    run(main())
