@@ -479,7 +479,6 @@ def test_roles_are_enough_for_any_number_of_namespaces_that_gain_the_label() -> 
     run(main())
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("count", [130, pytest.param(500, marks=pytest.mark.soak)])
 def test_2_many_namespaces_come_and_go_and_nothing_stays_behind(count: int) -> None:
     """Up to 120 at a time: more than 100 share one list and watch."""
@@ -579,7 +578,6 @@ SOME = [tuple(tuple(EVENTS)[(at + step) % 5] for step in (0, 1, 4, 2, 3)) for at
 """In these and their reverses, each event is at each place twice, and comes twice right after each other."""
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "orders",
     [
