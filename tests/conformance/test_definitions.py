@@ -9,7 +9,6 @@ import pytest
 from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import ANYTHING, Cluster
 from tests.apiserver.waiting import wait_until
-from tests.rows import each_row
 
 from .places import Place, fresh_group, names_of, once_ready, refusal, short, take
 
@@ -378,7 +377,7 @@ def strict(place: Place, shared: Sharing) -> Place:
     return shared(place, "strict")
 
 
-@each_row(
+@pytest.mark.parametrize(
     ("spec", "kept"),
     [
         ({}, {"given": "usual"}),
@@ -402,7 +401,7 @@ def test_no_default_comes_where_the_parent_is_absent(strict: Place) -> None:
     assert "spec" not in strict.create("a")
 
 
-@each_row(
+@pytest.mark.parametrize(
     "spec",
     [
         {"text": 5},
