@@ -30,6 +30,11 @@ def run(main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
+async def passed(seconds: float) -> None:
+    """Let virtual time pass."""
+    await asyncio.sleep(seconds)
+
+
 def now() -> float:
     return asyncio.get_running_loop().time()
 

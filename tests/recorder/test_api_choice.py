@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from kopf_selectcache.recorder._writing import Found, cut, found, parsed
 
-from .event_server import GROUP, EventServer, occurrence, outcomes, recording, refused, run, written
+from .event_server import GROUP, EventServer, occurrence, outcomes, passed, recording, refused, run, written
 from .test_recording import logged
 
 Allowed = Callable[[Mapping[str, str]], bool]
@@ -59,7 +58,7 @@ def test_rights_that_are_granted_later_are_found_after_a_minute() -> None:
         server.allowed = lambda _: False
         async with recording(server, api="auto") as events:
             for name, second in (("a", 0), ("b", 30), ("c", 61)):
-                await asyncio.sleep(second)
+                await passed(second)
                 events.record(occurrence(name))
                 await written(events)
                 server.allowed = lambda asked: asked["group"] == GROUP
@@ -118,7 +117,7 @@ def test_events_of_the_group_have_what_the_server_requires() -> None:
             related = occurrence("other").about
             events.record(occurrence(related=related, annotations={"a": "b"}))
             await written(events)
-            await asyncio.sleep(60)
+            await passed(60)
             events.record(occurrence(related=related, annotations={"a": "b"}))
             await written(events)
         (event,) = server.events.values()
@@ -166,7 +165,7 @@ def test_an_event_of_the_group_is_continued_by_its_series() -> None:
             async with recording(server, api=f"{GROUP}/v1") as events:
                 events.record(occurrence())
                 await written(events)
-            await asyncio.sleep(60)
+            await passed(60)
         (event,) = server.events.values()
         assert event["series"]["count"] == 2
         assert server.requests[-1].body.keys() == {"series"}

@@ -62,7 +62,7 @@ def test_an_event_about_an_object_of_the_cluster_is_in_the_namespace_default() -
     async def main() -> None:
         async with caching("app=web") as environment:
             for api in ("v1", "events.k8s.io/v1"):
-                recorder = Recorder(api.replace("/", "."), environment.cache, api=api)  # type: ignore[arg-type]
+                recorder = Recorder(api.replace("/", "."), environment.cache, api=api)
                 node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
                 recorder.record(node, "Normal", "Seen", "It is there.")
                 await written(recorder)
@@ -79,7 +79,7 @@ def test_objects_of_the_cache_are_recorded_in_each_form() -> None:
             await environment.cache.wait_synced()
             recorder = Recorder("webapps", environment.cache)
             for form in (None, "view"):
-                obj = environment.cache.get("secrets", "web", "shop", as_=form)  # type: ignore[call-overload]
+                obj = environment.cache.get("secrets", "web", "shop", as_=form)
                 recorder.record(obj, "Normal", "Seen", "It is there.")
                 await written(recorder)
             (event,) = await events(environment)
@@ -206,7 +206,7 @@ def test_outside_of_handlers_a_recorder_needs_a_cache() -> None:
         {"component": ""},
         {"component": "web apps"},
         {"component": None},
-        {"cache": object()},
+        {"cache": 1},
         {"host": "x" * 129},
         {"host": None},
         {"writes_per_second": 0},
