@@ -34,6 +34,7 @@ from bench.roster import OURS, PEERS, QUICK, Unknown, chosen, command
 from bench.running import Cap, Over, Running
 from bench.wire import received
 from tests.faults.hurried import HurriedLoop
+from tests.rows import each_row
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="what a process takes is read from /proc")
 CAP = Cap(60, 4_000)
@@ -308,7 +309,7 @@ def test_percentiles_are_values_that_were_measured() -> None:
     assert percentiles([7.0]) == {"p50": 7, "p99": 7}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "module",
     [bench.data, bench.targets, bench.roster, bench.histogram, bench.records, peers.asking, bench.__main__],
 )

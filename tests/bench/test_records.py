@@ -20,12 +20,13 @@ from bench.faults import ROWS
 from bench.outcomes import DELETIONS
 from bench.records import KEEPERS, KILLED, TEN_TIMES, compare_records
 from bench.staging import EQUAL
+from tests.rows import each_row
 
 THERE, GONE = True, False
 PRESENT, DEPARTED = {"a"}, {"b": 1}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ([("a", THERE), ("b", THERE), ("b", GONE)], EQUAL),

@@ -19,6 +19,7 @@ from bench.png import SCALE, png
 from bench.roster import AGAIN, OURS, PEERS
 from bench.table import number, ratio, tables
 from bench.targets import TARGETS, exponent, growth, judged
+from tests.rows import each_row
 
 # ---- The table.
 
@@ -94,7 +95,7 @@ def test_a_ratio_to_nothing_or_of_what_is_below_nothing_is_none() -> None:
     assert ratio(-3, 2) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "shown"),
     [(12_345.6, "12,346"), (99.94, "99.9"), (1.234, "1.23"), (-0.5, "-0.50"), (0.0123, "0.012"), (0, "0")],
 )

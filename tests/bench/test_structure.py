@@ -37,6 +37,7 @@ def write(folder: Path, **files: str) -> dict[Path, Source]:
     return parse_files(sorted(folder.glob("*.py")))
 
 
+@pytest.mark.bench
 def test_the_script_measures_this_checkout(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     # In a process of its own: it sets a profiler, and runs an operator.
@@ -60,6 +61,16 @@ def test_the_script_measures_this_checkout(tmp_path: Path) -> None:
     for name in ("list", "get", "declare", "line"):
         calls, modules, switches = figures[name]
         assert 5 < modules <= switches < calls < 1_000
+
+
+def test_reads_keep_within_their_targets() -> None:
+    command = "import json; from bench.call_paths import measure_paths; print(json.dumps(measure_paths()))"
+    # In a process of its own: it sets a profiler, and runs an operator.
+    printed = subprocess.run(
+        [sys.executable, "-c", command], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    figures = json.loads(printed.splitlines()[-1])
+    assert set(figures) == {"list", "get", "declare", "line"}
     if sys.version_info[:2] == MEASURED_ON:
         assert is_met("list", figures["list"])
         assert is_met("get", figures["get"])

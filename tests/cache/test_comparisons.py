@@ -11,6 +11,7 @@ from kopf_selectcache.cache.matcher import Comparisons
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.selectors.selector import Branches
+from tests.rows import each_row
 
 from .environment import NODES, PODS
 
@@ -36,7 +37,7 @@ def compared(declared: Branches) -> Comparisons:
     return Comparisons(PODS, declared, ALL, {})
 
 
-@pytest.mark.parametrize("declared", FILTERS, ids=str)
+@each_row("declared", FILTERS, ids=str)
 def test_the_coverage_of_one_object_is_that_of_its_region(declared: Branches) -> None:
     comparisons = compared(declared)
     for namespace, name in itertools.product(("x", "y", "z"), ("a", "b", "c")):

@@ -37,6 +37,7 @@ from kopf_selectcache.testing.faults import Refuse, Silence
 from kopf_selectcache.testing.request_log import Match
 from tests.faults.environment import run, until
 from tests.gated import Gated, gated, settle
+from tests.rows import each_row
 
 
 def config(name: str, **labels: str) -> dict[str, Any]:
@@ -121,9 +122,7 @@ def test_the_same_declaration_again_is_only_waited_for() -> None:
     operated(test)
 
 
-@pytest.mark.parametrize(
-    "filter_", ["app in (web)", {"app": "web"}, Selector("app=web,app"), ["app=web", "app=web,tier"]]
-)
+@each_row("filter_", ["app in (web)", {"app": "web"}, Selector("app=web,app"), ["app=web", "app=web,tier"]])
 def test_a_filter_that_selects_the_same_objects_is_the_same_declaration(filter_: Any) -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
@@ -133,7 +132,7 @@ def test_a_filter_that_selects_the_same_objects_is_the_same_declaration(filter_:
     operated(test)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "named"),
     [
         ({"keep": ["data"]}, ["keep="]),
@@ -152,7 +151,7 @@ def test_the_options_that_differ_are_named(options: Any, named: list[str]) -> No
     operated(test)
 
 
-@pytest.mark.parametrize("kind", ["configmaps", "v1/configmaps", "cm", "pods", "Pod"])
+@each_row("kind", ["configmaps", "v1/configmaps", "cm", "pods", "Pod"])
 def test_another_declaration_of_a_declared_kind_is_refused(kind: str) -> None:
     async def test(_: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
@@ -197,7 +196,7 @@ def test_two_keys_of_one_unresolved_kind_are_rejected() -> None:
     operated(test)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "declared", "options", "error"),
     [
         ("pod/status", "", {}, UnknownKind),
@@ -210,7 +209,7 @@ def test_two_keys_of_one_unresolved_kind_are_rejected() -> None:
         ("nodes", Selector(field="spec.unknown=1"), {}, DeclarationError),
     ],
 )
-@pytest.mark.parametrize("verb", ["declare", "change"])
+@each_row("verb", ["declare", "change"])
 def test_arguments_are_checked_first(
     verb: str, kind: str, declared: Any, options: Any, error: type[Exception]
 ) -> None:
@@ -630,6 +629,7 @@ def test_nothing_stays_of_a_hundred_kinds() -> None:
     asyncio.run(main())  # It takes long on a busy machine.
 
 
+@pytest.mark.no_cover
 def test_reading_threads_see_answers_or_no_kind() -> None:
     async def test(_: Gated, cache: Cache) -> None:
         stop, errors, answers = threading.Event(), list[Exception](), set[tuple[str, ...]]()

@@ -26,6 +26,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
+from tests.rows import each_row
 
 from .environment import JOBS, NODES, PODS, Environment, Obj, names, node, pod, run
 
@@ -123,7 +124,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
+@each_row("other", OTHERS)
 def test_contract_8_an_object_that_was_not_asked_for_is_no_answer(other: str) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
@@ -160,7 +161,7 @@ def test_what_comes_is_as_what_is_held() -> None:
 LATER = "Ask again later: raise kopf.TemporaryError('no answer', delay={})"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "error"),
     [
         (
@@ -210,7 +211,7 @@ def test_what_the_server_says_instead(
     run(main)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("found", "error"),
     [
         (
@@ -251,7 +252,7 @@ def test_a_kind_that_cannot_be_looked_up(
     run(main)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "name", "namespace"),
     [
         (
@@ -408,7 +409,7 @@ def test_a_list_in_one_piece_that_is_cut_up_nevertheless_is_read_to_its_end() ->
     run(main)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answers", "requests"),
     [
         ([page(DB, more="same")], 2),
@@ -460,7 +461,7 @@ def test_a_field_that_only_the_server_knows_is_asked_for() -> None:
     run(main)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "error"),
     [
         (
@@ -514,7 +515,7 @@ def test_a_right_that_is_missing_in_all_namespaces() -> None:
     run(main)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "message"),
     [
         (
@@ -576,7 +577,7 @@ ASKED: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("ask", ASKED)
+@each_row("ask", ASKED)
 def test_another_loop_is_refused(ask: Callable[[Any], Awaitable[Any]]) -> None:
     async def elsewhere() -> None:
         with pytest.raises(ReadError):
@@ -585,7 +586,7 @@ def test_another_loop_is_refused(ask: Callable[[Any], Awaitable[Any]]) -> None:
     asyncio.run(elsewhere())
 
 
-@pytest.mark.parametrize("ask", ASKED)
+@each_row("ask", ASKED)
 def test_a_sync_handler_that_cannot_await_is_told_at_once(ask: Callable[[Any], Any]) -> None:
     """It would take the coroutine for the answer, which is not None, and believe that the object exists."""
 

@@ -20,6 +20,7 @@ from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence
 from tests.faults.environment import until
 from tests.gated import gated, settle
 from tests.kopf_operators import admission, called, changing, indexing, only, run, spawned, watching
+from tests.rows import each_row
 
 Obj = dict[str, Any]
 WEB = {"app": "web"}
@@ -599,7 +600,7 @@ def test_a_wait_for_a_body_ends_with_stale() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("wrong", ["body", {}, {"metadata": {}}, {"metadata": {"resourceVersion": "5"}}])
+@each_row("wrong", ["body", {}, {"metadata": {}}, {"metadata": {"resourceVersion": "5"}}])
 def test_what_is_no_body_is_refused(wrong: Any) -> None:
     async def main() -> None:
         async with gated("app=web") as environment:

@@ -25,6 +25,7 @@ from tests.faults.server import SILENCE, Answer, Obj, Server, bookmark, chunk, e
 from tests.faults.server import pod as served
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import run
+from tests.rows import each_row
 
 
 def make_other(environment: Gated, number: int) -> asyncio.Task[Any]:
@@ -154,7 +155,7 @@ def test_few_streams_of_a_kind_are_compared_at_once() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("uid", "version", "is_as_new"),
     [("u", "4", False), ("u", "5", True), ("u", "6", True), ("other", "6", False)],
 )

@@ -13,6 +13,7 @@ from kopf_selectcache.client.partial_metadata import ONE
 from kopf_selectcache.client.transport import Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.testing import FakeCache
+from tests.rows import each_row
 
 from .environment import NODES, Environment, node, pod, run
 
@@ -142,7 +143,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
+@each_row("other", OTHERS)
 def test_contract_8_what_was_not_asked_for_is_no_answer(other: str) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
@@ -239,7 +240,7 @@ def test_it_is_counted_as_a_read_of_the_cache_is() -> None:
 # ---- No answer is a guess.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "error"),
     [
         (
@@ -277,7 +278,7 @@ def test_what_the_server_says_instead_is_no_deletion(
     run(main)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "asked",
     [
         {"name": "web-1"},

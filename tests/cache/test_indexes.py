@@ -23,6 +23,7 @@ from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.errors import DeclarationError, ReadError, Stalled
 from kopf_selectcache.settings.retention import indexes
 from kopf_selectcache.testing import FakeCache
+from tests.rows import each_row
 
 from .environment import PODS, Environment, names, pod, reading
 
@@ -138,7 +139,7 @@ def test_an_index_makes_no_read_complete() -> None:
         cache.list("pods", index={"image": "nginx"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "index",
     [
         {"imge": "nginx"},
@@ -157,7 +158,7 @@ def test_what_cannot_be_asked_for_is_told(
         fake().held("pods", index=index)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "tier",
@@ -248,7 +249,7 @@ def test_a_list_at_the_path_of_an_own_object_is_told_whether_or_not_there_is_an_
         ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "projection",
     [{}, {"drop": ["spec"]}, {"keep": ["metadata.managedFields"]}, {"drop": ["metadata.managedFields"]}],
 )
@@ -378,7 +379,7 @@ def test_what_is_weighed_stands_for_what_is_not() -> None:
 # ---- Declarations.
 
 
-@pytest.mark.parametrize(
+@each_row(
     "index",
     [
         "node",
@@ -512,12 +513,12 @@ class TestFunctionsOfKopf:
             with pytest.raises(DeclarationError, match=r"labels, annotations, \*\*_"):
                 Cached("app=web", index={"it": wrong})
 
-    @pytest.mark.parametrize("made", [{("a", object()): 0}, {b"": 0}, [{"a": 0}, 5], {object(): 0}])
+    @each_row("made", [{("a", object()): 0}, {b"": 0}, [{"a": 0}, 5], {object(): 0}])
     def test_other_keys_are_an_error(self, made: Any) -> None:
         with pytest.raises(Stalled):
             fake(index={"it": lambda **_: made})
 
-    @pytest.mark.parametrize(
+    @each_row(
         ("made", "why"),
         [
             ("\ud800", "a text that UTF-8 cannot encode"),

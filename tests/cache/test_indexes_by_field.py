@@ -17,6 +17,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.settings.retention import indexes
+from tests.rows import each_row
 
 from .environment import JOBS, PODS, Environment, FakeInformer, builtin, names
 from .test_indexes import of
@@ -229,7 +230,7 @@ def test_a_name_or_namespace_given_as_a_field_is_looked_up() -> None:
         assert (explained.looks_at, explained.decodes, explained.by) == (looks_at, False, by)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "field",
     [
         "spec.restartPolicy=Always",

@@ -16,6 +16,7 @@ from kopf_selectcache import BodyView, NotKept, Objects, ReadError, ReadOnly
 from kopf_selectcache.cache._snapshot import Access
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
+from tests.rows import each_row
 
 from .environment import NODES, Environment, Obj, node, pod, reading
 
@@ -131,7 +132,7 @@ def test_copies_are_lists(through: Callable[[Any], Any]) -> None:
     assert json.loads(json.dumps(copied)) == PODS
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         *(

@@ -14,6 +14,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Keys, Path, Projection
 from kopf_selectcache.errors import NotKept
 from kopf_selectcache.selectors.selector import Selector
+from tests.rows import each_row
 
 from .environment import PODS, Environment, Obj, names, pod, reading, run
 
@@ -27,7 +28,7 @@ def listed(*objects: Obj) -> Obj:
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [*objects]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "read",
     [
         lambda cache: cache.get("pods", "web-1", "ns"),
@@ -44,7 +45,7 @@ def test_every_read_gives_what_is_kept(read: Callable[[Cache], Obj]) -> None:
 # ---- What was dropped cannot be asked for.
 
 
-@pytest.mark.parametrize(
+@each_row(
     "read",
     [
         lambda cache, path: cache.list("pods", where={path: None}),
@@ -53,7 +54,7 @@ def test_every_read_gives_what_is_kept(read: Callable[[Cache], Obj]) -> None:
         lambda cache, path: cache.list("pods", sort_by=path),
     ],
 )
-@pytest.mark.parametrize(
+@each_row(
     ("projection", "path"),
     [
         (

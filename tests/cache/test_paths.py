@@ -10,6 +10,7 @@ import pytest
 from kopf_selectcache import LabelSelector, NotKept, ReadError, Selector
 from kopf_selectcache.core.store.projection import Projection
 from tests.cache.environment import PODS, Environment, pod, reading, run
+from tests.rows import each_row
 
 WEB = pod("web-1", app="web")
 
@@ -34,7 +35,7 @@ NOWHERE: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value"), NOWHERE)
+@each_row(("path", "value"), NOWHERE)
 def test_a_where_that_can_never_be_right_is_refused(path: Any, value: Any) -> None:
     with pytest.raises(ReadError):
         reading("", WEB).list("pods", where={path: value})
@@ -46,7 +47,7 @@ LISTED = {**WEB, "spec": {"containers": [{"name": "c", "image": "i"}], "tags": [
 IMAGE: dict[Any, Any] = {"spec.containers.image": "i"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "read",
     [
         lambda cache: cache.list("pods", where=IMAGE),

@@ -22,6 +22,7 @@ from kopf_selectcache import (
 )
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.grammar import LabelRequirement
+from tests.rows import each_row
 
 from .environment import NODES, Environment, names, node, pod, reading
 
@@ -56,7 +57,7 @@ HARD = AnyOf(
 PIGEONS = ",".join(f"p{pigeon} in ({','.join(f'h{hole}' for hole in range(7))})" for pigeon in range(8))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("label", "expected"),
     [
         ("app=web,tier=gold", {"web-2"}),  # Covered.
@@ -79,7 +80,7 @@ def test_list_is_complete_or_an_error(label: str | None, expected: set[str] | Re
             assert error.witness is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("label", "expected"),
     [
         ("app=web,tier=gold", {"web-2"}),
@@ -166,8 +167,8 @@ def test_a_pod_that_is_relabelled_leaves_and_comes_back() -> None:
 # ---- Messages in other cases.
 
 
-@pytest.mark.parametrize("parted", [False, True], ids=["one watch", "several"])
-@pytest.mark.parametrize("name", ["a/b", "web-*", "", "x" * 300])
+@each_row("parted", [False, True], ids=["one watch", "several"])
+@each_row("name", ["a/b", "web-*", "", "x" * 300])
 def test_an_object_that_no_object_can_be_called_is_never_there(name: str, parted: bool) -> None:
     environment = Environment()
     environment.declare(Selector(namespaces=["ns"])).hold(WEB).parted = parted
@@ -204,7 +205,7 @@ def test_selectors_are_texts_dicts_or_objects() -> None:
 SCATTERED = [pod(name, namespace, app=name) for namespace in ("a", "b", "c") for name in ("x", "y")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("select", "found"),
     [
         ({}, 6),

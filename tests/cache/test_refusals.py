@@ -33,6 +33,7 @@ from kopf_selectcache.cache.matcher import Match
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
+from tests.rows import each_row
 
 from .environment import NODES, PODS, Environment, FakeInformer, pod, reading
 
@@ -44,7 +45,7 @@ Read = Callable[[Cache], Any]
 # ---- What is no good as a read. None of it may be a declaration error: Kopf would drop a creation for good.
 
 
-@pytest.mark.parametrize(
+@each_row(
     "read",
     [
         lambda cache: cache.get("pods", "x"),
@@ -89,7 +90,7 @@ def test_mistakes_are_read_errors(read: Read) -> None:
     assert type(info.value) is ReadError
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "exist",
@@ -141,7 +142,7 @@ IN_THE_WRONG_PLACE: dict[str, Read] = {
 }
 
 
-@pytest.mark.parametrize("read", IN_THE_WRONG_PLACE.values(), ids=IN_THE_WRONG_PLACE)
+@each_row("read", IN_THE_WRONG_PLACE.values(), ids=IN_THE_WRONG_PLACE)
 def test_contract_10_a_text_in_the_wrong_place_is_not_quoted(read: Read) -> None:
     async def main() -> None:
         answer = read(reading("app=web", WEB))
@@ -189,7 +190,7 @@ def test_a_kind_may_be_named_by_what_kopf_hands_to_handlers() -> None:
         cache.list(resource, label="app=db")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "read",
     [
         lambda cache: cache.get("pods", "x", "ns", default=None),
@@ -263,14 +264,14 @@ EVERY_READ: dict[str, Read] = {
 """With the call as errors write it."""
 
 
-@pytest.mark.parametrize("call", EVERY_READ)
+@each_row("call", EVERY_READ)
 def test_no_read_answers_for_a_kind_that_is_not_declared(call: str) -> None:
     with pytest.raises(NotDeclared):
         EVERY_READ[call](Environment().cache())
 
 
-@pytest.mark.parametrize("call", EVERY_READ)
-@pytest.mark.parametrize("resource", [PODS, None])
+@each_row("call", EVERY_READ)
+@each_row("resource", [PODS, None])
 def test_no_read_answers_before_the_first_complete_list(call: str, resource: Resource | None) -> None:
     environment = Environment()
     environment.declare("app=web", resource)
@@ -291,8 +292,8 @@ def test_not_synced_says_what_is_in_the_way() -> None:
     )
 
 
-@pytest.mark.parametrize("error", [Forbidden, Missing, Rejected, Stalled])
-@pytest.mark.parametrize("call", EVERY_READ)
+@each_row("error", [Forbidden, Missing, Rejected, Stalled])
+@each_row("call", EVERY_READ)
 def test_no_read_answers_from_a_cache_that_cannot_be_kept_even_if_it_was_synced(
     call: str, error: type[StateError]
 ) -> None:
@@ -347,7 +348,7 @@ READS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("verb", READS)
+@each_row("verb", READS)
 def test_what_was_confirmed_longer_ago_than_is_allowed_is_refused(verb: str) -> None:
     environment = Environment()
     informer = environment.declare("app=web").hold(WEB)

@@ -27,6 +27,7 @@ from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.informer.retries import MOST_DOUBLED
+from tests.rows import each_row
 
 from .environment import PODS, Environment, names, run
 from .test_fetch import DB, DB_PATH, LIST_PATH, WEB, page
@@ -112,7 +113,7 @@ def test_an_error_of_a_request_has_its_cause_as_data(
     run(main)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("found", "cause"),
     [
         (NotServed("no"), (None, False)),

@@ -18,6 +18,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.own_writes import OwnWrite
 from kopf_selectcache.core.store.projection import ALL, Projection
+from tests.rows import each_row
 
 from .environment import NODES, PODS, Environment, FakeInformer, Obj, names, node, pod, run
 
@@ -197,7 +198,7 @@ def test_an_object_that_was_deleted_and_created_again_is_the_newer_one() -> None
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"kind": "Node"},
@@ -288,7 +289,7 @@ def test_where_a_field_is_known_to_the_server_alone_the_stream_counts() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("own", "stream", "seen"),
     [
         ("11", "10", "11"),
@@ -318,7 +319,7 @@ TRANSFORMED = Cached("app=web", transform=failing).projection
 MINE = pod("mine", version="11", app="web")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "read",
     [
         lambda cache: cache.get("pods", "mine", "ns"),

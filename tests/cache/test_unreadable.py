@@ -19,6 +19,7 @@ from kopf_selectcache.informer.log import LOG_INTERVAL
 from kopf_selectcache.plugin.operator import reports
 from kopf_selectcache.testing.faults import IgnoreSelectors, Inserted, Planned
 from tests.faults.environment import run, until
+from tests.rows import each_row
 from tests.secrets import Environment, caching, labelled, named, secret
 
 DEEP = ("shop", "deep")
@@ -99,7 +100,7 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_lis
     run(main())
 
 
-@pytest.mark.parametrize("what", VALUES)
+@each_row("what", VALUES)
 def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch(what: str) -> None:
     async def main() -> None:
         value, why = VALUES[what]

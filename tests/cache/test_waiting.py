@@ -17,6 +17,7 @@ from kopf_selectcache.cache.blocking import AWAITED, Blocking, Waits
 from kopf_selectcache.cache.live import Live
 from kopf_selectcache.cache.waits import MOST_COUNTED, Seen
 from kopf_selectcache.core.store.store import Change, ChangeCause, Store
+from tests.rows import each_row
 
 from .environment import NODES, PODS, Environment, pod, run
 
@@ -408,7 +409,7 @@ def named(face: type, name: str) -> Any:
     return SimpleNamespace(__module__=face.__module__, __qualname__=f"{face.__name__}.{name}")
 
 
-@pytest.mark.parametrize("name", WAITING)
+@each_row("name", WAITING)
 def test_threads_write_the_same_arguments(name: str) -> None:
     awaited, blocking = (
         [
@@ -420,7 +421,7 @@ def test_threads_write_the_same_arguments(name: str) -> None:
     assert awaited == blocking
 
 
-@pytest.mark.parametrize("name", LIVE)
+@each_row("name", LIVE)
 def test_threads_write_the_same_arguments_of_live(name: str) -> None:
     awaited, blocking = (
         [
@@ -530,9 +531,7 @@ def test_another_loop_of_another_thread_may_block_itself() -> None:
     run(main)
 
 
-@pytest.mark.parametrize(
-    "read", ["get", "exists", "list", "held", "owned", "count", "age", "scope", "explain"]
-)
+@each_row("read", ["get", "exists", "list", "held", "owned", "count", "age", "scope", "explain"])
 def test_reads_that_do_not_wait_are_not_among_those_that_do_and_say_where_they_are(read: str) -> None:
     blocking = Environment().cache().blocking
     with pytest.raises(ReadError):

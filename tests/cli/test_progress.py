@@ -2,9 +2,8 @@
 
 from typing import TextIO
 
-import pytest
-
 from kopf_selectcache.cli._progress import Progress
+from tests.rows import each_row
 
 from .terminals import written_to_terminal
 
@@ -19,7 +18,7 @@ def drawn(columns: int) -> str:
     return written_to_terminal(columns, draw).strip()
 
 
-@pytest.mark.parametrize("columns", [200, 80, 70, 60, 45, 30, 12])
+@each_row("columns", [200, 80, 70, 60, 45, 30, 12])
 def test_a_bar_fits_in_its_line(columns: int) -> None:
     assert len(drawn(columns)) < columns
 

@@ -9,6 +9,7 @@ import pytest
 
 from kopf_selectcache.cli._report import FORMATS, Problem, Report, Section
 from kopf_selectcache.cli._terminal import width_of, write
+from tests.rows import each_row
 
 from .terminals import written_to_terminal
 
@@ -23,7 +24,7 @@ def shown(text: str, columns: int = 60, **environment: str) -> str:
     return written_to_terminal(columns, lambda file: write(file, text, environment=environment))
 
 
-@pytest.mark.parametrize("columns", [200, 80, 60, 40])
+@each_row("columns", [200, 80, 60, 40])
 def test_lines_are_wrapped_to_the_width_with_later_lines_indented(columns: int) -> None:
     lines = shown(f"  ! {PROBLEM}\n", columns, NO_COLOR="1").splitlines()
     assert max(map(len, lines)) <= columns
@@ -39,7 +40,7 @@ def test_a_terminal_that_does_not_tell_its_width_has_80_columns() -> None:
     assert max(map(len, shown("word " * 100, 0, NO_COLOR="1").splitlines())) <= 80
 
 
-@pytest.mark.parametrize(("told", "columns"), [("50", 50), ("", 70), ("0", 70), ("-5", 70), ("wide", 70)])
+@each_row(("told", "columns"), [("50", 50), ("", 70), ("0", 70), ("-5", 70), ("wide", 70)])
 def test_the_environment_variable_columns_comes_before_the_width_of_the_terminal(
     told: str, columns: int
 ) -> None:
@@ -94,7 +95,7 @@ def test_a_pipe_gets_the_text_as_it_is() -> None:
     assert (pipe.getvalue(), width_of(pipe)) == (text, None)
 
 
-@pytest.mark.parametrize(("width", "filter_"), [(None, 60), (200, 60), (80, 49), (40, 29)])
+@each_row(("width", "filter_"), [(None, 60), (200, 60), (80, 49), (40, 29)])
 def test_filters_of_the_table_are_cut_to_what_fits(width: int | None, filter_: int) -> None:
     line = FORMATS["text"](REPORT, width).splitlines()[1]
     assert len(line.split()[1]) == filter_

@@ -18,6 +18,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from tests.client.connections import connected, login
 from tests.faults.environment import run
 from tests.faults.server import Answer, Script, Server, answer, refused
+from tests.rows import each_row
 
 GROUP = "/apis/example.com"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/webapps.example.com"
@@ -101,7 +102,7 @@ def asked(key: KindKey, **changes: Answer | None) -> tuple[Resource, list[str]]:
 # ---- Keys.
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "pods",
@@ -123,7 +124,7 @@ def test_a_core_kind_is_found_by_each_form_of_its_key(key: KindKey) -> None:
     assert paths == ["/api/v1"], "and nothing else is asked for"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "jobs",
@@ -143,7 +144,7 @@ def test_a_kind_of_a_group_is_found_by_each_form_of_its_key(key: KindKey) -> Non
     assert sorted(paths) == ["/apis/batch", "/apis/batch/v1"], "one group is asked, not all"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "webapps",
@@ -200,7 +201,7 @@ def test_the_version_of_the_key_counts() -> None:
 # ---- What is not there.
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "things",
@@ -327,7 +328,7 @@ def test_where_the_definition_may_not_be_read_the_fields_are_not_known(code: int
     )
 
 
-@pytest.mark.parametrize("code", [401, 408, 429, 500, 502, 503, 504])
+@each_row("code", [401, 408, 429, 500, 502, 503, 504])
 def test_a_refusal_that_may_be_transient_is_no_answer_about_the_definition(code: int) -> None:
     served = {GROUP: group("example.com", "v1"), f"{GROUP}/v1": {"resources": [WEBAPPS]}}
 
@@ -361,7 +362,7 @@ GARBAGE: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("garbage", GARBAGE)
+@each_row("garbage", GARBAGE)
 def test_what_is_no_resource_is_passed_over(garbage: dict[str, Any]) -> None:
     with pytest.raises(NotServed):
         resolved("webapps.v1.example.com", **{f"{GROUP}/v1": answer(garbage)})
@@ -375,7 +376,7 @@ def test_short_names_that_are_none_are_passed_over() -> None:
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "garbage",
     [
         {},
@@ -395,7 +396,7 @@ def test_what_is_no_group_is_passed_over(garbage: dict[str, Any]) -> None:
         resolved("webapps.example.com", **{GROUP: answer((garbage.get("groups") or [{}])[-1] or {})})
 
 
-@pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b'"text"', b"<html>", b'{"\xff": 1}', b'{"a":' * 5000])
+@each_row("garbage", [b"", b"{", b"[]", b'"text"', b"<html>", b'{"\xff": 1}', b'{"a":' * 5000])
 def test_an_answer_that_is_no_json_object_is_refused_without_quoting_it(garbage: bytes) -> None:
     for path in ("/apis", f"{GROUP}/v1", CRD):
         with pytest.raises(Garbled) as caught:
@@ -404,7 +405,7 @@ def test_an_answer_that_is_no_json_object_is_refused_without_quoting_it(garbage:
         assert "html" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [answer({}), answer({"spec": {"names": 5}}), crd("things"), crd(kind="Thing"), crd(group="nowhere.org")],
 )

@@ -15,6 +15,7 @@ from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from tests.cache.environment import builtin, node, pod
+from tests.rows import each_row
 
 PODS, NODES = Resource(builtin("pods"), "v1"), Resource(builtin("nodes"), "v1")
 ON_N1 = FieldTerm("spec.nodeName", "n1")
@@ -55,7 +56,7 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "came",
     [
         [on("n2")],

@@ -17,13 +17,14 @@ from kopf_selectcache.core.protocol.messages import FieldCause
 from tests.client.connections import connected, login
 from tests.faults.environment import Time, run, until
 from tests.faults.server import PODS, SILENCE, Answer, Server, Then, answer, refused, status
+from tests.rows import each_row
 
 METHODS = ("POST", "PUT", "PATCH", "DELETE")
 BODY = b'{"a":1}'
 MERGE = "application/merge-patch+json"
 
 
-@pytest.mark.parametrize("method", METHODS)
+@each_row("method", METHODS)
 def test_a_write_is_sent_with_its_body_its_type_and_the_operators_credentials(method: str) -> None:
     async def main() -> None:
         async with (
@@ -77,9 +78,9 @@ def test_a_refusal_has_the_causes_field_by_field() -> None:
 # ---- Not repeated.
 
 
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("then", [Then.CLOSE, Then.RESET])
-@pytest.mark.parametrize("method", METHODS)
+@each_row("own", [False, True])
+@each_row("then", [Then.CLOSE, Then.RESET])
+@each_row("method", METHODS)
 def test_a_write_whose_kept_alive_connection_breaks_is_not_repeated(
     method: str, then: Then, *, own: bool
 ) -> None:
@@ -238,7 +239,7 @@ def test_a_write_without_credentials_has_not_arrived() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "broken",
     [
         Answer((), Then.CLOSE),

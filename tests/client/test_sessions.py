@@ -20,6 +20,7 @@ from tests.client.connections import ask, connected, login
 from tests.faults.environment import Time, run, until
 from tests.faults.server import PODS, Server, answer, streamed
 from tests.faults.test_rights import logging_in
+from tests.rows import each_row
 
 CANARY = b"canary-7f3a"
 
@@ -128,8 +129,8 @@ UNUSABLE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("verb", ["get", "watch"])
-@pytest.mark.parametrize("unusable", UNUSABLE)
+@each_row("verb", ["get", "watch"])
+@each_row("unusable", UNUSABLE)
 def test_credentials_that_cannot_be_used_are_told_without_being_quoted(unusable: str, verb: str) -> None:
     async def main() -> None:
         async with Server() as server:

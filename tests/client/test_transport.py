@@ -22,6 +22,7 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from tests.client.connections import ask, connected, login
 from tests.faults.environment import nothing_left, run, until
 from tests.faults.server import PODS, SILENCE, Answer, Server, Then, answer, chunk, refused, status, streamed
+from tests.rows import each_row
 
 CANARY = b"canary-7f3a"
 
@@ -217,7 +218,7 @@ def test_a_refusal_has_what_the_server_says(verb: str) -> None:
 TEN, FORTY = "Wed, 21 Oct 2026 07:28:10 GMT", "Wed, 21 Oct 2026 07:28:40 GMT"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("header", "date", "seconds"),
     [
         ("7", "", 7.0),
@@ -252,8 +253,8 @@ def test_retry_after_may_be_a_fraction_or_a_date(header: str, date: str, seconds
     run(main())
 
 
-@pytest.mark.parametrize("verb", ["get", "watch"])
-@pytest.mark.parametrize("code", [202, 203, 206, 226])
+@each_row("verb", ["get", "watch"])
+@each_row("code", [202, 203, 206, 226])
 def test_a_status_that_no_list_or_watch_has_is_refused_although_it_is_below_300(code: int, verb: str) -> None:
     """A proxy may answer with a part, or with what it has transformed; the body looks like a list."""
 
@@ -336,7 +337,7 @@ def test_a_refusal_whose_body_breaks_off_is_one_still() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("code", [301, 302, 307, 308])
+@each_row("code", [301, 302, 307, 308])
 def test_redirects_are_not_followed_since_the_token_would_be_taken_along(code: int) -> None:
     async def main() -> None:
         async with (
@@ -373,8 +374,8 @@ BROKEN: dict[str, Answer] = {
 UNREADABLE = ("no HTTP", "a bad chunk")
 
 
-@pytest.mark.parametrize("verb", ["get", "watch"])
-@pytest.mark.parametrize("broken", BROKEN)
+@each_row("verb", ["get", "watch"])
+@each_row("broken", BROKEN)
 def test_an_answer_that_breaks_off_is_unreachable_and_nothing_of_it_is_told(broken: str, verb: str) -> None:
     async def main() -> None:
         async with (

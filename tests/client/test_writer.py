@@ -17,6 +17,7 @@ from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.protocol.messages import Refusal
 from tests.faults.environment import Time
+from tests.rows import each_row
 
 PATH = "/api/v1/namespaces/ns/pods"
 VERBS = {content_type: verb for verb, (_, content_type) in METHODS.items() if verb is not Verb.CREATE}
@@ -227,10 +228,8 @@ def test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done(given: str,
         assert model.sent <= 6, case
 
 
-@pytest.mark.parametrize(
-    "given", ["create", "replace with a version", "replace", "merge", "apply", "delete of a uid"]
-)
-@pytest.mark.parametrize("lost", ["lost", "dropped", "500", "504", "large", "429", "unsent"])
+@each_row("given", ["create", "replace with a version", "replace", "merge", "apply", "delete of a uid"])
+@each_row("lost", ["lost", "dropped", "500", "504", "large", "429", "unsent"])
 def test_a_write_that_can_be_settled_is_done(given: str, lost: str) -> None:
     write = WRITES[given]
     model = Model((lost,), there=write.verb not in (Verb.CREATE, Verb.APPLY))
@@ -340,7 +339,7 @@ def test_a_dry_run_is_repeated_and_ends_with_its_last_answer() -> None:
     assert outcome.refusal.code == 500
 
 
-@pytest.mark.parametrize("code", [400, 403, 409, 410, 422, 501])
+@each_row("code", [400, 403, 409, 410, 422, 501])
 def test_a_refusal_is_not_repeated(code: int) -> None:
     model = Model()
     model.execute = lambda *_: (_ for _ in ()).throw(Refused(Refusal(code)))  # type: ignore[method-assign]

@@ -17,7 +17,7 @@ SYSTEMS = [
     Rules(objects=3, writes=2, faults=2),
     Rules(objects=3, writes=1, faults=2, synced=False),
 ]
-STATES, MORE = 2_000, 100_000
+STATES, MORE = 1_000, 100_000
 """So many states of each system are visited in the default run, and in the soak."""
 
 

@@ -24,6 +24,7 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.scanner import Listed, Unscannable, identity, items, members, outline
 from tests.core.protocol.test_fastpath import WHOLE, damaged, listed
+from tests.rows import each_row
 
 MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 ITEMS = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -48,6 +49,7 @@ def plain(found: dict[str, msgspec.Raw]) -> dict[str, bytes]:
     return {key: bytes(value) for key, value in found.items()}
 
 
+@pytest.mark.no_cover
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(), values), st.sampled_from([None, 1]), st.booleans())
 def test_members_are_those_that_the_decoder_finds(
@@ -59,6 +61,7 @@ def test_members_are_those_that_the_decoder_finds(
     assert found == plain(MEMBERS(data))
 
 
+@pytest.mark.no_cover
 @settings(max_examples=50)
 @given(st.lists(values), st.sampled_from([None, 1]))
 def test_items_are_those_that_the_decoder_finds(each: list[Any], indent: int | None) -> None:
@@ -66,7 +69,7 @@ def test_items_are_those_that_the_decoder_finds(each: list[Any], indent: int | N
     assert list(items(data)) == [bytes(item) for item in ITEMS(data)]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each_row("seed", range(10))
 def test_of_damaged_objects_what_the_decoder_reads_is_found_to_be_the_same(seed: int) -> None:
     rng, both = random.Random(seed), 0
     for _ in range(400):
@@ -86,7 +89,7 @@ def test_of_damaged_objects_what_the_decoder_reads_is_found_to_be_the_same(seed:
     assert both > 20
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each_row("seed", range(10))
 def test_of_damaged_lists_what_the_decoder_reads_is_found_to_be_the_same(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(400):
@@ -103,7 +106,7 @@ class _ListOf(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "bad", [DEEP, b"1e999", b"9" * 5000, b'"\xff"', b'"\\q"', b'"\\ud800"', b'"\x01"', b"NaN", b'{"\xff":1}']
 )
 def test_whatever_is_in_an_object_its_identity_is_found(bad: bytes) -> None:
@@ -139,7 +142,7 @@ def test_a_page_that_has_its_items_twice_once_with_an_escaped_key_is_refused() -
             Reader("v1", "Pod").page(PAGE[: PAGE.index(b'"items"')] + one + b"," + other + b"}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"",
@@ -194,7 +197,7 @@ def test_what_is_no_object_is_refused(data: bytes) -> None:
             scan(data)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[", b"[1", b"[1,]", b"[1]]", b"[1 2]", b"[,]"])
+@each_row("data", [b"", b"{}", b"[", b"[1", b"[1,]", b"[1]]", b"[1 2]", b"[,]"])
 def test_what_is_no_list_is_refused(data: bytes) -> None:
     with pytest.raises(Unscannable):
         list(items(data))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
+from tests.rows import each_row
 
 from .pages import DOCS, ROOT
 
@@ -17,7 +17,7 @@ ROWS = [
 ][1:]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip())
+@each_row("row", ROWS, ids=lambda row: row.split("|")[1].strip())
 def test_each_name_of_a_row_is_in_a_module_that_the_row_names(row: str) -> None:
     quoted = re.findall(r"`([^`]+)`", row)
     modules = [
@@ -31,7 +31,7 @@ def test_each_name_of_a_row_is_in_a_module_that_the_row_names(row: str) -> None:
             assert re.search(rf"\b{part}\b", source), f"{name} is in none of {modules}"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip())
+@each_row("row", ROWS, ids=lambda row: row.split("|")[1].strip())
 def test_the_tests_of_a_row_exist(row: str) -> None:
     places = re.findall(r"tests/[\w/]+(?:\.py)?", row)
     assert places

@@ -32,6 +32,7 @@ from bench.contenders.results import read_results, write_result
 from bench.faults import ROWS, Row
 from bench.outcomes import REPEATED, WRONG
 from bench.staging import CONTENDERS, EQUAL, compared
+from tests.rows import each_row
 
 from .pages import rows_of
 
@@ -39,7 +40,7 @@ RIGHT: Held = {"web-1": ["u1", "5"], "web-2": ["u2", "6"]}
 THERE: Held = {**RIGHT, "db-1": ["u3", "3"]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("held", "words"),
     [
         (RIGHT, "equal"),

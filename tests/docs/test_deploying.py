@@ -22,6 +22,7 @@ import yaml
 
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.testing import EmbeddedCluster
+from tests.rows import each_row
 
 from .pages import DOCS, fences, saved
 
@@ -290,7 +291,7 @@ def queries() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("query", queries())
+@each_row("query", queries())
 def test_alerts_and_board_ask_for_what_there_is(query: str) -> None:
     names = re.findall(rf"{PREFIX}\w+", query)
     labels = re.findall(r"(\w+)\s*(?:=~|!=|=)\s*\"", query) + [

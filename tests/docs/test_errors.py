@@ -2,11 +2,10 @@
 
 import re
 
-import pytest
-
 import kopf_selectcache
 from kopf_selectcache import errors
 from tests.cache.test_errors import drawn
+from tests.rows import each_row
 
 from .pages import DOCS, fences, section
 
@@ -38,7 +37,7 @@ def test_the_tree_of_the_page_is_that_of_the_code() -> None:
     assert drawn(tree) == drawn(str(errors.__doc__))
 
 
-@pytest.mark.parametrize("name", sorted({*PUBLIC, "TimeoutError"} - NEVER_RAISED))
+@each_row("name", sorted({*PUBLIC, "TimeoutError"} - NEVER_RAISED))
 def test_each_entry_says_how_it_comes_about_and_shows_it_raised(name: str) -> None:
     text = re.split(r"^#", section(PAGE, headings()[name]), flags=re.MULTILINE)[0]
     raised = {

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.docs.features import PAGE, ROWS_OF, SOURCE, Row, read, rows, write
 from tests.mutants.features import FEATURES, FeatureMutant
 from tests.mutants.mutant import Mutant
 from tests.mutants.seeded import MUTANTS
+from tests.rows import each_row
 
 ROOT = Path(__file__).parents[2]
 STATES = ("works", "partly", "later", "never")
@@ -70,7 +69,7 @@ def test_only_tests_of_a_server_count_as_those_of_both() -> None:
     assert not runs_on_both("tests/cache/test_reads.py::test_list_is_complete_or_an_error")
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
+@each_row("row", rows(), ids=lambda row: row.name)
 def test_a_row_has_what_its_state_needs(row: Row) -> None:
     assert row.state in STATES
     assert bool(row.why) is (row.state != "works")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-import pytest
-
 from kopf_selectcache.core.protocol.machine import Input, State
 from tests.core.diagram import DOCUMENT, drawn, shown
+from tests.rows import each_row
 
 PAGE = DOCUMENT.read_text()
 ROWS = [
@@ -50,7 +49,7 @@ def test_all_faults_are_there() -> None:
     assert [int(row[0]) for row in FAULTS] == list(range(1, 36))
 
 
-@pytest.mark.parametrize("row", FAULTS, ids=lambda row: f"{row[0]} {row[1]}")
+@each_row("row", FAULTS, ids=lambda row: f"{row[0]} {row[1]}")
 def test_a_fault_strikes_in_states_that_there_are_and_is_tested_where_the_page_says(row: list[str]) -> None:
     number, _, states, _, tests = row
     if states not in ("", "any", "any request"):

@@ -24,6 +24,7 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import Recorder
 from kopf_selectcache.__main__ import main
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
+from tests.rows import each_row
 
 from .pages import PAGES, ROOT, Fence, fences
 
@@ -270,7 +271,7 @@ def slugs(page: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each_row("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     links = LINK.findall(text) + re.findall(r"^\[[^\]]+\]: (?!https?:)(\S+)$", text, re.MULTILINE)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kopf_selectcache.core.protocol.machine import PATIENCE
+from tests.rows import each_row
 
 from .environment import operating, run, until
 from .server import Answer, Server, Then, bookmark, ended, error, event, held, listed, pod, refused, streamed
@@ -88,7 +89,7 @@ def test_8_a_stream_that_falls_silent_before_all_has_come_is_given_up_for_pages(
     run(main())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "cut",
     [
         ended(A),

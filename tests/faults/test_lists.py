@@ -15,6 +15,7 @@ from kopf_selectcache.core.protocol.machine import EXPIRIES, PATIENCE
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
+from tests.rows import each_row
 
 from .environment import operating, run
 from .hurried import HurriedLoop
@@ -220,7 +221,7 @@ FAILURES: dict[str, Answer] = {
 }
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@each_row("failure", FAILURES)
 def test_16_17_18_a_first_page_that_fails_is_asked_for_again(failure: str) -> None:
     async def main() -> None:
         lists = [FAILURES[failure]] * 2 + [listed("100", pod("a", "90"))]
@@ -235,7 +236,7 @@ def test_16_17_18_a_first_page_that_fails_is_asked_for_again(failure: str) -> No
     run(main())
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@each_row("failure", FAILURES)
 def test_16_17_18_a_later_page_that_fails_is_asked_for_again_beside_those_that_have_come(
     failure: str,
 ) -> None:
@@ -254,7 +255,7 @@ def test_16_17_18_a_later_page_that_fails_is_asked_for_again_beside_those_that_h
     run(main())
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@each_row("failure", FAILURES)
 def test_16_17_18_an_audit_whose_list_fails_says_so_and_concludes_nothing(failure: str) -> None:
     async def main() -> None:
         async with (

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.informer.reflector import UNMARKED
+from tests.rows import each_row
 
 from .environment import Environment, operating
 from .hurried import HurriedLoop
@@ -75,7 +76,7 @@ MEANINGLESS: dict[str, Callable[[int], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("what", MEANINGLESS)
+@each_row("what", MEANINGLESS)
 def test_contract_8_what_means_nothing_does_not_keep_a_dead_watch_open(what: str) -> None:
     async def main() -> None:
         dripping = Dripping(bookmark("101"), piece=MEANINGLESS[what])

@@ -14,6 +14,7 @@ from kopf_selectcache import OutsideFilter
 from kopf_selectcache.core.protocol.machine import PATIENCE, Silent
 from kopf_selectcache.errors import Reason
 from kopf_selectcache.informer.reflector import LASTED
+from tests.rows import each_row
 
 from .environment import Environment, operating, run, until
 from .server import (
@@ -261,7 +262,7 @@ GONE: dict[str, Answer] = {
 }
 
 
-@pytest.mark.parametrize("gone", GONE)
+@each_row("gone", GONE)
 def test_4_a_version_that_is_gone_is_listed_anew_and_the_old_state_is_served_until_the_new_one_is_complete(
     gone: str,
 ) -> None:
@@ -307,7 +308,7 @@ FAILURES: dict[str, Answer] = {
 }
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@each_row("failure", FAILURES)
 def test_16_17_a_watch_that_is_refused_for_now_is_asked_for_again_less_and_less_and_never_listed(
     failure: str,
 ) -> None:
@@ -359,7 +360,7 @@ SENSELESS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("senseless", SENSELESS)
+@each_row("senseless", SENSELESS)
 def test_18_a_line_that_makes_no_sense_ends_the_stream_and_what_came_before_it_counts(senseless: str) -> None:
     async def main() -> None:
         ready = asyncio.Event()

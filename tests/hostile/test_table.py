@@ -3,7 +3,7 @@ And it is written as it is read."""
 
 from __future__ import annotations
 
-import pytest
+from tests.rows import each_row
 
 from .attack import MOST_REQUESTS
 from .attacks import ATTACKS
@@ -16,7 +16,7 @@ def test_the_table_has_all_attacks() -> None:
     assert list(lines) == [attack.name for attack in ATTACKS]
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@each_row("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_a_row_has_the_description_and_the_states_of_its_attack_and_no_flood(attack: object) -> None:
     found = next(each for each in ATTACKS if each is attack)
     line = read(DOCUMENT.read_text(encoding="utf-8"))[found.name]

@@ -39,6 +39,7 @@ from kopf_selectcache.testing.faults import (
 from tests.cache.environment import builtin
 from tests.core.writers import writers
 from tests.faults.environment import Time, run, until
+from tests.rows import each_row
 from tests.secrets import Environment, caching, labelled, named, secret
 
 EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
@@ -473,7 +474,7 @@ def held_at_100(*uids: str) -> Substore:
     return writer.substore
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pages", "error"),
     [
         ([page("101")], "a page of version '101' came in a list of version '100'"),

@@ -20,6 +20,7 @@ from kopf_selectcache.informer.causes import cause_of
 from kopf_selectcache.informer.health import SEVERAL, Condition, Health
 from kopf_selectcache.informer.memory import Excess, LetGo
 from tests.messages.states import Subject
+from tests.rows import each_row
 
 
 def condition() -> Condition:
@@ -40,7 +41,7 @@ def error_of(one: Condition) -> StateError:
     return error
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("failure", "cause"),
     [
         (

@@ -17,6 +17,7 @@ from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import NotServed
 from tests.faults.environment import operating, run, until
 from tests.faults.server import Script, Server, error, event, held, listed, pod, streamed
+from tests.rows import each_row
 from tests.secrets import caching, labelled, named, secret
 
 OVERLAPPING = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
@@ -161,7 +162,7 @@ def test_6_of_two_overlapping_branches_the_last_one_makes_an_object_depart_once(
     assert subscriber.causes == [("a", "updated"), ("a", "left")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("declared", "cause"),
     [
         ("app=web", "left"),

@@ -10,11 +10,12 @@ from kopf_selectcache import ReadError
 from kopf_selectcache.core.reasons import MetricReason
 from tests.faults.environment import operating, run
 from tests.faults.server import Server, listed, pod
+from tests.rows import each_row
 
 LISTED = listed("100", pod("a", "90"))
 
 
-@pytest.mark.parametrize("turns", range(12))
+@each_row("turns", range(12))
 def test_a_stream_that_is_to_list_again_ends_with_its_operator(turns: int) -> None:
     """The order to list again and the end both cancel its task, at most one turn of the loop apart."""
 

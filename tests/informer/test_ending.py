@@ -29,6 +29,7 @@ from tests.kopf_operators import (
     run,
     runtime_over,
 )
+from tests.rows import each_row
 
 SECRETS = "/api/v1/secrets"
 READS: dict[str, Callable[[Cache], Any]] = {
@@ -72,7 +73,7 @@ async def outlived(settings: kopf.OperatorSettings | None = None) -> Cache:
     return cache
 
 
-@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@each_row("read", READS.values(), ids=READS)
 def test_each_read_of_a_cache_that_outlives_its_operator_raises(read: Callable[[Cache], Any]) -> None:
     async def main() -> None:
         cache = await outlived()
@@ -91,7 +92,7 @@ def test_each_read_of_a_cache_that_outlives_its_operator_raises(read: Callable[[
     run(main())
 
 
-@pytest.mark.parametrize("read", WAITING.values(), ids=WAITING)
+@each_row("read", WAITING.values(), ids=WAITING)
 def test_each_awaited_read_of_a_cache_that_outlives_its_operator_raises(read: Callable[[Any], Any]) -> None:
     async def main() -> None:
         cache = await outlived()
@@ -113,7 +114,7 @@ FOR_EVER: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("read", FOR_EVER.values(), ids=FOR_EVER)
+@each_row("read", FOR_EVER.values(), ids=FOR_EVER)
 def test_a_read_that_waits_ends_with_the_operator(read: Callable[[Any], Any]) -> None:
     async def main() -> None:
         cluster = Cluster(pod())

@@ -31,6 +31,7 @@ from tests.faults.server import (
     refused,
     streamed,
 )
+from tests.rows import each_row
 
 LISTED = listed("100", pod("a", "90"))
 
@@ -248,8 +249,8 @@ SCENES: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("cycles", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377])
-@pytest.mark.parametrize("scene", SCENES)
+@each_row("cycles", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377])
+@each_row("scene", SCENES)
 def test_wherever_it_is_cancelled_nothing_is_left(scene: str, cycles: int) -> None:
     async def main() -> None:
         async with Server(**SCENES[scene]()) as server:

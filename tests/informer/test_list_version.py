@@ -22,6 +22,7 @@ from kopf_selectcache.testing.faults import NoWatchList, Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
 from tests.core.writers import writers
 from tests.faults.environment import run, until
+from tests.rows import each_row
 from tests.secrets import caching, named, secret
 
 EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
@@ -118,8 +119,8 @@ def test_where_the_first_is_given_up_the_next_is_the_first() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("code", [400, 410, 422, 504])
-@pytest.mark.parametrize("as_answer", [True, False])
+@each_row("code", [400, 410, 422, 504])
+@each_row("as_answer", [True, False])
 def test_where_the_version_is_refused_the_newest_will_do(code: int, as_answer: bool) -> None:
     async def main() -> None:
         shared_version, server = SharedVersion(), Server()
@@ -156,7 +157,7 @@ def test_a_server_that_asks_for_time_is_given_it() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("code", [401, 403, 404, 429, 500, 503])
+@each_row("code", [401, 403, 404, 429, 500, 503])
 def test_what_is_refused_for_another_reason_is_not_asked_for_again(code: int) -> None:
     async def main() -> None:
         shared_version, server = SharedVersion(), Server()

@@ -21,6 +21,7 @@ from tests.faults.server import (
     listed,
     pod,
 )
+from tests.rows import each_row
 
 from .test_memory import LIMIT, SMALL, error_of, let_go, many, records
 
@@ -169,7 +170,7 @@ def test_what_is_written() -> None:
 BAD = ("200MB", "200 mi", "1gb", "200m", "a lot", "-1Gi", 1e9, True, "200", 512, 0, -5)
 
 
-@pytest.mark.parametrize("size", BAD, ids=repr)
+@each_row("size", BAD, ids=repr)
 def test_a_size_that_is_no_budget_is_refused_where_it_is_declared(size: Any) -> None:
     with pytest.raises(DeclarationError):
         Cached("app=web", max_bytes=size)

@@ -26,8 +26,9 @@ from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
-from kopf_selectcache.testing.faults import Disconnect, Fault, MalformedJSON, Refuse
+from kopf_selectcache.testing.faults import Disconnect, MalformedJSON, Refuse
 from tests.faults.environment import run, until
+from tests.rows import each_row
 from tests.secrets import caching, labelled, named, secret
 
 NAMESPACES: Any = {"shop": "app=db", "infra": Selector(EVERYTHING, names=["ca"]), ALL_OTHERS: UNSET}
@@ -57,7 +58,7 @@ def test_each_namespace_is_held_by_its_own_selector() -> None:
     assert keys(cache) == ["blog/web-blog", "infra/ca", "later/late", "shop/web-shop"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "served"),
     [
         ({"namespace": "shop", "label": "app=db"}, True),
@@ -282,17 +283,19 @@ def test_a_change_to_many_namespaces_joins_none_without_the_right() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("fault", [Refuse(500), Disconnect(), MalformedJSON()])
-def test_a_question_that_fails_otherwise_does_not_keep_streams_from_being_joined(fault: Fault) -> None:
+def test_a_question_that_fails_otherwise_does_not_keep_streams_from_being_joined() -> None:
     async def main() -> None:
         declared = Selector("app=web", namespaces=MANY)
         async with caching(declared, secret("a", "shop", app="web")) as environment:
             await environment.cache.wait_synced()
-            environment.cluster.faults.add(fault, verb="list", resource="secrets", times=4)
             resource = environment.informer.resource
             assert resource is not None
-            await environment.informer.look_at_rights(environment.informer.declared, resource)
-            assert len(environment.informer.plan_for(environment.informer.declared, resource).streams) == 1
+            for fault in (Refuse(500), Disconnect(), MalformedJSON()):
+                failing = environment.cluster.faults.add(fault, verb="list", resource="secrets", times=4)
+                await environment.informer.look_at_rights(environment.informer.declared, resource)
+                failing.release()
+                planned = environment.informer.plan_for(environment.informer.declared, resource)
+                assert len(planned.streams) == 1, fault
 
     run(main())
 

@@ -22,6 +22,7 @@ from kopf_selectcache.errors import ReadError
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import NODES, PODS
 from tests.informer.test_own_writes_model import FILTERS, Model, State
+from tests.rows import each_row
 
 WEB, OTHER = {"app": "web"}, {"app": "db"}
 
@@ -227,10 +228,8 @@ def test_9_other_clients_hand_their_objects_over() -> None:
     assert not model.cache.held("pods")
 
 
-@pytest.mark.parametrize("deleted", [False, True])
-@pytest.mark.parametrize(
-    "obj", [None, "pod", {}, {"metadata": None}, {"metadata": {"name": "a", "uid": "u"}}]
-)
+@each_row("deleted", [False, True])
+@each_row("obj", [None, "pod", {}, {"metadata": None}, {"metadata": {"name": "a", "uid": "u"}}])
 def test_9_what_is_no_object_of_a_server_is_refused(obj: Any, deleted: bool) -> None:
     cache = written().cache
     with pytest.raises(ReadError):

@@ -16,6 +16,7 @@ from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.settings.options import SelectCacheSettings
 from tests.cache.environment import PODS, FakeInformer, Obj, pod
 from tests.faults.environment import run, until
+from tests.rows import each_row
 from tests.secrets import caching, labelled, secret
 
 PERIOD = 1000.0
@@ -223,7 +224,7 @@ def test_an_informer_resyncs_without_a_request_until_that_is_changed() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("period", [0.5, -1, True, None, "10h", 10**7])
+@each_row("period", [0.5, -1, True, None, "10h", 10**7])
 def test_a_period_is_a_number_of_seconds(period: Any) -> None:
     with pytest.raises(DeclarationError):
         Cached("app=web", resync=period)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kopf_selectcache import errors
 from tests.messages.every import PROVOKED
 from tests.messages.provoked import read_table
@@ -12,14 +10,12 @@ ABROAD = {"NoClient"}
 """Raised by objects of other clients, which this environment does not have: see tests/clients."""
 
 
-@pytest.mark.parametrize(("chapter", "title"), PROVOKED.each())
-def test_a_message_is_as_the_table_has_it(chapter: str, title: str) -> None:
+def test_each_message_is_as_the_table_has_it() -> None:
     """After a wanted change of a message, `python -m tests.messages` writes the table anew."""
-    assert PROVOKED.describe(chapter, title) == read_table().get((chapter, title))
-
-
-def test_the_table_has_no_other_messages() -> None:
-    assert list(read_table()) == PROVOKED.each()
+    table = read_table()
+    provoked = {each: PROVOKED.describe(*each) for each in PROVOKED.each()}
+    assert {each: text for each, text in provoked.items() if text != table.get(each)} == {}
+    assert list(table) == [*provoked], "the table has other messages, or in another order"
 
 
 def test_the_table_has_each_class_of_errors_of_reads() -> None:

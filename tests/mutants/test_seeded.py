@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from tests.rows import each_row
 
 from .features import FEATURES, FeatureMutant
 from .mutant import PRODUCTS, Mutant
@@ -51,7 +51,7 @@ def functions(file: str) -> frozenset[str]:
     )
 
 
-@pytest.mark.parametrize("mutant", [*MUTANTS, *FEATURES], ids=lambda mutant: mutant.name)
+@each_row("mutant", [*MUTANTS, *FEATURES], ids=lambda mutant: mutant.name)
 def test_a_seeded_bug_can_be_applied_in_one_place_and_makes_a_difference(
     mutant: Mutant | FeatureMutant,
 ) -> None:
@@ -61,7 +61,7 @@ def test_a_seeded_bug_can_be_applied_in_one_place_and_makes_a_difference(
     ast.parse(source.replace(mutant.old, mutant.new))
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@each_row("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_seeded_bug_is_caught_by_tests_of_the_promise_that_it_breaks(mutant: Mutant) -> None:
     promise = promises()[mutant.breaks]
     assert {test.partition("[")[0] for test in mutant.tests} <= set(promise.tests)

@@ -32,6 +32,7 @@ from tests.kopf_operators import (
     pod,
     run,
 )
+from tests.rows import each_row
 
 PODS = "/api/v1/pods"
 
@@ -369,14 +370,14 @@ WAITING: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@each_row("read", READS.values(), ids=READS)
 def test_reads_raise_not_synced_until_there_is_an_operator(read: Callable[[selectcache.Cache], Any]) -> None:
     cache = selectcache.cache_of(declaring(pods=""))
     with pytest.raises(NotSynced):
         read(cache)
 
 
-@pytest.mark.parametrize("read", WAITING.values(), ids=WAITING)
+@each_row("read", WAITING.values(), ids=WAITING)
 def test_awaited_reads_raise_not_synced_until_there_is_an_operator(
     read: Callable[[selectcache.Cache], Any],
 ) -> None:

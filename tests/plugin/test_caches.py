@@ -38,6 +38,7 @@ from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import nothing_left, run, until
 from tests.kopf_operators import Cluster, operating, pod
 from tests.plugin.test_probe import free_endpoint, probe
+from tests.rows import each_row
 from tests.secrets import secret
 
 
@@ -661,7 +662,7 @@ class TestLogin:
 
 
 class TestMistakes:
-    @pytest.mark.parametrize(
+    @each_row(
         ("arguments", "options"),
         [
             ((["pods"],), {}),

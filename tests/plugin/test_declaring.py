@@ -20,6 +20,7 @@ from tests.faults.environment import run, until
 from tests.informer.test_namespaces_by_label import namespace
 from tests.kopf_operators import Cluster, context, cycles, declaring, launched
 from tests.plugin.test_change_handlers import operating
+from tests.rows import each_row
 from tests.secrets import labelled, secret
 
 
@@ -299,7 +300,7 @@ def test_a_task_can_declare_before_the_operator_has_started() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "line"),
     [
         (lambda selectors: selectors.__setitem__("v1/pods", "app=db"), "await cache.change('v1/pods', ...)"),

@@ -11,6 +11,7 @@ import pytest
 
 from kopf_selectcache import DeclarationError, with_cache
 from tests.kopf_operators import declaring, started
+from tests.rows import each_row
 
 WITH_CACHE: Any = with_cache  # What mypy would not let through.
 
@@ -19,7 +20,7 @@ class Handlers:
     def create(self, **_: Any) -> None: ...
 
 
-@pytest.mark.parametrize(
+@each_row(
     "decorate",
     [
         lambda: WITH_CACHE(Handlers),
@@ -97,7 +98,7 @@ def _wraps_and_passes(fn: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-@pytest.mark.parametrize(
+@each_row(
     "decorator",
     [
         lambda registry: kopf.on.create("pods", id="h", registry=registry),
@@ -115,7 +116,7 @@ def test_a_handler_that_takes_a_cache_and_gets_none_is_refused_at_the_start(
         started(registry, declaring(pods=""))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fn",
     [
         with_cache(_wrapped),

@@ -51,6 +51,7 @@ from tests.kopf_operators import (
     spawned,
     watching,
 )
+from tests.rows import each_row
 
 PODS = "/api/v1/pods"
 SECRETS = "/api/v1/secrets"
@@ -535,7 +536,7 @@ def test_embedded_operators_declare_their_namespaces_or_watch_all() -> None:
         assert operators.namespaces_of(settings, declared) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("patterns", "expected"),
     [(["b", "a"], ("a", "b")), (["a*"], None), (["a", "!b"], None), ([], None)],
 )

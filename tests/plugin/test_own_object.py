@@ -31,6 +31,7 @@ from tests.kopf_operators import (
     started,
     watching,
 )
+from tests.rows import each_row
 
 with_cache = any_with_cache(
     fresh=False
@@ -150,8 +151,8 @@ def seen_in_event(settings: kopf.OperatorSettings, type_: str, body: dict[str, A
     return seen[-1]
 
 
-@pytest.mark.parametrize("settings", NARROWED)
-@pytest.mark.parametrize("name", ["web-1", "new"])
+@each_row("settings", NARROWED)
+@each_row("name", ["web-1", "new"])
 def test_what_leaves_a_selector_of_kopfs_is_neither_gone_nor_there_but_as_the_stream_has_it(
     settings: Callable[[], kopf.OperatorSettings],
     name: str,
@@ -187,8 +188,8 @@ def test_a_deletion_counts_where_kopf_watches_all(settings: Callable[[], kopf.Op
     assert seen_in_event(settings(), "DELETED", pod("web-1", version=20, app="web")) == {"web-2": "5"}
 
 
-@pytest.mark.parametrize("settings", [NARROWED[0], IN_FULL[0]])
-@pytest.mark.parametrize("type_", ["ADDED", "MODIFIED", None])
+@each_row("settings", [NARROWED[0], IN_FULL[0]])
+@each_row("type_", ["ADDED", "MODIFIED", None])
 def test_whatever_is_no_deletion_counts_in_any_case(
     settings: Callable[[], kopf.OperatorSettings], type_: Any
 ) -> None:
@@ -198,7 +199,7 @@ def test_whatever_is_no_deletion_counts_in_any_case(
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "cause", "expected"),
     [
         (IN_FULL[0], lambda body: changing(body, causes.Reason.GONE), {}),

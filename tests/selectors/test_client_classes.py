@@ -28,11 +28,12 @@ from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import APIObject, Pod, V1Pod, Widget, earlier, imported, model
 from tests.cache.environment import pod, reading
+from tests.rows import each_row
 
 WEB = pod("web-1", app="web")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "key"),
     [
         ("V1Pod", "v1/pods"),
@@ -47,7 +48,7 @@ WEB = pod("web-1", app="web")
         ("V1CustomResourceDefinition", "apiextensions.k8s.io/v1/customresourcedefinitions"),
     ],
 )
-@pytest.mark.parametrize(
+@each_row(
     "module",
     [
         "kubernetes.client.models.any",

@@ -9,11 +9,12 @@ import pytest
 
 from kopf_selectcache import UnknownKind, _kopf
 from kopf_selectcache.selectors.kind_keys import checked_key, key_of, not_declared
+from tests.rows import each_row
 
 WRONG: Any = 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "meant"),
     [
         ("v1/pods/status", None),
@@ -46,7 +47,7 @@ def test_a_key_that_can_name_no_kind_is_refused_with_the_likely_one(key: Any, me
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "notes",

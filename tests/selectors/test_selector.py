@@ -23,9 +23,10 @@ from kopf_selectcache import (
     _kopf,
 )
 from kopf_selectcache.core.selection.kinds import Kind, find
+from tests.rows import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("selector", "text"),
     [
         (Selector(), "Selector()"),
@@ -55,7 +56,7 @@ WRONG: Any = 5
 TEXT: Any = "app=web"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argument", "text", "column"),
     [
         ("label", "app in web", 8),
@@ -85,7 +86,7 @@ MAKE: Any = Selector
 ANY_OF: Any = AnyOf
 
 
-@pytest.mark.parametrize(
+@each_row(
     "make",
     [
         lambda: MAKE(label={}),
@@ -146,7 +147,7 @@ def test_bad_input_is_refused_where_it_is_written(make: Callable[[], Any]) -> No
         make()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "meant"),
     [
         (lambda: MAKE(labels="app=web"), "label="),
@@ -224,9 +225,7 @@ def test_an_unknown_kind_is_refused_with_the_likely_one() -> None:
         Selector().covers(Selector(), kind="v2/pods")
 
 
-@pytest.mark.parametrize(
-    "kind", ["nodes", ("v1", "nodes"), ("", "v1", "nodes"), "no", _kopf.Resource("", "v1", "nodes")]
-)
+@each_row("kind", ["nodes", ("v1", "nodes"), ("", "v1", "nodes"), "no", _kopf.Resource("", "v1", "nodes")])
 def test_a_kind_is_named_as_in_declarations(kind: Any) -> None:
     verdict = Selector("x").covers(Selector("y"), kind=kind)
     assert verdict.kind is not None
@@ -260,7 +259,7 @@ def test_what_is_worked_out_once_is_kept_with_the_selector_for_each_kind() -> No
     assert declared.box(None) is declared.box(None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("selector", "kind", "words"),
     [
         (Selector("a=1,a=2"), None, "a=1 and a=2"),
@@ -297,7 +296,7 @@ def test_a_filter_that_nothing_can_satisfy_is_refused_with_the_reason(
     assert words in str(info.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("selector", "kind", "remedy"),
     [
         (Selector("a=1,a=2"), None, "Write alternatives as one"),

@@ -11,11 +11,12 @@ import pytest
 
 import kopf_selectcache
 from kopf_selectcache import Answer, AnyOf, Selector, Verdict
+from tests.rows import each_row
 
 WEB = Selector("app=web")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("declared", "request_", "answer", "sentence"),
     [
         (
@@ -126,7 +127,7 @@ def test_unknown_is_no_yes() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("declared", "request_", "narrowest"),
     [
         ("x in (a,b)", "x in (b,c)", "x in (a,b),x in (b,c)"),
@@ -141,7 +142,7 @@ def test_the_narrowest_request_in_words(declared: str, request_: str, narrowest:
     assert set(str(verdict.narrowest.label).split(",")) == set(narrowest.split(","))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("declared", "request_", "narrowest"),
     [
         (Selector(field="spec.nodeName=n"), Selector("app"), Selector("app", field="spec.nodeName=n")),
@@ -220,7 +221,7 @@ def test_nothing_is_left_of_a_request_for_all_namespaces_but_those_of_the_filter
     assert declared.covers(Selector("x", field="metadata.namespace!=n")).narrowest is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("declared", "request_", "kind", "answer"),
     [
         (
@@ -303,7 +304,7 @@ def test_the_narrowest_request_knows_the_kind() -> None:
     assert declared.covers(request).narrowest is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "field"),
     [
         ("secrets", "type"),

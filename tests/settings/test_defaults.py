@@ -22,12 +22,13 @@ from kopf_selectcache import (
 from kopf_selectcache.cache.declaring import Options
 from kopf_selectcache.settings.kind_options import OPTIONS
 from kopf_selectcache.settings.options import SelectCacheSettings
+from tests.rows import each_row
 
 # What mypy would not let through.
 WRONG: Any = 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("label", "app in web"),
@@ -112,7 +113,7 @@ def test_a_namespace_without_a_default_entry_has_not_that_of_all_others() -> Non
         assert settings.effective(key).filter == Selector("team=a", namespaces=["blog"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("declare", "error"),
     [
         (lambda select: select.update(nodes=Cached("", namespaces=["shop"])), ConflictingSelectors),

@@ -29,6 +29,7 @@ from kopf_selectcache.settings.namespaces import assemble, namespaces_in
 from kopf_selectcache.settings.planner import plan
 from kopf_selectcache.settings.rights import of_cache
 from kopf_selectcache.testing import FakeCache
+from tests.rows import each_row
 
 TENANT, TRIAL = LabelSelector.parse("tenant=yes"), LabelSelector.parse("trial")
 PODS = find("pods")
@@ -43,7 +44,7 @@ def streams(filter_: Any, *, namespaces: Any = None, **labelled: set[str]) -> li
     return sorted(str(each.selector) for each in planned.streams)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("filter_", "expected"),
     [
         (Selector(namespaces=TENANT), ["namespaces=['blog']", "namespaces=['shop']"]),
@@ -141,7 +142,7 @@ def test_default_namespaces_by_label_are_inherited_but_by_cluster_scoped_kinds()
     assert (planned.labels, len(planned.streams)) == ((), 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("declare", "error"),
     [
         (lambda: Selector(namespaces=LabelSelector.parse("")), BadSelector),

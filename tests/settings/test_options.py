@@ -26,6 +26,7 @@ from kopf_selectcache.client.transport import MAX_BYTES
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings, State, settings_of
+from tests.rows import each_row
 
 NAMES = [f"n{number}" for number in range(101)]
 
@@ -38,7 +39,7 @@ FUNCTION: Any = print
 CACHED: Any = Cached
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "pods",
@@ -66,7 +67,7 @@ def test_keys_are_those_of_kopf(key: Any) -> None:
     assert selectors[key] == Selector("app=web")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "*",
@@ -90,7 +91,7 @@ def test_a_key_that_names_no_kind_is_refused(key: Any) -> None:
         Selectors()[key] = "app=web"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         "app=web",
@@ -109,7 +110,7 @@ def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) 
     assert selectors["pods"] == Selector("app=web")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "value", "error"),
     [
         ("pods", "app in web", BadSelector),
@@ -189,7 +190,7 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
     selectors["pods"] = "app=db"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "values"),
     [
         ("page_limit", [0, -1, 2.5, "500", True, None, 10**6]),
@@ -237,7 +238,7 @@ def test_options_are_checked_where_they_are_assigned(name: str, values: list[Any
     assert getattr(settings, name) is before
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "limits"),
     [
         (False, {}),
@@ -362,7 +363,7 @@ def test_what_others_have_declared_is_declared_with_how_it_is_kept() -> None:
     assert ours["pods"] == Selector("app=web")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "declare",
     [
         lambda: CACHED(label="app=web"),
@@ -394,7 +395,7 @@ def test_an_interval_of_nothing_is_never() -> None:
         settings.audit_interval = 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     "write",
     [
         lambda settings: settings.selectors.__ior__({"pods": "app in"}),

@@ -28,6 +28,7 @@ from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.settings.precedence import first_set
 from kopf_selectcache.testing import FakeCache
+from tests.rows import each_row
 
 LEVELS = (Level.ENTRY, Level.KIND, Level.DEFAULT_ENTRY, Level.DEFAULTS)
 STATES = ("unset", "empty", "everything", "set")
@@ -58,14 +59,14 @@ def test_there_are_all_combinations() -> None:
     assert len(CASES) == len(STATES) ** len(LEVELS) == 256
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.values()))
+@each_row("case", CASES, ids=lambda case: "-".join(case.values()))
 def test_the_first_level_that_is_set_decides(case: dict[Level, str]) -> None:
     found = first_set({level: value_of(level, state) for level, state in case.items()})
     assert found == expected(case)
     assert type(found[0]) is type(expected(case)[0])
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.values()))
+@each_row("case", CASES, ids=lambda case: "-".join(case.values()))
 def test_a_label_selector_comes_from_the_first_level_that_is_set(case: dict[Level, str]) -> None:
     values = {level: value_of(level, state) for level, state in case.items()}
     settings = SelectCacheSettings()
@@ -89,7 +90,7 @@ def test_a_label_selector_comes_from_the_first_level_that_is_set(case: dict[Leve
 NAMESPACES: dict[str, Any] = {"unset": UNSET, "empty": {}, "everything": EVERYTHING}
 
 
-@pytest.mark.parametrize(("kind", "default"), [*product(STATES, repeat=2)])
+@each_row(("kind", "default"), [*product(STATES, repeat=2)])
 def test_the_namespaces_of_the_kind_replace_the_default_ones(kind: str, default: str) -> None:
     settings = SelectCacheSettings()
     own, defaults = NAMESPACES.get(kind, ["own"]), NAMESPACES.get(default, ["default"])
@@ -123,7 +124,7 @@ OPTIONS: dict[str, tuple[Any, Any, Any]] = {
 STORED = ("keep", "drop", "transform")
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@each_row("name", OPTIONS)
 def test_an_option_of_the_kind_replaces_the_default(name: str) -> None:
     values = [UNSET, *(value for value in OPTIONS[name] if value is not NotImplemented)]
     for own, default in product(values, repeat=2):
@@ -328,8 +329,8 @@ def custom_resource(*, namespaced: bool) -> Resource:
     return Resource(kind, "v1", fields_known=False)
 
 
-@pytest.mark.parametrize("namespaces", [UNSET, ["blog"], {}])
-@pytest.mark.parametrize(
+@each_row("namespaces", [UNSET, ["blog"], {}])
+@each_row(
     "declared",
     [
         Selector("app=web", namespaces=["shop"]),

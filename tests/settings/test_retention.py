@@ -11,6 +11,7 @@ import pytest
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.settings.retention import projection
+from tests.rows import each_row
 
 
 async def coroutine(obj: dict[str, Any]) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def test_paths_are_text_or_tuples_in_any_collection() -> None:
     assert projection(keep=(), transform=dict) == Projection.of(keep=[], transform=dict)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "declared",
     [
         {"drop": "data"},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kopf_selectcache.settings.rights import Right
+from tests.rows import each_row
 
 NAMES = st.text(st.sampled_from("abn019-.:'*/ye"), min_size=1, max_size=6)
 
@@ -23,9 +23,7 @@ def test_yaml_reads_the_rule_back(group: str, resource: str, names: frozenset[st
     assert yaml.safe_load(right.written()) == [right.rule()]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "null", "true", "no", "y", "1e3", "0x1f", "2026-01-01", "-", "~", "a: b", "a #b"]
-)
+@each_row("text", ["", "null", "true", "no", "y", "1e3", "0x1f", "2026-01-01", "-", "~", "a: b", "a #b"])
 def test_yaml_reads_special_words_as_texts(text: str) -> None:
     right = Right(text, "pods", frozenset({"get"}))
     assert yaml.safe_load(right.written()) == [right.rule()]

@@ -9,6 +9,7 @@ import pytest
 from kopf_selectcache.testing.api import yaml_body
 from kopf_selectcache.testing.api.managed_fields import Writer
 from kopf_selectcache.testing.api.status import Problem
+from tests.rows import each_row
 
 from .writing import Store, shown
 
@@ -98,8 +99,8 @@ def test_definitions_of_custom_resources_are_applied() -> None:
     assert obj["spec"] == defined["spec"]
 
 
-@pytest.mark.parametrize("depth", [201, 100_000])
-@pytest.mark.parametrize(("begin", "end"), [("[", "]"), ("{a: ", "}")])
+@each_row("depth", [201, 100_000])
+@each_row(("begin", "end"), [("[", "]"), ("{a: ", "}")])
 def test_yaml_that_is_nested_too_deeply_is_refused(depth: int, begin: str, end: str) -> None:
     with pytest.raises(Problem) as caught:
         yaml_body.read(f"a: {begin * depth}{end * depth}".encode())

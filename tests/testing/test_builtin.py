@@ -2,16 +2,15 @@
 
 from typing import Any
 
-import pytest
-
 from kopf_selectcache.testing.api.kubectl.columns import COLUMNS
+from tests.rows import each_row
 
 from .writing import Store
 
 STORE = Store()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "singular", "short", "namespaced"),
     [
         ("pods", "pod", ("po",), True),
@@ -39,7 +38,7 @@ def test_both_groups_of_events_are_kept_in_one_place() -> None:
     assert len(tables) == len(set(tables)) + 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "group",
     [
         "",
@@ -60,7 +59,7 @@ def cells(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
     return {column.name: column.cell(obj) for column in COLUMNS[kind] if column.cell is not None}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "obj", "expected"),
     [
         (

@@ -27,6 +27,7 @@ from kopf_selectcache.testing import EmbeddedCluster, ManifestError, Problem
 from tests.apiserver.client import ApiError, Client
 from tests.apiserver.cluster import Cluster
 from tests.messages.testkit import RULES
+from tests.rows import each_row
 
 from .serving import FOLLOWED, PODS, Served, pod, told
 
@@ -155,7 +156,7 @@ class TestItsLife:
             pass
         assert caught.value.errno == errno.EADDRINUSE
 
-    @pytest.mark.parametrize("port", [65536, -1, True, "8080"])
+    @each_row("port", [65536, -1, True, "8080"])
     def test_what_is_no_port_is_told_at_once(self, port: Any) -> None:
         with pytest.raises(ValueError):
             EmbeddedCluster(port=port)

@@ -24,6 +24,7 @@ from kopf_selectcache import (
 from kopf_selectcache.core.protocol.decoder import SLICE
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.sample_objects import Population
+from tests.rows import each_row
 
 Obj = dict[str, Any]
 
@@ -192,9 +193,7 @@ def test_its_own_object_is_there_as_the_body_says() -> None:
     assert cache.get("pods", "web-1", "shop")["metadata"]["labels"]["step"] == "two"
 
 
-@pytest.mark.parametrize(
-    "given", [{}, {"uid": "1"}, {"resourceVersion": "3"}, {"uid": "1", "resourceVersion": "1000000"}]
-)
+@each_row("given", [{}, {"uid": "1"}, {"resourceVersion": "3"}, {"uid": "1", "resourceVersion": "1000000"}])
 def test_its_own_object_has_the_labels_of_the_body_and_not_those_of_the_list(given: dict[str, str]) -> None:
     entered, left = pod("web-1", app="web"), pod("web-2", app="db")
     for body in (entered, left):
@@ -248,7 +247,7 @@ def test_another_object_may_have_the_name_of_the_deleted_one() -> None:
     assert cache.blocking.gone("pods", "web-1", "shop", uid="1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         {"own": {}},
@@ -316,7 +315,7 @@ def test_any_mapping_is_an_object() -> None:
     ) == ["web-1"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("objects", "selectors"),
     [
         (pod("web-1"), {}),
@@ -416,7 +415,7 @@ def test_a_declaration_of_another_group_or_kind_gives_no_plural() -> None:
     assert names(cache.held("webapps")) == ["two"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "plural"),
     [
         ("Policy", "policies"),

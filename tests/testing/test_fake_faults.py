@@ -28,6 +28,7 @@ from kopf_selectcache.testing.faults import (
     Silence,
     Unauthorized,
 )
+from tests.rows import each_row
 
 POD = {
     "apiVersion": "v1",
@@ -51,8 +52,8 @@ def fake() -> FakeCache:
     return FakeCache([POD, CONFIG], {"pods": "app=web"})
 
 
-@pytest.mark.parametrize("read", READS)
-@pytest.mark.parametrize(
+@each_row("read", READS)
+@each_row(
     ("fault", "error"),
     [
         (Refuse(403), Forbidden),
@@ -118,7 +119,7 @@ def test_code_of_the_test_that_raises_is_told() -> None:
         READS["fetch"](cache)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fault",
     [
         Silence(),

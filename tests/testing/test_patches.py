@@ -7,6 +7,7 @@ import pytest
 
 from kopf_selectcache.testing.api import patches
 from kopf_selectcache.testing.api.status import Problem
+from tests.rows import each_row
 
 from .writing import Store
 
@@ -17,7 +18,7 @@ def patched(obj: dict[str, Any], patch: object, content_type: str = patches.JSON
     return patches.read(json.dumps(patch).encode(), content_type, CONFIG_MAPS)(obj)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("patch", "expected"),
     [
         ({"a": 2}, {"a": 2, "b": {"c": 1, "d": [1]}}),
@@ -33,7 +34,7 @@ def test_a_merge_patch_replaces_what_it_names_and_null_removes(patch: object, ex
     assert obj == {"a": 1, "b": {"c": 1, "d": [1]}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("step", "expected"),
     [
         ({"op": "add", "path": "/b", "value": 1}, {"a": {"k": [1, 2]}, "b": 1}),
@@ -55,7 +56,7 @@ def test_each_step_of_a_json_patch(step: object, expected: object) -> None:
     assert patched({"a": {"k": [1, 2]}}, [step]) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "steps",
     [
         [{"op": "test", "path": "/a/k", "value": [1]}],
@@ -80,7 +81,7 @@ def test_a_step_that_fails_fails_the_patch(steps: object) -> None:
     assert obj == {"a": {"k": [1, 2]}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("patch", "content_type", "message"),
     [
         (

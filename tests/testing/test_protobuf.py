@@ -4,6 +4,7 @@ import pytest
 
 from kopf_selectcache.testing.api.kubectl import protobuf
 from kopf_selectcache.testing.api.status import Problem
+from tests.rows import each_row
 
 # What an object that is made in Go says of its metadata, when it has none: empty texts, and no time of
 # creation.
@@ -108,7 +109,7 @@ def test_other_kinds_are_refused_with_what_helps() -> None:
         assert "kubectl apply -f" in caught.value.message
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"",

@@ -9,6 +9,7 @@ import pytest
 
 from kopf_selectcache.testing.api.request import Request
 from kopf_selectcache.testing.request_log import KEPT, Asked, Match, Requests
+from tests.rows import each_row
 
 
 def asked(path: str, *, code: int = 200, **query: str) -> Asked:
@@ -17,7 +18,7 @@ def asked(path: str, *, code: int = 200, **query: str) -> Asked:
     return made
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "query", "verb", "group", "resource", "namespace", "name"),
     [
         ("GET", "/api/v1/pods", {}, "list", "", "pods", "", ""),
@@ -73,7 +74,7 @@ def test_a_resource_may_be_named_with_its_group_and_its_subresource_with_it() ->
     )
 
 
-@pytest.mark.parametrize("verb", ["LIST", "GET", "lists", "POST", "put", "pods", 1])
+@each_row("verb", ["LIST", "GET", "lists", "POST", "put", "pods", 1])
 def test_a_verb_that_no_request_has_is_refused_at_once(verb: Any) -> None:
     with pytest.raises(ValueError):
         Requests().where(verb)
@@ -83,7 +84,7 @@ def test_a_verb_that_no_request_has_is_refused_at_once(verb: Any) -> None:
         asyncio.run(Requests().until(verb, "pods"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "resource",
     [
         "pod",
@@ -107,7 +108,7 @@ def test_a_name_that_is_no_plural_of_a_resource_is_refused_at_once(resource: Any
         Requests().where("list", resource)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "resource",
     [
         "webapps",

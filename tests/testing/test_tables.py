@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.testing.api.kubectl.tables import age, find
+from tests.rows import each_row
 
 from .asking import TABLE, WIDGETS, Asked
 
@@ -21,7 +22,7 @@ OBJECT = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "expected"),
     [
         (".spec.n", [5]),
@@ -74,7 +75,7 @@ def test_a_value_is_shown_as_the_type_of_its_column_or_not_at_all(
     assert api.get(WIDGETS, accept=TABLE)["rows"][0]["cells"] == ["a", cell]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "told"),
     [
         (-60, "<invalid>"),
@@ -102,6 +103,6 @@ def test_ages_have_two_units_at_most(seconds: int, told: str) -> None:
     assert age((NOW - dt.timedelta(seconds=seconds)).isoformat(), now=NOW) == told
 
 
-@pytest.mark.parametrize("text", [None, "", 5, "yesterday", "2020-01-01"])
+@each_row("text", [None, "", 5, "yesterday", "2020-01-01"])
 def test_what_is_no_time_has_no_age(text: object) -> None:
     assert age(text, now=NOW) == "<unknown>"

@@ -504,7 +504,11 @@ def test_a_value_of_a_wrong_type_in_an_object(planted: Garden, empty: Garden, da
 
 
 @pytest.mark.parametrize("resource", BODIES)
-@pytest.mark.parametrize("value", [None, 5, "a", ["a"], {"a": 5}], ids=json.dumps)
+@pytest.mark.parametrize(
+    "value",
+    [None, ["a"], *(pytest.param(each, marks=pytest.mark.soak) for each in (5, "a", {"a": 5}))],
+    ids=json.dumps,
+)
 def test_a_value_of_a_wrong_type_in_place_of_a_spec_or_its_like(
     planted: Garden, empty: Garden, resource: str, value: object
 ) -> None:

@@ -17,6 +17,7 @@ from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import APIObject, Pod, V1Pod, earlier, imported, model
 from tests.cache.environment import PODS, Environment, Obj, names, pod, reading, run
+from tests.rows import each_row
 
 EARLIER = {"kubernetes_asyncio.client.models": [earlier("V1Pod", {}, {}), earlier("V1ConfigMap", {}, {})]}
 WEB, OTHER = pod("web-1", app="web"), pod("web-2", app="web")
@@ -53,7 +54,7 @@ CACHED: list[Callable[..., Any]] = [
 """Each read of an object that is held, the only one."""
 
 
-@pytest.mark.parametrize("read", CACHED)
+@each_row("read", CACHED)
 def test_every_read_returns_the_form_that_it_is_asked_for(read: Callable[..., Any]) -> None:
     cache = FakeCache([WEB], {"pods": ""})
     obj = read(cache, "pods")
@@ -70,7 +71,7 @@ def test_every_read_returns_the_form_that_it_is_asked_for(read: Callable[..., An
     assert read(cache, "pods", as_=Pod).obj == obj
 
 
-@pytest.mark.parametrize("read", CACHED)
+@each_row("read", CACHED)
 def test_a_class_names_the_kind_and_the_form(read: Callable[..., Any]) -> None:
     cache = FakeCache([WEB], {"pods": ""})
     assert type(read(cache, V1Pod)) is V1Pod
@@ -79,9 +80,7 @@ def test_a_class_names_the_kind_and_the_form(read: Callable[..., Any]) -> None:
     assert type(read(cache, Pod, as_=V1Pod)) is V1Pod
 
 
-@pytest.mark.parametrize(
-    "given", [{"as_": name_of}, {"as_": bytes}, {"as_": "view"}, {"as_": V1Pod}, {"as_": Pod}]
-)
+@each_row("given", [{"as_": name_of}, {"as_": bytes}, {"as_": "view"}, {"as_": V1Pod}, {"as_": Pod}])
 def test_what_the_server_is_asked_for_comes_in_the_same_form(given: Any) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
@@ -205,7 +204,7 @@ class AsyncCall:
         """Nor this."""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "as_",
     [
         "dict",
@@ -215,7 +214,7 @@ class AsyncCall:
         lambda obj: later(obj),  # As it is written.  # noqa: PLW0108
     ],
 )
-@pytest.mark.parametrize("read", CACHED)
+@each_row("read", CACHED)
 def test_what_can_be_no_form_is_refused_with_what_can(
     read: Callable[..., Any],
     as_: Any,
@@ -224,7 +223,7 @@ def test_what_can_be_no_form_is_refused_with_what_can(
         read(FakeCache([WEB], {"pods": ""}), "pods", as_=as_)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "as_",
     [
         model("V1Secret"),
@@ -248,7 +247,7 @@ def test_what_is_to_be_awaited_is_refused_also_where_there_is_no_object(as_: Any
         reading("").held("pods", as_=as_)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("as_", "known"),
     [
         (
@@ -277,7 +276,7 @@ def test_what_is_to_be_awaited_is_refused_also_where_there_is_no_object(as_: Any
         ),
     ],
 )
-@pytest.mark.parametrize("read", CACHED)
+@each_row("read", CACHED)
 def test_a_wrong_class_is_told_with_the_right_one(
     read: Callable[..., Any],
     as_: Any,
@@ -290,10 +289,8 @@ def test_a_wrong_class_is_told_with_the_right_one(
         read(FakeCache([WEB], {"pods": ""}), "pods", as_=as_)
 
 
-@pytest.mark.parametrize(
-    "as_", [model("V1Secret"), type("Secret", (APIObject,), {"version": "v1", "endpoint": "secrets"})]
-)
-@pytest.mark.parametrize(
+@each_row("as_", [model("V1Secret"), type("Secret", (APIObject,), {"version": "v1", "endpoint": "secrets"})])
+@each_row(
     "read",
     [
         lambda cache, as_: cache.fetch("pods", "db-1", "ns", as_=as_),
@@ -373,7 +370,7 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
 # ---- A part of an object never becomes an object that would be written back.
 
 
-@pytest.mark.parametrize(
+@each_row(
     "projection",
     [
         Projection.of(drop=["status", "spec.containers.env"]),
@@ -381,8 +378,8 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
         Projection.of(transform=partial(dict)),
     ],
 )
-@pytest.mark.parametrize("as_", [V1Pod, Pod])
-@pytest.mark.parametrize(
+@each_row("as_", [V1Pod, Pod])
+@each_row(
     "read",
     [
         lambda cache, **given: cache.get("pods", "web-1", "ns", **given),
@@ -413,7 +410,7 @@ def test_where_a_part_is_kept_no_read_makes_an_object_of_a_client(
     run(main)
 
 
-@pytest.mark.parametrize("read", CACHED)
+@each_row("read", CACHED)
 def test_where_a_part_is_kept_it_is_returned_in_any_other_form(read: Callable[..., Any]) -> None:
     cache = FakeCache([WEB], {"pods": Cached("", drop=["status"])})
     part = read(cache, "pods")
@@ -426,7 +423,7 @@ def test_where_a_part_is_kept_it_is_returned_in_any_other_form(read: Callable[..
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "read",
     [
         lambda cache: cache.get(V1Pod, "web-1", "ns", default=None),
@@ -473,7 +470,7 @@ def test_managed_fields_alone_are_no_part(projection: Projection) -> None:
 # ---- Advice keeps what was asked for.
 
 
-@pytest.mark.parametrize(
+@each_row(
     "read",
     [
         lambda cache: cache.get(V1Pod, "x", "ns"),

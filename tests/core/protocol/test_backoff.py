@@ -8,6 +8,7 @@ import itertools
 import pytest
 
 from kopf_selectcache.core.protocol.backoff import ASKED, LONGEST, SHORTEST, SLOW, delay
+from tests.rows import each_row
 
 
 def test_each_failure_in_a_row_doubles_the_delay_up_to_the_longest() -> None:
@@ -26,7 +27,7 @@ def test_clients_that_fail_together_come_back_spread_over_half_of_the_delay() ->
     assert delay(4, 0.0) < delay(4, 0.3) < delay(4, 0.6) < delay(4, 1.0)
 
 
-@pytest.mark.parametrize("failures", range(20))
+@each_row("failures", range(20))
 def test_a_server_that_asks_for_patience_is_given_that_and_more(failures: int) -> None:
     assert delay(failures, 0.0, at_least=45.0) == 45.0 + delay(failures, 0.0)
 

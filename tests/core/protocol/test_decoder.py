@@ -12,6 +12,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page, Refusal
 from kopf_selectcache.core.store.record import UnreadableRecord
+from tests.rows import each_row
 
 from .decoding import (
     CANARY,
@@ -61,7 +62,7 @@ def test_a_status_may_come_where_a_list_was_asked_for() -> None:
     assert PODS.page(dump(status)) == Refusal(410, "Expired", "too old", None, "fresh")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "others",
     [
         {"kind": "Table", "items": None},
@@ -167,7 +168,7 @@ def test_one_object_that_makes_no_sense_refuses_the_page() -> None:
     garbled(PODS.page, listing({"metadata": METADATA}, {"metadata": {}}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [b"", b"{", b"[]", b"null", b"<html>", b"\xff\xfe", listing()[:-1], listing() + b"{}", b"[" * 100_000],
 )
@@ -211,7 +212,7 @@ def test_an_object_of_a_cluster_scoped_kind_has_no_namespace() -> None:
     assert record_of({"metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}}).key == ("", "n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "object_",
     [
         {},
@@ -241,13 +242,13 @@ def test_an_object_that_is_refused_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize("usual", [True, False])
-@pytest.mark.parametrize(
+@each_row("usual", [True, False])
+@each_row(
     "name",
     [".", "..", "../../x", "a/b", "a%2Fb", "a\0b", "\0" + "M" * 3_000_000],
     ids=lambda name: ascii(name[:9]),
 )
-@pytest.mark.parametrize("member", ["name", "namespace"])
+@each_row("member", ["name", "namespace"])
 def test_contract_8_an_object_with_a_name_that_no_request_can_have_is_refused(
     member: str, name: str, usual: bool
 ) -> None:  # A parameter of the test.
@@ -264,8 +265,8 @@ def test_contract_8_an_object_with_a_name_that_no_request_can_have_is_refused(
         assert len(told) < 500
 
 
-@pytest.mark.parametrize("items", ['{"a":{}}', '"items"', "1", "true", '[{}],"items":1', "[1]", "[null]"])
-@pytest.mark.parametrize("deep", [False, True])
+@each_row("items", ['{"a":{}}', '"items"', "1", "true", '[{}],"items":1', "[1]", "[null]"])
+@each_row("deep", [False, True])
 def test_a_list_whose_items_are_no_list_is_not_taken_for_an_empty_one(items: str, deep: bool) -> None:
     spec = f',"deep":{"[" * 20_000}{"]" * 20_000}' if deep else ""
     with pytest.raises(Garbled):
@@ -274,9 +275,7 @@ def test_a_list_whose_items_are_no_list_is_not_taken_for_an_empty_one(items: str
         )
 
 
-@pytest.mark.parametrize(
-    "name", ["system:node:n1", "a,b=c\\d", "...", "ä b", "M" * 2_000], ids=lambda name: ascii(name[:9])
-)
+@each_row("name", ["system:node:n1", "a,b=c\\d", "...", "ä b", "M" * 2_000], ids=lambda name: ascii(name[:9]))
 def test_an_object_with_any_other_name_is_taken_in(name: str) -> None:
     object_ = {"kind": "Pod", "apiVersion": "v1", "metadata": METADATA | {"name": name}}
     assert record_of(object_).name == name
@@ -286,13 +285,13 @@ def test_an_object_with_any_other_name_is_taken_in(name: str) -> None:
 NUMBERS_BEYOND_BOUNDS = ["1e999", "-1E+400", "9" * 5000, "9" * 250 + "e90", "0.1e310"]
 
 
-@pytest.mark.parametrize("number", NUMBERS_BEYOND_BOUNDS)
+@each_row("number", NUMBERS_BEYOND_BOUNDS)
 def test_an_object_with_a_number_out_of_range_is_unreadable(number: str) -> None:
     object_ = dump({"metadata": METADATA, "spec": "NUMBER"}).replace(b'"NUMBER"', number.encode())
     assert why_of(PODS.record(object_)) == "it has a number that is out of range"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "spec",
     [
         "1e300",
@@ -322,7 +321,7 @@ def test_an_object_of_another_kind_or_group_is_refused(object_: Any, why: str) -
     assert why in garbled(PODS.record, dump(object_))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         {},
@@ -380,10 +379,8 @@ def test_a_record_does_not_keep_its_page_alive() -> None:
     assert all(len(record.data) < len(data) / 4 for record in page(data).records)
 
 
-@pytest.mark.parametrize(
-    "where", [b'"data":{"x":"\xff\xfe"}', b'"da\xffta":1', b'"metadata":{"labels":{"\xff":"x"}}']
-)
-@pytest.mark.parametrize("managed", [b"", b',"managedFields":[]'])
+@each_row("where", [b'"data":{"x":"\xff\xfe"}', b'"da\xffta":1', b'"metadata":{"labels":{"\xff":"x"}}'])
+@each_row("managed", [b"", b',"managedFields":[]'])
 def test_what_readers_could_not_decode_is_found_at_once(where: bytes, managed: bytes) -> None:
     start = b'{"kind":"Pod","apiVersion":"v1","metadata":' + dump(METADATA)[:-1] + managed + b"},"
     if b'"metadata"' in where:  # That is another one, which names nothing.
@@ -392,7 +389,7 @@ def test_what_readers_could_not_decode_is_found_at_once(where: bytes, managed: b
         assert why_of(PODS.record(start + where + b"}")) == "it is not UTF-8"
 
 
-@pytest.mark.parametrize("labels", [{"app": 1}, {"app": None}, {"app": {"x": "y"}}, ["app"], "app"])
+@each_row("labels", [{"app": 1}, {"app": None}, {"app": {"x": "y"}}, ["app"], "app"])
 def test_labels_that_are_no_strings_are_refused(labels: Any) -> None:
     garbled(PODS.record, dump({"metadata": METADATA | {"labels": labels}}))
 
@@ -434,7 +431,7 @@ LEAKS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("object_", LEAKS)
+@each_row("object_", LEAKS)
 def test_no_value_of_an_object_is_told_in_an_error_or_in_what_python_keeps_of_it(object_: Any) -> None:
     for read, data in (
         (PODS.record, dump(object_)),

@@ -17,6 +17,7 @@ from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
 from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
+from tests.rows import each_row
 
 PODS = Reader("v1", "Pod")
 CAREFUL = Reader("v1", "Pod", accepts=lambda _: True)
@@ -65,12 +66,12 @@ ODD_METADATA: list[dict[str, Any]] = [
 SAID = {"kind": "Pod", "apiVersion": "v1"}
 
 
-@pytest.mark.parametrize("said", [{}, SAID, dict(reversed(SAID.items())), {"kind": "Pod"}])
-@pytest.mark.parametrize(
+@each_row("said", [{}, SAID, dict(reversed(SAID.items())), {"kind": "Pod"}])
+@each_row(
     "rest",
     [{}, {"spec": {"a": [1]}}, {"spec": NESTED}, {"spec": {"x": 1, **MANAGED}}, MANAGED, {"x": 1, **MANAGED}],
 )
-@pytest.mark.parametrize("metadata", ODD_METADATA)
+@each_row("metadata", ODD_METADATA)
 def test_wherever_they_stand_only_those_of_the_metadata_are_cut_out(
     metadata: dict[str, Any], rest: dict[str, Any], said: dict[str, str]
 ) -> None:
@@ -125,7 +126,7 @@ def test_a_list_is_taken_apart_wherever_its_items_stand() -> None:
         assert list(empty.items) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"",
@@ -145,7 +146,7 @@ def test_what_is_not_certain_is_not_taken_apart(data: bytes) -> None:
     assert parted(data, [BARE]) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "spec",
     [
         [{"metadata": {}}, {"metadata": {"name": "x"}}],
@@ -229,8 +230,8 @@ def page_of(count: int, size: int) -> bytes:
     )
 
 
-@pytest.mark.parametrize(("count", "size"), [(40, 100_000), (1000, 10), (3, SLICE)])
-@pytest.mark.parametrize("space", [b"", b" "])
+@each_row(("count", "size"), [(40, 100_000), (1000, 10), (3, SLICE)])
+@each_row("space", [b"", b" "])
 def test_a_page_is_read_in_slices_of_so_many_bytes_or_objects(count: int, size: int, space: bytes) -> None:
     data = page_of(count, size).replace(
         b'"items":', b'"items":' + space

@@ -22,6 +22,7 @@ from kopf_selectcache.core.protocol.lost_answer import (
     is_result,
 )
 from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
+from tests.rows import each_row
 
 VERSIONED = {"metadata": {"resourceVersion": "5"}}
 TESTED = [{"op": "test", "path": "/metadata/resourceVersion", "value": "5"}]
@@ -36,7 +37,7 @@ def there(uid: str = "u", version: str = "7", **metadata: Any) -> dict[str, Any]
     return {"kind": "Pod", "metadata": {"uid": uid, "resourceVersion": version, **metadata}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "step"),
     [
         (write(Verb.CREATE), ReadBack),
@@ -63,7 +64,7 @@ def test_after_a_lost_answer_only_what_does_no_harm_twice_is_repeated(given: Wri
     assert type(after_lost_answer(given)) is step
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "found", "step"),
     [
         (write(Verb.CREATE), None, Repeat),
@@ -114,7 +115,7 @@ def test_an_absent_object_settles_a_creation_if_no_try_is_under_way(*, is_answer
     assert step.is_settled is is_answered
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "refusal", "step"),
     [
         (write(Verb.CREATE), Refusal(409, "AlreadyExists"), ReadBack),
@@ -156,7 +157,7 @@ def test_a_conflict_of_a_deletion_is_raised_if_the_same_object_is_there() -> Non
 # ---- The comparison.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("found", "sent"),
     [
         ({"spec": {"a": 1, "b": 2}}, {"spec": {"a": 1}}),
@@ -178,7 +179,7 @@ def test_an_object_contains_what_was_sent(found: Any, sent: Any) -> None:
     assert contains(found, sent)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("found", "sent"),
     [
         ({"spec": {"a": 1}}, {"spec": {"a": 2}}),

@@ -49,6 +49,7 @@ from tests.core.client import (
 )
 from tests.core.cluster import Filter
 from tests.core.simulation import Run
+from tests.rows import each_row
 
 # ---- All goes well.
 
@@ -116,7 +117,7 @@ def test_2_a_silent_watch_is_given_up_and_resumed() -> None:
     assert client.on(Due()) == (Watch("100"),)
 
 
-@pytest.mark.parametrize("end", [CUT, LIVED, GARBLED, Lost("")])
+@each_row("end", [CUT, LIVED, GARBLED, Lost("")])
 def test_3_a_watch_that_ends_is_resumed_at_the_last_version(end: Lost) -> None:
     client = watching()
     client.on(seen("MODIFIED", "103"))
@@ -124,7 +125,7 @@ def test_3_a_watch_that_ends_is_resumed_at_the_last_version(end: Lost) -> None:
     assert client.on(Due()) == (Watch("103"),)
 
 
-@pytest.mark.parametrize("end", [ENDED, LASTED, replace(ENDED, lasted=True), replace(LASTED, lived=True)])
+@each_row("end", [ENDED, LASTED, replace(ENDED, lasted=True), replace(LASTED, lived=True)])
 def test_3_after_a_clean_end_and_after_a_watch_that_lasted_the_next_watch_starts_at_once(end: Lost) -> None:
     client = watching()
     client.on(seen("MODIFIED", "103"))
@@ -156,7 +157,7 @@ def test_3_each_watch_that_lasted_is_followed_by_one_that_starts_at_once() -> No
     assert client.on(Opened(), ENDED)[-1] == Wait(0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "end",
     [
         CUT,
@@ -285,8 +286,8 @@ def test_10_the_order_of_initial_events_means_nothing() -> None:
     assert client.state == Watching(Known(streaming=True, floor="92"), "92")
 
 
-@pytest.mark.parametrize("type_", ["ADDED", "MODIFIED"])
-@pytest.mark.parametrize("version", ["100", "99", "9"])
+@each_row("type_", ["ADDED", "MODIFIED"])
+@each_row("version", ["100", "99", "9"])
 def test_12_a_replay_brings_nothing_back_and_is_no_progress(type_: str, version: str) -> None:
     client = watching()
     client.fail(CUT, 2)
@@ -369,7 +370,7 @@ def test_17_a_server_in_trouble_is_asked_again_less_and_less(code: int) -> None:
     assert client.on(Due()) == (Watch("100"),)
 
 
-@pytest.mark.parametrize("code", [0, 400, 422, 500, 504])
+@each_row("code", [0, 400, 422, 500, 504])
 def test_17_a_version_that_is_refused_for_ever_is_given_up(code: int) -> None:
     client = watching()
     assert client.fail(Refusal(code), PATIENCE) == (Watch("100"),)
@@ -432,8 +433,8 @@ def test_21_a_missing_right_is_told_at_once_and_tried_slowly_and_the_version_is_
     assert client.on(Opened()) == (Report(None),)
 
 
-@pytest.mark.parametrize("code", [403, 404])
-@pytest.mark.parametrize("streaming", [False, True])
+@each_row("code", [403, 404])
+@each_row("streaming", [False, True])
 def test_21_a_right_or_a_kind_that_is_missing_from_the_start_is_tried_slowly(
     code: int, streaming: bool
 ) -> None:
@@ -520,7 +521,7 @@ def test_what_was_seen_to_be_the_newest_is_never_forgotten_for_something_older(
     assert stepped.state == Watching(Known(marked=True, floor=after), "101", heard=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "client",
     [
         Client(Start()),

@@ -23,6 +23,7 @@ from kopf_selectcache.core.protocol.pager import (
     Paging,
 )
 from kopf_selectcache.core.store.record import Record
+from tests.rows import each_row
 
 
 def page(token: str, *keys: str, version: str = "100", size: int = 0) -> Page:
@@ -124,7 +125,7 @@ def test_a_list_whose_tokens_are_all_the_same_is_read_to_its_end() -> None:
     assert caught.value.args == (NOWHERE,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("each", "count"),
     [(300_000, 3000), (880_000, 1000), (1_400_000, 400), (2_500_000, 300), (30_000_000, 300)],
 )

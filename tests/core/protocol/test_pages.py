@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from kopf_selectcache.core.protocol.machine import (
     EXPIRIES,
     PATIENCE,
@@ -37,6 +35,7 @@ from kopf_selectcache.core.protocol.pager import (
     PAGES_AT_ONCE,
 )
 from tests.core.client import CUT, GARBLED, GONE, A, B, C, Client, more, named, page, seen, watching
+from tests.rows import each_row
 
 
 def test_6_a_list_whose_token_expired_starts_again_from_its_first_page() -> None:
@@ -81,9 +80,7 @@ def test_6_a_state_that_is_forgotten_is_so_in_lists_alone() -> None:
     assert client.state.known.expired == 0
 
 
-@pytest.mark.parametrize(
-    "failure", [Refusal(401), Refusal(429), Refusal(500), Refusal(503), Lost("cut"), GARBLED, Silent()]
-)
+@each_row("failure", [Refusal(401), Refusal(429), Refusal(500), Refusal(503), Lost("cut"), GARBLED, Silent()])
 def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(failure: Input) -> None:
     client = Client(Start(), page("100", A, then="1"), page("100", B, then="2"))
     # All of these are told.
@@ -95,7 +92,7 @@ def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(fai
     assert client.on(Due(), page("100")) == (Commit("100"), Watch("100"))
 
 
-@pytest.mark.parametrize("failure", [Refusal(500), Lost("cut"), GARBLED, Silent()])
+@each_row("failure", [Refusal(500), Lost("cut"), GARBLED, Silent()])
 def test_17_a_page_that_keeps_failing_ends_its_list(failure: Input) -> None:
     client = Client(Start(), page("100", A, then="more"))
     assert client.fail(failure, PATIENCE) == (more("more"),)
@@ -111,7 +108,7 @@ def test_16_a_page_that_is_throttled_never_ends_its_list() -> None:
     assert Client(Start(), page("100", A, then="more")).fail(Refusal(429), 50) == (more("more"),)
 
 
-@pytest.mark.parametrize("code", [400, 403, 404, 422])
+@each_row("code", [400, 403, 404, 422])
 def test_21_a_page_that_only_a_person_can_help_with_ends_its_list(code: int) -> None:
     client = Client(Start(), page("100", A, then="more"))
     assert client.on(Refusal(code)) == (Abandon(), Report(Refusal(code)), Wait(0, slow=True))

@@ -14,6 +14,7 @@ from kopf_selectcache.core.errors import Garbled, TooLarge
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.splitter import Splitter
+from tests.rows import each_row
 
 MOST = 10_000
 
@@ -149,7 +150,7 @@ def test_35_a_list_with_two_members_items_is_refused() -> None:
 # ---- What is refused.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("items", "why"),
     [
         (b'{"a":{}} {"b":{}}]', "not separated by single commas"),
@@ -172,7 +173,7 @@ def test_35_more_commas_than_one_are_left_to_whoever_reads_the_piece() -> None:
     assert split(b'{"items":[ ]}', ())[0] == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("start", "more", "what"),
     [
         (b'{"items":[{"a":"', b"x", "item 0 of a list"),

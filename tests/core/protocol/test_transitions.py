@@ -27,6 +27,7 @@ from kopf_selectcache.core.protocol.machine import (
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Piece
 from kopf_selectcache.core.protocol.pager import Pager
 from tests.core.client import CUT, GONE, A, page
+from tests.rows import each_row
 
 # ---- The table.
 
@@ -61,9 +62,7 @@ INPUTS: tuple[Input, ...] = (
 )
 
 
-@pytest.mark.parametrize(
-    ("state", "input_"), list(product(STATES, INPUTS)), ids=lambda value: type(value).__name__
-)
+@each_row(("state", "input_"), list(product(STATES, INPUTS)), ids=lambda value: type(value).__name__)
 def test_what_the_table_does_not_name_is_a_mistake_of_ours(state: State, input_: Input) -> None:
     if (type(state).__name__, type(input_).__name__) in TRANSITIONS:
         assert (

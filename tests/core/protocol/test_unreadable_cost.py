@@ -20,6 +20,7 @@ from kopf_selectcache.core.scanner import Unscannable, is_deeper, outline
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import UnreadableRecord
+from tests.rows import each_row
 
 METADATA = b'"name":"a","namespace":"ns","uid":"u","resourceVersion":"5"'
 MANAGED = b',"managedFields":[{"manager":"m","fieldsV1":{"f:spec":{}}}]'
@@ -196,7 +197,7 @@ def nested(levels: int, closing: bytes = b"]") -> bytes:
     return b"[" * levels + b"0" + closing * levels
 
 
-@pytest.mark.parametrize("levels", [1, 2, 31, 32, 33, 100, 255, 256, 257, 300, 600, 5000])
+@each_row("levels", [1, 2, 31, 32, 33, 100, 255, 256, 257, 300, 600, 5000])
 def test_brackets_are_matched_however_many_levels_there_are(levels: int) -> None:
     each = [nested(levels), b'{"a":%s}' % nested(levels), b'["[{",[],{},[[[]]],{"b":{"c":[{}]}}]'] * 3
     good = b",".join(each)

@@ -18,6 +18,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent
 from kopf_selectcache.core.store.projection import ALL
 from tests.cache.environment import builtin
+from tests.rows import each_row
 
 from .decoding import CANARY, METADATA, PODS, dump, event, garbled, listing, written
 
@@ -31,7 +32,7 @@ def test_an_event_has_its_type_and_its_object(type_: str) -> None:
     assert (read.type, read.record.name, read.record.version) == (type_, "web-1", "5")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotations", "complete"),
     [
         ({}, False),
@@ -52,9 +53,7 @@ def test_only_a_bookmark_with_the_end_marker_ends_the_initial_state(
     assert PODS.line(event("BOOKMARK", bookmark)) == Bookmark("12", complete=complete)
 
 
-@pytest.mark.parametrize(
-    "object_", [{}, {"metadata": None}, {"metadata": {}}, {"metadata": {"resourceVersion": ""}}]
-)
+@each_row("object_", [{}, {"metadata": None}, {"metadata": {}}, {"metadata": {"resourceVersion": ""}}])
 def test_a_bookmark_without_a_version_is_refused(object_: Any) -> None:
     garbled(PODS.line, event("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", **object_}))
 
@@ -86,8 +85,8 @@ NOT_SELECTED = [
 ]
 
 
-@pytest.mark.parametrize("usual", [True, False])
-@pytest.mark.parametrize(("metadata", "spec", "why"), NOT_SELECTED)
+@each_row("usual", [True, False])
+@each_row(("metadata", "spec", "why"), NOT_SELECTED)
 def test_contract_8_an_object_that_the_selector_does_not_select_is_refused_unless_it_leaves(
     metadata: dict[str, Any],
     spec: dict[str, str],
@@ -120,7 +119,7 @@ def test_an_object_that_the_selector_selects_is_taken_in(usual: bool) -> None:  
     assert isinstance(SELECTING.line(event("ADDED", written(obj, usual=usual))), Event)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "refusal"),
     [
         (
@@ -147,7 +146,7 @@ def test_an_error_in_the_stream_is_a_refusal(status: dict[str, Any], refusal: Re
     )
 
 
-@pytest.mark.parametrize("type_", ["", "added", "SYNC", "x" * 10_000])
+@each_row("type_", ["", "added", "SYNC", "x" * 10_000])
 def test_an_event_of_an_unknown_type_is_refused_in_few_words(type_: str) -> None:
     assert len(garbled(PODS.line, event(type_, {"metadata": METADATA}))) < 200
 
@@ -166,14 +165,14 @@ def test_a_status_may_stand_in_a_watch_by_itself() -> None:
     assert PODS.line(dump(STATUS)) == PODS.rest(dump(STATUS)) == Refusal(410, "Expired")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "rest", [b"", dump(STATUS)[:-1], dump([STATUS]), event("ADDED", {"kind": "Pod", "metadata": METADATA})]
 )
 def test_what_else_comes_after_the_last_newline_is_nothing(rest: bytes) -> None:
     assert PODS.rest(rest) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line", [{"object": {}}, {"type": "ADDED"}, {"type": 1, "object": {}}, {"type": "ERROR", "object": [1]}]
 )
 def test_a_line_of_another_shape_is_refused(line: Any) -> None:
@@ -194,9 +193,7 @@ def test_a_refusal_says_what_the_status_says_but_its_code_is_that_of_the_answer(
     assert read_refusal(403, dump(status)) == Refusal(403, "Forbidden", "no", None, "fresh")
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"<html>Bad Gateway</html>", b"[]", b"\xff", b'{"code":"x"}', b"[" * 100_000]
-)
+@each_row("data", [b"", b"<html>Bad Gateway</html>", b"[]", b"\xff", b'{"code":"x"}', b"[" * 100_000])
 def test_a_refusal_by_a_proxy_is_its_code(data: bytes) -> None:
     assert read_refusal(502, data) == Refusal(502)
 
@@ -300,7 +297,7 @@ def endless(start: bytes, *, size: int = 7) -> str:
     return str(info.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "start",
     [
         b'{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-1","namespace":"shop"},"data":{"x":"',
@@ -312,14 +309,14 @@ def endless(start: bytes, *, size: int = 7) -> str:
         ),
     ],
 )
-@pytest.mark.parametrize("size", [7, 10_000])
+@each_row("size", [7, 10_000])
 def test_an_endless_line_is_refused_with_the_name_of_the_object_and_no_other_value(
     start: bytes, size: int
 ) -> None:
     assert endless(start, size=size) == "a line of a watch is longer than 1,000 bytes; the object is 'web-1'"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "start",
     [
         b"canary",

@@ -21,6 +21,7 @@ from kopf_selectcache.core.selection.grammar import (
     parse_fields,
     parse_labels,
 )
+from tests.rows import each_row
 
 
 def refused(parse: Callable[[str], object], text: str) -> BadText:
@@ -30,7 +31,7 @@ def refused(parse: Callable[[str], object], text: str) -> BadText:
     return info.value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "column", "reason"),
     [
         ("=a", 1, "expected a label key, or ! and a label key, found '='"),
@@ -64,7 +65,7 @@ def test_a_bad_label_selector_is_refused_at_its_column(text: str, column: int, r
     assert f"column {column}" in str(problem)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "column", "reason"),
     [
         ("a", 1, "expected a field label, then = or !=, then a value, found 'a'"),
@@ -82,7 +83,7 @@ def test_a_bad_field_selector_is_refused_at_its_column(text: str, column: int, r
     assert (problem.column, reason in problem.reason) == (column, True), problem
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "reason"),
     [
         ({"a b": "c"}, "'a b' is not a label key"),
@@ -101,7 +102,7 @@ def test_a_bad_dict_of_labels_is_refused(given: dict[str, str], reason: str) -> 
         labels_from_dict(given)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "reason"),
     [
         ({"": "c"}, "'' is not a field label"),
@@ -200,7 +201,7 @@ def steps(parse: Callable[[str], object], text: str) -> int:
     return lines + counting.read
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pattern",
     [
         "a,",
@@ -230,7 +231,7 @@ def steps(parse: Callable[[str], object], text: str) -> int:
         "a=\\\\,",
     ],
 )
-@pytest.mark.parametrize("parse", [parse_labels, parse_fields])
+@each_row("parse", [parse_labels, parse_fields])
 def test_the_work_is_linear_in_the_length(parse: Callable[[str], object], pattern: str) -> None:
     """Doubling the text at most doubles the steps (and a little: sorting, set-up). A quadratic scan would
     quadruple them."""

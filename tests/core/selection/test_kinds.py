@@ -23,6 +23,7 @@ from kopf_selectcache.core.selection.values import (
     NO_NAMESPACE,
     SOMETHING,
 )
+from tests.rows import each_row
 
 
 def kind_of(key: str) -> Kind:
@@ -38,7 +39,7 @@ def value(key: str, label: str, **obj: object) -> str:
 # ---- Keys
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "pods",
@@ -65,7 +66,7 @@ def test_every_form_of_a_key_finds_a_kind_of_the_core_group(key: str | tuple[str
     assert (found.group, found.kind, found.plural, found.namespaced) == ("", "Pod", "pods", True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "jobs",
@@ -89,7 +90,7 @@ def test_every_form_of_a_key_finds_a_kind_of_another_group(key: str | tuple[str,
     assert (found.group, found.kind) == ("batch", "Job")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "key",
     [
         "",
@@ -121,13 +122,13 @@ def test_what_names_no_kind_of_kubernetes_finds_nothing(key: str | tuple[str, ..
     assert find(key) is None
 
 
-@pytest.mark.parametrize("text", ["v1", "v10", "v1alpha1", "v2beta3"])
+@each_row("text", ["v1", "v10", "v1alpha1", "v2beta3"])
 def test_a_version_after_the_dot_is_no_group(text: str) -> None:
     assert parse_key((f"things.{text}",)) == (None, text, "things")
     assert parse_key((f"things.{text}.example.com",)) == ("example.com", text, "things")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "v",
@@ -187,7 +188,7 @@ def test_metadata_has_the_domains_of_the_scope() -> None:
     } == {"PodCertificateRequest"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "label", "domain"),
     [
         ("pods", "spec.hostNetwork", BOOLEAN),
@@ -249,7 +250,7 @@ def test_what_a_pod_lacks_has_the_defaults_of_the_server() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "label", "obj", "expected"),
     [
         ("pods", "spec.hostNetwork", {"spec": {"hostNetwork": True}}, "true"),
@@ -427,7 +428,7 @@ def test_a_custom_resource_without_namespaces_has_no_such_field_label() -> None:
     assert (list(kind.fields), kind.namespaced) == (["metadata.name", "spec.text"], False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "name", "finite"),
     [
         (".spec.text", "string or empty", None),
@@ -450,7 +451,7 @@ def test_a_selectable_field_has_the_domain_of_its_type_and_may_be_absent(
     assert field.domain.accepts("")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "compared"),
     [
         ("some", "some"),
@@ -477,7 +478,7 @@ def test_a_custom_resource_has_no_defaults_but_those_in_its_object() -> None:
         ) == {"metadata.name": "a", "metadata.namespace": "b", "spec.flag": "", "spec.whole": ""}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "",

@@ -18,6 +18,7 @@ from kopf_selectcache.core.selection.regions import (
     overlap,
     uncovered,
 )
+from tests.rows import each_row
 
 
 def box(
@@ -78,7 +79,7 @@ def test_thousands_of_branches_are_no_matter_where_one_dimension_tells() -> None
     assert uncovered(box("app=web", namespaces=["tenant-7", "tenant-8"]), tenants) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "branches", "expected"),
     [
         (box("app in (web,db)"), [box("app=web")], {Dimension("label", "app"): "db"}),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
 from kopf_selectcache.core.selection.values import (
     ABSENT,
     ANY_LABEL,
@@ -27,12 +25,13 @@ from kopf_selectcache.core.selection.values import (
     parse_int,
     pick,
 )
+from tests.rows import each_row
 
 SIX = LabelValues.above(5) & LabelValues.below(7)
 ALL_SIXES = ["6".zfill(width) for width in range(1, 64)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "number"),
     [
         ("0", 0),
@@ -62,7 +61,7 @@ def test_integers_are_read_as_go_reads_them(text: str, number: int | None) -> No
     assert parse_int(text) == number
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("valid", "good", "bad"),
     [
         (
@@ -193,7 +192,7 @@ LABEL_VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("one", "two"), list(itertools.product(LABEL_SETS, repeat=2)))
+@each_row(("one", "two"), list(itertools.product(LABEL_SETS, repeat=2)))
 def test_algebra_of_label_values(one: LabelValues, two: LabelValues) -> None:
     for value in LABEL_VALUES:
         assert (value in one & two) == (value in one and value in two)
@@ -238,7 +237,7 @@ STRING_SETS = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "two"), list(itertools.product([*STRING_SETS, *(~values for values in STRING_SETS)], repeat=2))
 )
 def test_algebra_of_strings(one: Strings, two: Strings) -> None:

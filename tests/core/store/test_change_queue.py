@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing, key_of
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.core.store.store import Change, ChangeCause
+from tests.rows import each_row
 
 ENTERED, UPDATED, LEFT, GONE = ChangeCause.ENTERED, ChangeCause.UPDATED, ChangeCause.LEFT, ChangeCause.GONE
 RESYNC = ChangeCause.RESYNC
@@ -93,7 +93,7 @@ def test_only_those_that_want_resyncs_receive_them() -> None:
     assert drained(queue) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "received"),
     [
         ([entered(A1)], [("entered", None, "1")]),
@@ -132,8 +132,8 @@ def test_15_an_object_is_not_handed_out_again_before_it_is_finished() -> None:
     assert drained(queue) == [("updated", "1", "2")]
 
 
-@pytest.mark.parametrize("cause", [ChangeCause.DROPPED, ChangeCause.EVICTED])
-@pytest.mark.parametrize(
+@each_row("cause", [ChangeCause.DROPPED, ChangeCause.EVICTED])
+@each_row(
     ("returns", "received"),
     [
         ([A1], []),
@@ -207,7 +207,7 @@ def test_15_departures_that_are_being_handled_count_for_the_limit() -> None:
     assert drained(queue) == [("left", "1", None)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "received"),
     [
         ({ENTERED}, []),
@@ -292,7 +292,7 @@ def seen_of(changes: list[Change]) -> list[tuple[str, Record | None, Record | No
     return found + [(str(each.cause), each.before, each.after) for each in queue.drain()]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "seen"),
     [
         ([entered(WEB)], [("entered", None, WEB)]),
@@ -311,7 +311,7 @@ def test_15_a_narrowed_change_is_the_one_of_the_matching_objects(changes: list[C
     assert seen_of(changes) == seen
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "seen"),
     [
         ([entered(ODD), updated(ODD, WEB5)], [("entered", None, WEB5)]),
@@ -332,7 +332,7 @@ def test_15_an_object_that_cannot_be_read_stands_for_its_last_known_record(
     assert seen_of(changes) == seen
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "seen"),
     [
         ([left(WEB, DROPPED), entered(DB)], [("left", WEB, None)]),

@@ -20,6 +20,7 @@ from kopf_selectcache.core.store.postings import Dimension
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import writers
+from tests.rows import each_row
 
 from .test_postings import IMAGES, NODE, build, by_label, filled, found, record
 
@@ -156,7 +157,7 @@ def test_a_store_of_a_branch_has_a_declared_index_once_it_is_asked_by_it() -> No
     assert store.chosen(other).missing == Dimension("index", "other")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("obj", "values"),
     [
         ({}, ()),
@@ -182,7 +183,7 @@ class Text(str):
     __slots__ = ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("made", "values"),
     [
         (None, ()),
@@ -202,7 +203,7 @@ def test_a_function_returns_a_text_or_texts_or_none(made: object, values: tuple[
     assert all(type(each) is str for each in found)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("function", "why"),
     [
         (lambda obj: obj["canary"], r"raised KeyError at test_index_spec.py:\d+"),

@@ -11,6 +11,7 @@ from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys, Substore
 from tests.interleaving import stepping
+from tests.rows import each_row
 
 KEY = "shop", "a"
 
@@ -73,7 +74,7 @@ def keys(writes: OwnWrites) -> list[str]:
     return [write.version or "deleted" for write in writes]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("write", "held", "version", "shown"),
     [
         (written(12), record(11), "11", "12"),
@@ -230,7 +231,7 @@ def test_a_confirmed_absence_retires_older_writes(version: str, left: list[str])
     assert keys(writes) == left
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("laid", "left"),
     [
         ([written(12), written(11)], ["12"]),
@@ -327,9 +328,7 @@ def test_a_newest_list_that_began_after_the_write_retires_it_whatever_its_versio
     assert keys(writes) == []
 
 
-@pytest.mark.parametrize(
-    ("held", "left"), [(None, []), (record(11), ["12"]), (record(12), []), (record(13), [])]
-)
+@each_row(("held", "left"), [(None, []), (record(11), ["12"]), (record(12), []), (record(13), [])])
 def test_a_write_that_all_streams_have_passed_stays_while_the_store_shows_an_older_object(
     held: Record | None, left: list[str]
 ) -> None:
@@ -395,7 +394,7 @@ def test_a_confirmed_absence_retires_a_deletion() -> None:
     assert keys(writes) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("write", "is_selected", "shown"),
     [
         (written(12), True, ["12"]),

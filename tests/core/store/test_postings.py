@@ -508,6 +508,7 @@ def test_readers_in_other_threads_find_what_was_so_at_one_moment() -> None:
 # ---- What they cost.
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("values", "most"), [(10, 64), (50, 64), (1000, 15), (7000, 45), (20_000, 40)])
 def test_an_index_costs_little_whether_values_are_few_or_all_distinct(values: int, most: int) -> None:
     store = filled(20_000, lambda i: record(f"pod-{i}", app=f"a-{i % values}"))

@@ -13,6 +13,7 @@ from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import ALL, Keys, Projection
 from kopf_selectcache.core.store.record import Record
+from tests.rows import each_row
 
 from .test_projection import METADATA, dump, recorded
 
@@ -83,7 +84,8 @@ def values_of(record: Record, kind: Kind) -> dict[str, str]:
     return kind.values(record.decode()) | record.lost()
 
 
-@pytest.mark.parametrize(
+@pytest.mark.no_cover
+@each_row(
     ("kind", "path", "what"),
     CASES,
     ids=lambda each: ".".join(each) if isinstance(each, tuple) else getattr(each, "plural", each),
@@ -97,7 +99,7 @@ def test_the_values_of_field_labels_are_those_of_the_object_as_it_came(
         assert values_of(reader.record(dump(each)), kind) == kind.values(each)
 
 
-@pytest.mark.parametrize("kind", WITH_FIELDS, ids=lambda kind: kind.plural)
+@each_row("kind", WITH_FIELDS, ids=lambda kind: kind.plural)
 def test_nothing_but_its_paths_makes_a_difference_to_a_field_label(kind: Kind) -> None:
     obj = sample(kind)
     for label, each in kind.fields.items():

@@ -34,6 +34,7 @@ from kopf_selectcache.core.store.projection import (
     parts_of,
 )
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
+from tests.rows import each_row
 
 CANARY = "canary-7f3a"
 LAST_APPLIED = ("metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
@@ -142,7 +143,7 @@ def test_lists_within_lists_are_led_through_as_well(nested: Any) -> None:
     assert '"b"' not in json.dumps(kept(POD | {"data": nested}, drop=["data.b"])["data"])
 
 
-@pytest.mark.parametrize("value", [None, 1, "text", True, [1, "text", None]])
+@each_row("value", [None, 1, "text", True, [1, "text", None]])
 def test_a_path_that_leads_nowhere_drops_nothing_and_keeps_nothing(value: Any) -> None:
     assert kept(POD | {"data": value}, drop=["data.b"]) == PLAIN | {"data": value}
     assert kept(POD | {"data": value}, keep=["data.b"]) == IDENTITY_ALONE | (
@@ -155,7 +156,7 @@ def test_a_key_with_dots_is_written_in_a_tuple() -> None:
     assert kept(keep=[LAST_APPLIED])["metadata"] == METADATA | {"annotations": {LAST_APPLIED[-1]: "{}"}}
 
 
-@pytest.mark.parametrize("paths", [*itertools.permutations(["spec", "spec.nodeName", "spec.containers.env"])])
+@each_row("paths", [*itertools.permutations(["spec", "spec.nodeName", "spec.containers.env"])])
 def test_a_path_below_another_says_nothing_more_in_whichever_order(paths: tuple[str, ...]) -> None:
     assert kept(drop=[*paths]) == kept(drop=["spec"])
     assert kept(keep=[*paths]) == kept(keep=["spec"])
@@ -182,8 +183,8 @@ def test_a_key_in_whichever_spelling_is_dropped() -> None:
     )
 
 
-@pytest.mark.parametrize("projection", [Projection.of(drop=["spec"]), Projection.of(keep=["status"])])
-@pytest.mark.parametrize("said", [{}, {"kind": "Pod", "apiVersion": "v1"}])
+@each_row("projection", [Projection.of(drop=["spec"]), Projection.of(keep=["status"])])
+@each_row("said", [{}, {"kind": "Pod", "apiVersion": "v1"}])
 def test_a_projected_object_is_the_same_bytes_from_a_list_and_from_a_watch(
     projection: Projection, said: dict[str, str]
 ) -> None:
@@ -221,7 +222,7 @@ def with_spec(spec: bytes) -> bytes:
     return b'{"kind":"Pod","apiVersion":"v1","metadata":' + dump(METADATA) + b',"spec":' + spec + b"}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "bad",
     [
         b'{"a":{"\xff":1}}',
@@ -231,7 +232,7 @@ def with_spec(spec: bytes) -> bytes:
         b'{"b":"\\q"}',
     ],
 )
-@pytest.mark.parametrize(
+@each_row(
     "projection",
     [
         Projection.of(keep=["spec.a.b", "spec.b"]),
@@ -289,7 +290,7 @@ def test_an_object_whose_brackets_do_not_match_is_refused(projection: Projection
         Reader("v1", "Pod", projection).record(with_spec(b'{"a":[['))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("projection", "spec", "kept"),
     [
         (Projection.of(drop=["spec.a"]), b'{"a":%s,"b":1}', {"b": 1}),
@@ -299,7 +300,7 @@ def test_an_object_whose_brackets_do_not_match_is_refused(projection: Projection
     ],
     ids=str,
 )
-@pytest.mark.parametrize(
+@each_row(
     "bad",
     [DEEP, b"1e999", b'"\xff"', b'"\\q"', b'{"\xff":[]}'],
     ids=["deep", "number", "bytes", "escape", "key"],
@@ -331,11 +332,11 @@ def test_a_transform_that_makes_an_object_too_deep_makes_it_unreadable() -> None
 # ---- What is no projection.
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [*IDENTITY, ("metadata",), ("metadata", "labels", "app"), ("metadata", "ownerReferences", "controller")],
 )
-@pytest.mark.parametrize("keep", [None, ["metadata", "kind", "apiVersion"]])
+@each_row("keep", [None, ["metadata", "kind", "apiVersion"]])
 def test_the_identity_cannot_be_dropped_nor_what_it_is_in_nor_a_part_of_it(
     path: Keys, keep: list[Path] | None
 ) -> None:
@@ -344,7 +345,7 @@ def test_the_identity_cannot_be_dropped_nor_what_it_is_in_nor_a_part_of_it(
     assert info.value.path == path
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("keep", "drop", "why"),
     [
         (["spec.nodeName"], ["spec"], "would drop spec.nodeName, which keep= stores"),
@@ -401,7 +402,7 @@ def test_it_is_written_as_it_is_declared() -> None:
 # ---- What can be asked for.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "dropped", "chosen"),
     [
         ("spec", False, False),
@@ -428,7 +429,7 @@ def test_what_is_not_kept_is_known_and_what_it_is_a_part_of_and_what_is_in_it(
     assert Projection.of(keep=["spec.nodeName"]).stores(keys_of(path)) is chosen
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "why"),
     [
         ("status.phase", "status"),
@@ -605,7 +606,7 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "why"), WRONG)
+@each_row(("wrong", "why"), WRONG)
 def test_a_transform_that_breaks_the_object_is_refused_with_what_it_did_and_without_values(
     wrong: Callable[[Any], Any], why: str
 ) -> None:

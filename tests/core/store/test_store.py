@@ -17,6 +17,7 @@ from kopf_selectcache.core.store.store import Change, ChangeCause, Store
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import writers
+from tests.rows import each_row
 
 
 def pod(name: str, version: str, *, uid: str = "", namespace: str = "shop", data: bytes = b"{}") -> Record:
@@ -46,7 +47,7 @@ def held(store: Store) -> dict[str, str]:
 # ---- Versions.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("later", "earlier"), [("10", "9"), ("100", "99"), ("1", "0"), ("010", "9"), ("9" * 5000, "8" * 5000)]
 )
 def test_versions_that_are_numbers_are_compared_as_numbers_however_long(later: str, earlier: str) -> None:
@@ -67,7 +68,7 @@ def test_leading_zeros_make_no_other_version() -> None:
     assert not is_older("009", "9")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "two"), [("a", "b"), ("9", "ten"), ("", "5"), ("-1", "2"), ("\u0669", "5"), ("5", "\u0669")]
 )
 def test_of_versions_that_are_no_numbers_each_may_be_newer_and_neither_is_known_to_be_older(

@@ -17,6 +17,7 @@ from kopf_selectcache.core.store.union import Union
 from tests.core.simulation import FILTERS, Run
 from tests.core.test_simulation import operations
 from tests.core.writers import writers
+from tests.rows import each_row
 
 APART = [filters for filters in FILTERS if len(Union([each.keys for each in filters])._groups) > 1]
 
@@ -81,7 +82,7 @@ def test_what_a_branch_says_moves_the_version_of_no_other_group(monkeypatch: pyt
     assert groups[1] > groups[2] > 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("versions", "oldest"),
     [
         (["101", "100", "102"], "100"),

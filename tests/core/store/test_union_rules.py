@@ -11,6 +11,7 @@ from kopf_selectcache.core.store.substore import Keys, Substore
 from kopf_selectcache.core.store.unconfirmed import Doubt
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
+from tests.rows import each_row
 
 
 def pod(
@@ -247,7 +248,7 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
     assert outdated == ([] if late else [(b.substore, "behind")] * 2), "the branch is outdated, and relisted"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("uid", "outside", "cause"),
     [
         ("uid", True, ChangeCause.LEFT),
@@ -437,8 +438,8 @@ def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
     assert union.needed([other.substore, ca.substore]).version == "20"
 
 
-@pytest.mark.parametrize("uid", ["uid", "another"], ids=["changed", "recreated"])
-@pytest.mark.parametrize("there", [True, False])
+@each_row("uid", ["uid", "another"], ids=["changed", "recreated"])
+@each_row("there", [True, False])
 def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_the_change(
     there: bool, uid: str
 ) -> None:
