@@ -119,7 +119,9 @@ def deliver(
         async def gate(*_: object, **__: object) -> None:
             """Open."""
 
-        operator = SimpleNamespace(settings=kopf.OperatorSettings(), informer=informer, gate=gate, waits=None)
+        operator = SimpleNamespace(
+            settings=kopf.OperatorSettings(), informer=informer, gate=gate, waits=None, recorder=None
+        )
         registry = kopf.OperatorRegistry()
         on.change("pods", registry=registry, id="follow", **options)(follow)
         with Capture() as captured:
