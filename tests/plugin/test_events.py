@@ -10,7 +10,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, _kopf
-from kopf_selectcache.plugin.events import WAITING, Route
+from kopf_selectcache.plugin.events import WAITING, Route, route_events
 from kopf_selectcache.plugin.handlers import check_handlers
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
@@ -103,6 +103,51 @@ def test_events_before_the_end_of_the_operator_are_written(registry: kopf.Operat
         async with operating(registry, *objects) as cluster:
             await until(lambda: len(seen) == 20)
         assert events_of(cluster) == {("Normal", "Seen"): 20}
+
+    run(main())
+
+
+def test_a_name_of_kopfs_settings_that_does_not_fit_stops_no_handler(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    @selectcache.on.change("secrets", registry=registry)
+    async def note(events: selectcache.Recorder, body: Any, **_: Any) -> None:
+        events.record(body, "Normal", "Seen", "A handler has seen it.")
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.posting.reporting_component = "web apps!"
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web"), configure=configure) as cluster:
+            await until(lambda: events_of(cluster) == {("Normal", "Seen"): 1})
+            assert "settings.posting: Recorder(): component is 'web apps!'" in caplog.text
+
+    run(main())
+
+
+def test_an_operator_that_posts_no_events_routes_none() -> None:
+    settings = kopf.OperatorSettings()
+    assert route_events(settings) is None
+    routed(settings)
+    assert route_events(settings) is None
+
+
+def test_an_index_with_the_name_of_events_stays(registry: kopf.OperatorRegistry) -> None:
+    seen: list[Any] = []
+
+    async def index(name: str, **_: Any) -> Any:
+        return {name: name}
+
+    async def note(events: Any, **_: Any) -> None:
+        seen.append(events)
+
+    kopf.index("secrets", id="events", registry=registry)(index)
+    kopf.on.event("secrets", registry=registry)(selectcache.with_cache(note))
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")):
+            await until(lambda: bool(seen))
+            assert isinstance(seen[0], kopf.Index)
 
     run(main())
 
