@@ -28,6 +28,7 @@ from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.projection import where_of
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.recorder.recorder import end_recordings
 from kopf_selectcache.selectors.kind_keys import CACHES, CACHES_WITH_LOGIN
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call
@@ -191,6 +192,7 @@ class Caches:
             )
             stack.callback(runtime.end, _ended)
             stack.callback(waits.end, "the caches end")
+            stack.push_async_callback(end_recordings, runtime)
             started.set_result(Cache(runtime, waits=waits))
             # In a startup handler, the operator logs in only after it.
             await vault.wait_for_readiness()

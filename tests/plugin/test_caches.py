@@ -26,6 +26,7 @@ from kopf_selectcache import (
     NotSynced,
     OutsideFilter,
     ReadError,
+    Recorder,
     SelectCacheSettings,
     Selector,
     Unauthorized,
@@ -221,6 +222,18 @@ class TestReads:
 
         run(main())
         assert errors == ["the wait for the cache was ended: the caches end"]
+
+    def test_events_that_wait_are_written_at_the_end(self, other: EmbeddedCluster) -> None:
+        async def main() -> None:
+            async with Caches(WEB, login=credentials(other)) as cache:
+                await cache.wait_synced()
+                recorder = Recorder("hub", cache)
+                for name in ("web-1", "web-2"):
+                    recorder.record(secret(name), "Normal", "Copied", "It was copied.")
+
+        run(main())
+        posted = [each for each in other.requests if each.verb == "create" and each.resource == "events"]
+        assert len(posted) == 2
 
     def test_they_are_entered_once_at_a_time(self, other: EmbeddedCluster) -> None:
         async def main() -> None:
