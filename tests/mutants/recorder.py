@@ -4,6 +4,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 CORRELATOR, CORRELATED = "recorder/correlator.py", "tests/recorder/test_correlator.py::test_"
+ROUTED = "tests/plugin/test_events.py::test_"
 COUNTED = CORRELATED + "each_occurrence_is_counted_once_in_bounded_memory"
 TENTH = CORRELATED + "the_tenth_distinct_message_makes_an_aggregate_of_the_newest_ones"
 SUMMARY = CORRELATED + "a_summary_is_due_when_the_bucket_opens_and_takes_its_token"
@@ -61,4 +62,8 @@ RECORDER: tuple[Mutant, ...] = (
            (RECORDED + "the_end_writes_what_waits",)),
     Mutant("prefer events.k8s.io without the right to it", CHOICE, "if not await self._reviewer.lacks(api.right(namespace)) and", "if api is not Api.CORE and", 19,
            (CHOSEN + "the_rights_choose_the_api",)),
+    Mutant("lose the events that Kopf posts before the login", "plugin/events.py", "            self._waiting.append(event)\n", "            pass\n", 19,
+           (ROUTED + "events_wait_for_the_login_in_bounded_memory",)),
+    Mutant("end an operator without writing its Events", "plugin/operator.py", "                await end_recordings(runtime)\n", "", 19,
+           (ROUTED + "events_before_the_end_of_the_operator_are_written",)),
 )
