@@ -6,12 +6,14 @@ import kopf
 
 import kopf_selectcache as selectcache
 
+OURS = "example.com/cronjob"
+
 
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, **_):
     select = selectcache.settings_of(settings).selectors
     select["example.com/v1/cronjobs"] = selectcache.EVERYTHING
-    select["batch/v1/jobs"] = "example.com/cronjob"
+    select["batch/v1/jobs"] = OURS
 
 
 @selectcache.reconcile("example.com/v1/cronjobs", owns=["jobs"])
@@ -48,7 +50,7 @@ def make_job(job_name, owner, spec):
         "metadata": {
             "name": job_name,
             "namespace": owner["metadata"]["namespace"],
-            "labels": {"example.com/cronjob": owner["metadata"]["name"]},
+            "labels": {OURS: owner["metadata"]["name"]},
         },
         "spec": {"template": spec["template"]},
     }
