@@ -102,6 +102,33 @@ class Recorded(Protocol):
     def stats(self) -> RecordedStats: ...
 
 
+class QueueHistogram(Protocol):
+    """The part of a histogram that the collector reads."""
+
+    @property
+    def total(self) -> float: ...
+    def buckets(self) -> list[tuple[str, float]]: ...
+
+
+class QueueFigures(Protocol):
+    """The metrics of one work queue, under the names of client-go."""
+
+    @property
+    def depth(self) -> int: ...
+    @property
+    def adds_total(self) -> int: ...
+    @property
+    def retries_total(self) -> int: ...
+    @property
+    def queue_duration_seconds(self) -> QueueHistogram: ...
+    @property
+    def work_duration_seconds(self) -> QueueHistogram: ...
+    @property
+    def unfinished_work_seconds(self) -> float: ...
+    @property
+    def longest_running_processor_seconds(self) -> float: ...
+
+
 class Collector:
     """The collector for Prometheus. Register it once. Needs the extra `metrics`."""
 
@@ -111,11 +138,13 @@ class Collector:
         *,
         others: Callable[[], Mapping[str, Iterable[Observed]]] = dict,
         recorders: Callable[[], Iterable[Recorded]] = tuple,
+        queues: Callable[[], Mapping[str, QueueFigures]] = dict,
         longest_stall: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._informers = informers
         self._others = others  # Returns the informers of other sets of caches, by name.
         self._recorders = recorders
+        self._queues = queues  # Returns the metrics of work queues, by the names of their reconcilers.
         self._longest_stall = longest_stall
 
     def describe(self) -> Iterable[Metric]:
@@ -211,9 +240,45 @@ class Collector:
             for outcome, count in total.items():
                 recorded.add_metric([component, outcome], count)
         yield from (emitted, recorded, waiting)
+        yield from _of_queues(self._queues())
         if (longest := self._longest_stall()) is not None:
             yield GaugeMetricFamily(
                 prefix + "longest_stall_seconds",
                 "The longest time for which the event loop has stood still.",
                 value=longest,
             )
+
+
+_OF_QUEUES: Mapping[str, str] = {
+    "depth": "Keys that are ready.",
+    "adds_total": "Keys that were added.",
+    "retries_total": "Keys that were added with a delay.",
+    "queue_duration_seconds": "How long keys were ready before their calls.",
+    "work_duration_seconds": "How long the calls for a key took.",
+    "unfinished_work_seconds": "The sum of the times of the calls that run.",
+    "longest_running_processor_seconds": "The time of the longest of these.",
+}
+"""The metrics of work queues, which are fields of `QueueFigures`."""
+
+
+def _of_queues(queues: Mapping[str, QueueFigures]) -> Iterator[Metric]:
+    """Yield the metrics of work queues as client-go has them; none without reconcilers."""
+    from prometheus_client.core import (  # As above.  # noqa: PLC0415
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
+
+    for name, text in _OF_QUEUES.items() if queues else ():
+        values = {queue: getattr(figures, name) for queue, figures in queues.items()}
+        if name.endswith("_duration_seconds"):
+            histogram = HistogramMetricFamily(f"workqueue_{name}", text, labels=["name"])
+            for queue, seen in values.items():
+                histogram.add_metric([queue], buckets=seen.buckets(), sum_value=seen.total)
+            yield histogram
+            continue
+        make = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        family = make(f"workqueue_{name}", text, labels=["name"])
+        for queue, value in values.items():
+            family.add_metric([queue], value)
+        yield family

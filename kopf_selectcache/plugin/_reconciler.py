@@ -33,6 +33,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.mapping import ITSELF, Owner
 from kopf_selectcache.reconciler.predicates import AnyPredicate, Event, all_of
 from kopf_selectcache.reconciler.queue import Cause, Key, Run, WorkQueue
+from kopf_selectcache.reconciler.queues import WorkQueues
 from kopf_selectcache.reconciler.sources import Channel, Kind, Source, SyncingSource
 from kopf_selectcache.reconciler.worker import RunAgain, Worker
 
@@ -161,6 +162,7 @@ class _Runner:
             queue, calls.run, limit=limit, sleep=retries.sleep, clock=retries.clock, logger=_logger
         )
         async with AsyncExitStack() as stack:
+            stack.enter_context(self._runtime.extensions.get(WorkQueues).running(str(handler.id), queue))
             syncing = list[SyncingSource]()
             for source, predicates in self._sources(resource, calls.own):
                 source.bind(Cache(self._runtime))

@@ -29,6 +29,8 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import in_words
 from kopf_selectcache.informer.metrics import Collector
+from kopf_selectcache.reconciler.queue import QueueMetrics
+from kopf_selectcache.reconciler.queues import queue_metrics
 from kopf_selectcache.recorder.recorder import Recorder, end_recordings, recordings_of
 from kopf_selectcache.recorder.recording import Recording
 from kopf_selectcache.selectors.kind_keys import text_of
@@ -410,7 +412,12 @@ def collector(settings: kopf.OperatorSettings) -> Collector:
     def recorders() -> Iterable[Recording]:
         return recordings_of(found) if (found := runtime()) is not None else ()
 
-    return Collector(informers, others=others, recorders=recorders, longest_stall=longest_stall)
+    def queues() -> Mapping[str, QueueMetrics]:
+        return queue_metrics(found) if (found := runtime()) is not None else {}
+
+    return Collector(
+        informers, others=others, recorders=recorders, queues=queues, longest_stall=longest_stall
+    )
 
 
 def launch(

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 Key: TypeAlias = tuple[str | None, str]
@@ -95,6 +96,10 @@ class Histogram:
     """The observations up to each bound that exceed the one before; the last count has no bound."""
     total: float = 0.0
     count: int = 0
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return the number of observations up to each bound, as Prometheus has them."""
+        return list(zip([*map(repr, self.bounds), "+Inf"], accumulate(self.counts), strict=True))
 
     def observe(self, seconds: float) -> None:
         self.counts[bisect_left(self.bounds, seconds)] += 1
@@ -381,11 +386,16 @@ class WorkQueue:
         """The keys that were taken and are not done."""
         return frozenset(self._running)
 
-    def metrics(self) -> QueueMetrics:
-        """Return the metrics as of now."""
+    def metrics(self, *, is_read_only: bool = False) -> QueueMetrics:
+        """Return the metrics as of now.
+
+        With `is_read_only`, in any thread: keys whose delay has just ended count as delayed until the worker
+        asks for the next one.
+        """
         now = self._clock()
-        self._promote(now)
-        ages = [now - taken for taken in self._running.values()]
+        if not is_read_only:
+            self._promote(now)
+        ages = [now - taken for taken in list(self._running.values())]
         return QueueMetrics(
             depth=len(self),
             adds_total=self._adds,

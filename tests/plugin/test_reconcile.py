@@ -9,6 +9,7 @@ from typing import Any
 
 import kopf
 import pytest
+from prometheus_client import CollectorRegistry
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, _kopf
@@ -565,3 +566,37 @@ def test_other_sources_have_the_reconciler_called(
 
     run(main())
     assert sum("never are" in message for message in caplog.messages) == 1
+
+
+def test_the_metrics_of_the_queue_are_those_of_client_go(registry: kopf.OperatorRegistry) -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+    prometheus = CollectorRegistry()
+
+    @selectcache.reconcile(APPS, registry=registry, id="count")
+    async def count(**_: Any) -> None:
+        begun.set()
+        await goes_on.wait()
+
+    def value(name: str, **labels: str) -> float | None:
+        return prometheus.get_sample_value(f"workqueue_{name}", {"name": "count"} | labels)
+
+    async def main() -> None:
+        def configure(settings: kopf.OperatorSettings) -> None:
+            prometheus.register(selectcache.collector(settings))
+            settings.queueing.worker_limit = 1
+
+        async with serving(app(), app("other")) as cluster:
+            async with operated(registry, cluster, configure=configure):
+                await begun.wait()
+                assert (value("adds_total"), value("retries_total"), value("depth")) == (2.0, 0.0, 1.0)
+                assert value("queue_duration_seconds_bucket", le="1000.0") == 1.0
+                assert value("work_duration_seconds_count") == 0.0
+                running = value("longest_running_processor_seconds")
+                assert running is not None
+                assert running > 0
+                goes_on.set()
+                await until(lambda: value("work_duration_seconds_count") == 2.0)
+                assert (value("depth"), value("unfinished_work_seconds")) == (0.0, 0.0)
+            assert value("depth") is None
+
+    run(main())
