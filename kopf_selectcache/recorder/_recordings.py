@@ -13,7 +13,9 @@ from .recording import FLUSH, Recording
 
 
 class Recordings:
-    """The recordings of one operator, by recorder. They start with the first record."""
+    """The recordings of one operator, by the names and options of recorders. They start with the first
+    record.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -21,12 +23,12 @@ class Recordings:
         self._lock = Lock()
         self._is_closed = False
 
-    def of(self, recorder: object, make: Callable[[Runtime], Recording]) -> Recording:
-        """Return the recording of a recorder, in any thread."""
+    def of(self, key: object, make: Callable[[Runtime], Recording]) -> Recording:
+        """Return the recording of the recorders with this key, in any thread."""
         with self._lock:
-            found = self._recordings.get(recorder)
+            found = self._recordings.get(key)
             if found is None:
-                found = self._recordings[recorder] = make(self._runtime)
+                found = self._recordings[key] = make(self._runtime)
                 if self._is_closed:
                     found.close()
                 else:

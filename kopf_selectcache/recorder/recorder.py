@@ -55,7 +55,8 @@ class Recorder:
             recorder.record(body, 'Normal', 'Deployed', 'The web app is deployed.')
 
     `component` names who records. `cache` is the cache of the operator that records; without it, it is the
-    operator whose handler is running. A recorder has no state: each operator has its own.
+    operator whose handler is running. A recorder has no state: each operator has its own, and recorders with
+    the same name and options share it.
 
     `host` is the machine, if Events are told apart by it. `writes_per_second` limits the requests, with None
     for no limit; `waiting` is the number of Events that may wait. `api` is `'v1'`, `'events.k8s.io/v1'`, or
@@ -103,6 +104,12 @@ class Recorder:
         self._limits = Limits(reference=reference, **limits)
         # The server requires an instance in events.k8s.io.
         self._source = Source(component, host, component, host if reference else host or component)
+        # A recorder that is made anew for each call continues the recording of the one before.
+        self._key: object = (self._source, self._limits, self._sinks, api, waiting, writes_per_second)
+        try:
+            hash(self._key)
+        except TypeError:  # A function may be an object of any class.
+            self._key = self
 
     @property
     def component(self) -> str:
@@ -154,15 +161,16 @@ class Recorder:
         return self._recording().stats()
 
     def _recording(self) -> Recording:
-        return self._extensions().get(Recordings).of(self, self._make)
+        return self._extensions().get(Recordings).of(self._key, self._make)
 
     def _extensions(self) -> Extensions:
         if self._cache is not None:
             return extensions_of(self._cache)
         if (runtime := current_runtime.get()) is None:
             raise DeclarationError(
-                f"{_CALL}: no handler is running, so that the operator is not known",
-                remedy="Give the recorder the cache: Recorder(..., cache=selectcache.cache_of(settings))",
+                f"{_CALL}: the operator is not known, since no handler with `with_cache` is running here",
+                remedy="Add @selectcache.with_cache to the handler, or give the recorder the cache:"
+                " Recorder(..., cache=selectcache.cache_of(settings))",
             )
         return runtime.extensions
 

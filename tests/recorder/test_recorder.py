@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -108,6 +109,32 @@ def test_each_operator_has_a_state_of_its_own() -> None:
     run(main())
 
 
+@dataclass
+class UnhashableSink:
+    seen: list[Any] = field(default_factory=list)
+
+    def __call__(self, event: Any) -> None:
+        self.seen.append(event)
+
+
+def test_a_recorder_made_anew_continues_the_one_before() -> None:
+    async def main() -> None:
+        async with caching("app=web") as environment:
+            for _ in range(3):
+                recorder = Recorder("webapps", environment.cache)
+                recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
+            await written(recorder)
+            assert recorder.stats().recorded == 3
+            assert len(recordings_of(environment.runtime)) == 1
+            for sink in (UnhashableSink(), UnhashableSink()):
+                recorder = Recorder("webapps", environment.cache, sink=sink)
+                recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
+                assert len(sink.seen) == 1
+            await end_recordings(environment.runtime)
+
+    run(main())
+
+
 def test_several_recorders_of_one_operator() -> None:
     async def main() -> None:
         async with caching("app=web") as environment:
@@ -174,8 +201,8 @@ def test_an_operator_whose_loop_is_closed_is_not_disturbed() -> None:
 def test_the_metrics_add_up() -> None:
     async def main() -> None:
         async with caching("app=web") as environment:
-            for _ in range(2):  # Of one name.
-                recorder = Recorder("webapps", environment.cache, burst=2)
+            for waiting in (10, 20):  # Of one name.
+                recorder = Recorder("webapps", environment.cache, burst=2, waiting=waiting)
                 for _ in range(4):
                     recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
             collector = Collector(tuple, recorders=lambda: recordings_of(environment.runtime))
@@ -196,7 +223,7 @@ def test_the_metrics_add_up() -> None:
 
 
 def test_outside_of_handlers_a_recorder_needs_a_cache() -> None:
-    with pytest.raises(DeclarationError, match="no handler is running"):
+    with pytest.raises(DeclarationError, match="no handler with `with_cache` is running"):
         Recorder("webapps").record(WEB, "Normal", "Deployed", "It is deployed.")
 
 
