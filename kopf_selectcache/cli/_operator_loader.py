@@ -29,7 +29,7 @@ from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import namespaces_of
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
-from ._code import declares_later
+from ._code import declares_later, records_events
 
 LOGIN = 60.0
 """Maximum duration of a login in seconds. Identity providers are slow, but nobody waits longer for a
@@ -162,8 +162,11 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
         except SelectCacheError as error:
             raise Unloadable(str(error), code=PROBLEM) from error
         sources = _own_files({*sys.modules} - before)
+        trees = (ast.parse(file.read_bytes()) for file in sources)
         if declared is None and (
-            arguments.kind or any(declares_later(ast.parse(file.read_bytes())) for file in sources)
+            arguments.kind
+            or settings_of(settings).events
+            or any(declares_later(tree) or records_events(tree) for tree in trees)
         ):
             declared = settings_of(settings)
             namespaces = _exact(watched)

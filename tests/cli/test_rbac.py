@@ -293,6 +293,15 @@ class TestManifestsOfHandlers:
         assert {"apiGroups": [""], "resources": ["events"], "verbs": verbs} in rules(said.output)[""]
 
     @pytest.mark.parametrize(
+        "body", ["settings.selectcache.events = True; kopf.info", "selectcache.Recorder('web')"]
+    )
+    def test_an_operator_may_record_events_without_caches(self, command: Command, body: str) -> None:
+        imports = "import kopf\nimport kopf_selectcache as selectcache\n"
+        said = command("rbac", "", source=f"{imports}@kopf.on.startup()\ndef start(settings, **_): {body}\n")
+        verbs = ["create", "patch"]
+        assert {"apiGroups": [""], "resources": ["events"], "verbs": verbs} in rules(said.output)[""]
+
+    @pytest.mark.parametrize(
         ("where", "expected"), [((), [SCANNING]), (("-A",), [SCANNING]), (("-n", "shop"), [SPACES, SCANNING])]
     )
     def test_kopf_takes_to_notice_new_kinds_and_namespaces(
