@@ -14,6 +14,7 @@ from kopf_selectcache.cache.formats.given import as_dict
 from kopf_selectcache.core.redact import clipped, shown_by_type, shown_with_type
 from kopf_selectcache.informer.extensions import Extensions
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.settings.checks import no_option
 
 from ._recordings import Recordings, end_recordings, recordings_of
 from ._writing import MOST_CHARACTERS, Api
@@ -101,6 +102,8 @@ class Recorder:
         self._cache = cache
         self._api, self._waiting, self._sinks = api, waiting, tuple(sinks)
         self._writes_per_second = writes_per_second
+        for name in limits.keys() - LimitOptions.__annotations__:
+            raise no_option("Recorder()", name, _OPTIONS)
         self._limits = Limits(reference=reference, **limits)
         # The server requires an instance in events.k8s.io.
         self._source = Source(component, host, component, host if reference else host or component)
@@ -193,6 +196,10 @@ class Recorder:
 
 
 _CALL = "Recorder.record()"
+_OPTIONS = (
+    *("cache", "host", "writes_per_second", "api", "waiting", "reference", "sink"),
+    *LimitOptions.__annotations__,
+)
 
 
 def _require(fits: object, argument: str, given: object, wanted: str) -> None:

@@ -221,6 +221,12 @@ def test_the_metrics_add_up() -> None:
 # ---- Declarations.
 
 
+def test_an_option_that_does_not_exist_is_refused() -> None:
+    options: Any = {"bursts": 3}
+    with pytest.raises(DeclarationError, match=r"Recorder\(\) has no option 'bursts'. Did you mean burst\?"):
+        Recorder("webapps", **options)
+
+
 def test_outside_of_handlers_a_recorder_needs_a_cache() -> None:
     with pytest.raises(DeclarationError, match="no handler with `with_cache` is running"):
         Recorder("webapps").record(WEB, "Normal", "Deployed", "It is deployed.")
