@@ -481,8 +481,8 @@ def test_roles_are_enough_for_any_number_of_namespaces_that_gain_the_label() -> 
 
 @pytest.mark.parametrize("count", [130, pytest.param(500, marks=pytest.mark.soak)])
 def test_2_many_namespaces_come_and_go_and_nothing_stays_behind(count: int) -> None:
-    """Up to 120 at a time: more than 100 share one list and watch. A dictionary that is trained of 100 objects
-    would change the size of those that stay.
+    """Up to 120 at a time: more than 100 share one list and watch. A dictionary that is trained of 100
+    objects would change the size of those that stay.
     """
 
     async def main() -> None:
