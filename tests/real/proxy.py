@@ -7,6 +7,7 @@ import json
 import ssl
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -105,10 +106,11 @@ class Proxy:
 
         async def say() -> int:
             said = 0
-            for request, response in self._streams:
+            for request, response in list(self._streams):
                 if condition(request):
-                    await response.write(json.dumps(event).encode() + b"\n")
-                    said += 1
+                    with suppress(ConnectionError):  # The client may have closed it just now.
+                        await response.write(json.dumps(event).encode() + b"\n")
+                        said += 1
             return said
 
         return asyncio.run_coroutine_threadsafe(say(), self._loop).result(timeout=60)
