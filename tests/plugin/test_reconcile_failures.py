@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
+from unittest.mock import patch
 
 import kopf
 import pytest
@@ -14,7 +16,8 @@ from kopf._core.reactor.inventory import ResourceMemories
 import kopf_selectcache as selectcache
 from kopf_selectcache import NotSynced, Oversized, _kopf
 from kopf_selectcache.cache import _snapshot
-from kopf_selectcache.plugin import _reconciler
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.plugin import _reconciler, _runtimes
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.reconciler.worker import Worker
 from kopf_selectcache.testing import EmbeddedCluster
@@ -31,11 +34,13 @@ def registry() -> kopf.OperatorRegistry:
 
 
 def hurry(test: Coroutine[Any, Any, None]) -> None:
-    """Run a test on a loop whose clock does not wait for pauses."""
+    """Run a test on a loop whose clock does not wait for pauses. It is the clock of the operator, too."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(3600):
-            await test
+        hurried = partial(Runtime, clock=asyncio.get_running_loop().time)
+        with patch.object(_runtimes, "Runtime", hurried):
+            async with asyncio.timeout(3600):
+                await test
 
     with asyncio.Runner(loop_factory=HurriedLoop) as runner:
         runner.run(bounded())
@@ -182,7 +187,6 @@ def test_a_key_whose_cache_cannot_be_read_runs_again(
         return read(*given, **options)
 
     monkeypatch.setattr(_reconciler, "open_snapshot", refuse_once)
-    monkeypatch.setattr(_reconciler, "RETRY", 0.001)  # By a clock that is not that of the loop.
 
     @selectcache.reconcile(APPS, registry=registry)
     async def follow(name: str, **_: Any) -> None:
