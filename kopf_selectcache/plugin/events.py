@@ -12,14 +12,9 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.recorder.events import EventType
+from kopf_selectcache.recorder.events import MOST_OF_A_REASON, EventType
 from kopf_selectcache.recorder.recorder import Recorder
-
-MOST_CHARACTERS = 128
-"""The limit of a reason in the API."""
-
-WAITING = 1000
-"""The events that wait for the login. Kopf keeps all of them."""
+from kopf_selectcache.recorder.recording import WAITING
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -71,10 +66,10 @@ class Route:
 
 
 def _record(recorder: Recorder, event: _kopf.K8sEvent) -> None:
-    # The API defines two types. Kopf has "Error" as well, and passes on any text of the user.
-    type_ = EventType.NORMAL if event.type == EventType.NORMAL else EventType.WARNING
+    # The API defines two types. Kopf has others as well, and passes on any text of the user.
+    type_ = EventType.NORMAL if event.type in ("Normal", "Debug") else EventType.WARNING
     reason = "".join(word[0].upper() + word[1:] for word in re.findall("[A-Za-z][A-Za-z0-9]*", event.reason))
     try:
-        recorder.record(event.ref, type_, reason[:MOST_CHARACTERS] or type_, event.message)
+        recorder.record(event.ref, type_, reason[:MOST_OF_A_REASON] or type_, event.message)
     except DeclarationError as error:  # Kopf's poster would log the refusal of the server.
         _logger.warning("An event cannot be recorded: %(error)s", {"error": str(error)})

@@ -16,13 +16,7 @@ from urllib.parse import quote
 from kopf_selectcache.cache.server_writes import MANAGER
 from kopf_selectcache.settings.rights import Right
 
-from .events import Event, Reference
-
-MOST_BYTES = 1024
-"""The longest message that the server takes, in bytes."""
-
-MOST_CHARACTERS = 128
-"""The longest reason, action and instance that the server takes."""
+from .events import MOST_OF_A_MESSAGE, MOST_OF_A_REASON, Event, Reference, cut
 
 
 class Api(StrEnum):
@@ -91,7 +85,7 @@ def created(api: Api, event: Event) -> dict[str, Any]:
     about = _reference(occurrence.about)
     related = {} if occurrence.related is None else {"related": _reference(occurrence.related)}
     common = {"type": occurrence.type.value, "reason": occurrence.reason, **related}
-    message = cut(occurrence.message)
+    message = cut(occurrence.message, MOST_OF_A_MESSAGE)
     if api is Api.CORE:
         named = {"component": source.component, "host": source.host}
         return (
@@ -117,9 +111,9 @@ def created(api: Api, event: Event) -> dict[str, Any]:
             "note": message,
             "eventTime": micros(event.first),
             # The server requires them here.
-            "action": (occurrence.action or occurrence.reason)[:MOST_CHARACTERS],
+            "action": cut(occurrence.action or occurrence.reason, MOST_OF_A_REASON),
             "reportingController": source.controller or source.component,
-            "reportingInstance": (source.instance or source.host or source.component)[:MOST_CHARACTERS],
+            "reportingInstance": cut(source.instance or source.host or source.component, MOST_OF_A_REASON),
         }
         | _series(event)
     )
@@ -132,7 +126,7 @@ def changed(api: Api, event: Event, *, had_series: bool = False) -> dict[str, An
     body = {
         "count": event.count,
         "lastTimestamp": seconds(event.last),
-        "message": cut(event.occurrence.message),
+        "message": cut(event.occurrence.message, MOST_OF_A_MESSAGE),
     }
     # Clients show the series rather than the count.
     return body | ({"series": None} if had_series else {})
@@ -182,18 +176,6 @@ def parsed(text: object) -> float | None:
 
 
 # ---- Texts.
-
-
-def cut(message: str) -> str:
-    """Return a message of at most 1,024 bytes, cut between two characters.
-
-    >>> cut('Backup done'), len(cut('ä' * 600).encode())
-    ('Backup done', 1023)
-    """
-    data = message.encode(errors="replace")
-    if len(data) <= MOST_BYTES:
-        return data.decode()
-    return data[: MOST_BYTES - 3].decode(errors="ignore") + "…"
 
 
 def seconds(time: float) -> str:

@@ -24,13 +24,7 @@ from typing import Generic, TypeVar
 
 from kopf_selectcache._errors import DeclarationError, require
 
-from .events import Event, EventType, Occurrence
-
-MOST_OF_A_MESSAGE = 1024
-"""Bytes of a message that the API accepts."""
-
-MOST_OF_A_REASON = 128
-"""Bytes of a reason, and of an action, that the API accepts."""
+from .events import MOST_OF_A_MESSAGE, MOST_OF_A_REASON, Event, EventType, Occurrence, cut
 
 SPAM = "spam"
 """The bucket of the object is empty."""
@@ -39,7 +33,6 @@ SUMMARY_REASON = "EventsSuppressed"
 """The reason of a summary."""
 
 _PREFIX = "(combined from similar events): "
-_ELLIPSIS = "..."
 _MOST_OF_A_NAME = 253
 _MOST_OF_A_KEY, _MOST_OF_A_HASH = 32, 16  # Digits: of the key of an Event, and of that in its name.
 _MOST_REASONS = 10  # That are counted one by one in a summary.
@@ -289,7 +282,7 @@ class Correlator:
         newest = [group.messages[each] for each in keys[: -1 - limits.shown : -1]]
         if not limits.reference:
             del group.messages[keys[0]]
-            shown = replace(occurrence, message=_cut(self._combine(occurrence, newest), MOST_OF_A_MESSAGE))
+            shown = replace(occurrence, message=cut(self._combine(occurrence, newest), MOST_OF_A_MESSAGE))
             return shown, self._key("similar", occurrence.about.namespace, name)
         del group.messages[keys[int(self._chance() * len(keys))]]
         source = replace(occurrence.source, controller="", instance="")
@@ -371,7 +364,7 @@ class Correlator:
         newest = each.newest
         reasons = ", ".join(f"{count} {reason}" for reason, count in each.reasons.items())
         message = f"(summary of suppressed events): {each.count} more: {reasons}. Newest: {newest.message}"
-        shown = replace(newest, reason=SUMMARY_REASON, message=_cut(message, MOST_OF_A_MESSAGE))
+        shown = replace(newest, reason=SUMMARY_REASON, message=cut(message, MOST_OF_A_MESSAGE))
         about = newest.about
         key = self._key("summary", name, about.kind, about.namespace, about.name, about.uid)
         verdict = self._count(shown, key, each.first, each.last, each.count)
@@ -417,15 +410,7 @@ def _fit(occurrence: Occurrence) -> Occurrence:
     """Cut the texts of an occurrence to the lengths that the API accepts."""
     return replace(
         occurrence,
-        reason=_cut(occurrence.reason, MOST_OF_A_REASON),
-        action=_cut(occurrence.action, MOST_OF_A_REASON),
-        message=_cut(occurrence.message, MOST_OF_A_MESSAGE),
+        reason=cut(occurrence.reason, MOST_OF_A_REASON),
+        action=cut(occurrence.action, MOST_OF_A_REASON),
+        message=cut(occurrence.message, MOST_OF_A_MESSAGE),
     )
-
-
-def _cut(text: str, most: int) -> str:
-    """Cut a text between two characters, to a number of bytes in UTF-8."""
-    encoded = text.encode(errors="replace")
-    if len(encoded) <= most:
-        return encoded.decode()
-    return encoded[: most - len(_ELLIPSIS)].decode(errors="ignore") + _ELLIPSIS

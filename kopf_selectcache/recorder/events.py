@@ -6,6 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+MOST_OF_A_MESSAGE = 1024
+"""Bytes of a message that the API accepts."""
+
+MOST_OF_A_REASON = 128
+"""Bytes of a reason, of an action, and of the instance that records, that the API accepts."""
+
+_ELLIPSIS = "..."
+
 
 class EventType(StrEnum):
     """The types of Events that the API defines."""
@@ -67,3 +75,15 @@ class Event:
     last: float
     resource_version: str = ""
     """That of the server's last answer; empty if there was none."""
+
+
+def cut(text: str, most: int) -> str:
+    """Cut a text between two characters, to a number of bytes in UTF-8.
+
+    >>> cut("Backup done", 1024), len(cut("ä" * 600, 1024).encode())
+    ('Backup done', 1023)
+    """
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= most:
+        return encoded.decode()
+    return encoded[: most - len(_ELLIPSIS)].decode(errors="ignore") + _ELLIPSIS

@@ -17,9 +17,9 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.checks import no_option
 
 from ._recordings import Recordings, end_recordings, recordings_of
-from ._writing import MOST_CHARACTERS, Api
+from ._writing import Api
 from .correlator import Limits
-from .events import EventType, Occurrence, Reference, Source
+from .events import MOST_OF_A_REASON, EventType, Occurrence, Reference, Source
 from .recording import WAITING, WRITES_PER_SECOND, Recording, RecordingStats, Sink
 
 __all__ = ["Recorder", "current_runtime", "end_recordings", "recordings_of"]
@@ -88,8 +88,8 @@ class Recorder:
         _require(
             cache is None or isinstance(cache, Cache), "cache", cache, "a cache, such as that of a handler"
         )
-        fits = isinstance(host, str) and len(host) <= MOST_CHARACTERS
-        _require(fits, "host", host, f"a name of at most {MOST_CHARACTERS} characters")
+        fits = isinstance(host, str) and len(host) <= MOST_OF_A_REASON
+        _require(fits, "host", host, f"a name of at most {MOST_OF_A_REASON} characters")
         rate = writes_per_second
         fits = rate is None or (isinstance(rate, (int, float)) and not isinstance(rate, bool) and rate > 0)
         _require(fits, "writes_per_second", rate, "a number above 0, or None for no limit")
@@ -140,11 +140,11 @@ class Recorder:
             what = f"{_CALL}: type is {shown_with_type(type)}"
             raise DeclarationError(what, remedy="Give 'Normal' or 'Warning': there are no others")
         fits: object = (
-            isinstance(reason, str) and len(reason) <= MOST_CHARACTERS and _REASON.fullmatch(reason)
+            isinstance(reason, str) and len(reason) <= MOST_OF_A_REASON and _REASON.fullmatch(reason)
         )
         require(fits, DeclarationError, _CALL, "reason", reason, "a word such as 'BackupFailed'")
-        fits = isinstance(action, str) and len(action) <= MOST_CHARACTERS
-        wanted = f"a text of at most {MOST_CHARACTERS} characters"
+        fits = isinstance(action, str) and len(action) <= MOST_OF_A_REASON
+        wanted = f"a text of at most {MOST_OF_A_REASON} characters"
         require(fits, DeclarationError, _CALL, "action", action, wanted)
         if not isinstance(message, str):  # It may have a Secret's value.
             raise DeclarationError(f"{_CALL}: message is {shown_by_type(message)}", remedy="Give a text")

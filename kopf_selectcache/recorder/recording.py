@@ -34,9 +34,9 @@ from ._api_choice import ApiChoice
 from ._delivery import Delivery, Outcome
 from ._log import EventLog
 from ._queue import Waiting, WriteQueue
-from ._writing import MOST_BYTES, Api, Found
+from ._writing import Api, Found
 from .correlator import Correlator, Limits, Verdict
-from .events import Event, EventType, Occurrence, Source
+from .events import MOST_OF_A_MESSAGE, Event, EventType, Occurrence, Source
 
 Sink: TypeAlias = Callable[[Event], object] | Literal["server", "log"]
 """Takes Events: the server, the log of the operator, or a function."""
@@ -251,10 +251,10 @@ class Recording:
             level,
             "Event of %(kind)s %(name)s: %(reason)s: %(message)s",
             {
-                "kind": printable(about.kind, MOST_BYTES),
+                "kind": printable(about.kind, MOST_OF_A_MESSAGE),
                 "name": printable_name(about.namespace, about.name),
-                "reason": printable(occurrence.reason, MOST_BYTES),
-                "message": printable(occurrence.message, MOST_BYTES),
+                "reason": printable(occurrence.reason, MOST_OF_A_MESSAGE),
+                "message": printable(occurrence.message, MOST_OF_A_MESSAGE),
             },
         )
 

@@ -32,7 +32,7 @@ RECORDER: tuple[Mutant, ...] = (
     Mutant("lose suppressed occurrences with their bucket", CORRELATOR, "                self.lost += self._suppressed.pop(forgotten).count\n", "                del self._suppressed[forgotten]\n", 19,
            (COUNTED, CORRELATED + "suppressed_occurrences_of_a_forgotten_bucket_are_counted_as_lost")),
     Mutant("begin to refill a bucket anew at each refusal", CORRELATOR, ">= _NANOSECOND:\n            return False", ">= _NANOSECOND:\n            bucket.changed = now\n            return False", 19, (STORY, AS_IN_GO)),
-    Mutant("cut a message inside of a character", CORRELATOR, '.decode(errors="ignore") + _ELLIPSIS', '.decode(errors="replace") + _ELLIPSIS', 19,
+    Mutant("cut a message inside of a character", "recorder/events.py", '.decode(errors="ignore") + _ELLIPSIS', '.decode(errors="replace") + _ELLIPSIS', 19,
            (CORRELATED + "texts_are_cut_between_characters",)),
     Mutant("forget the occurrences since a write with its answer", CORRELATOR, "count += max(0, ", "count += 0 * max(0, ", 19,
            (CORRELATED + "occurrences_since_a_write_count_on_after_its_answer",)),

@@ -10,8 +10,9 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, _kopf
-from kopf_selectcache.plugin.events import WAITING, Route, route_events
+from kopf_selectcache.plugin.events import Route, route_events
 from kopf_selectcache.plugin.handlers import check_handlers
+from kopf_selectcache.recorder.recording import WAITING
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import run, until
@@ -45,12 +46,38 @@ def test_events_of_kopf_are_counted_and_have_the_types_of_the_api(registry: kopf
             kopf.event(body, type="Normal", reason="Made", message="It is there.")
         kopf.exception(body, reason="Failed", exc=ValueError("wrong"))
         kopf.event(body, type="Nonsense", reason="Odd")
+        kopf.event(body, type="Debug", reason="Seen")
 
     async def main() -> None:
         async with operating(registry, secret("a", app="web"), configure=routed) as cluster:
-            expected = {("Normal", "Made"): 3, ("Warning", "Failed"): 1, ("Warning", "Odd"): 1}
+            expected = {
+                ("Normal", "Made"): 3,
+                ("Warning", "Failed"): 1,
+                ("Warning", "Odd"): 1,
+                ("Normal", "Seen"): 1,
+            }
             await until(lambda: events_of(cluster) == expected)
-            assert len(cluster._admin.ask("GET", "/api/v1/namespaces/shop/events")["items"]) == 3
+            assert len(cluster._admin.ask("GET", "/api/v1/namespaces/shop/events")["items"]) == 4
+
+    run(main())
+
+
+def test_log_records_of_objects_are_recorded_as_settings_posting_has_them(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        routed(settings)
+        settings.posting.loggers, settings.posting.level = True, logging.WARNING
+
+    @kopf.on.create("secrets", registry=registry)
+    async def tell(logger: Any, **_: Any) -> None:
+        logger.info("Not this one.")
+        logger.warning("It is strange.")
+        logger.warning("It is strange.")
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web"), configure=configure) as cluster:
+            await until(lambda: events_of(cluster) == {("Warning", "Logging"): 2})
 
     run(main())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.recorder._writing import Found, cut, found, parsed
+from kopf_selectcache.recorder._writing import Found, found, parsed
 
 from .event_server import GROUP, EventServer, occurrence, outcomes, passed, recording, refused, run, written
 from .test_recording import logged
@@ -179,9 +179,3 @@ def test_the_count_of_an_event_is_the_highest_that_it_has() -> None:
     assert found({"count": 3, "firstTimestamp": first}) == Found(3, 1_800_000_000.0, 1_800_000_000.0)
     assert found({"count": None, "deprecatedCount": 4, "series": {"count": 2}}).count == 4
     assert parsed("yesterday") is None
-
-
-def test_a_message_is_cut_between_two_characters() -> None:
-    assert cut("x" * 1024) == "x" * 1024
-    assert cut("x" * 1025) == "x" * 1021 + "…"
-    assert cut("€" * 400) == "€" * 340 + "…"
