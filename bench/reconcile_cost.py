@@ -142,7 +142,7 @@ class Objects:
             list(threads.map(self._write_share, shares))
 
     def write_paced(self, changes: Sequence[Change], pace: float) -> None:
-        """Write these changes, so many per second at most."""
+        """Write these changes, at most `pace` per second."""
         begun = time.monotonic()
         for number, each in enumerate(changes):
             time.sleep(max(0.0, begun + number / pace - time.monotonic()))

@@ -4,7 +4,8 @@ notes the last state of each ConfigMap and of the pods that it owns.
 An order per line on standard input, an answer per line on standard output, in JSON:
 
 - `start`: start the operator, with this `limit` of calls at the same time.
-- `handle`: from now on, a call `takes` so many seconds, and `writes` the state into an annotation, or not.
+- `handle`: from now on, a call `takes` this number of seconds, and with `writes` it writes the state into an
+  annotation.
 - `until`: wait until the last noted state of each of these ConfigMaps is the one in `states`; answer the time
   of the clock, `at`, when the last of them was noted.
 - `runs`: answer the number of calls so far.

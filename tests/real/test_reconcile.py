@@ -150,7 +150,7 @@ class Play:
         return [name for crowd in self.crowds for name in crowd.unreconciled(statuses)]
 
     async def change(self, count: int, *, faults: float = 0.0) -> None:
-        """Make so many changes, each writer those of its own objects."""
+        """Make `count` changes. Each writer changes its own objects."""
         before, self.changes = self.changes, self.changes + count
         await asyncio.gather(
             *(
@@ -181,8 +181,8 @@ class Play:
         return self.proxy.waiting > before
 
     def _has_passed(self, least: int, request: web.Request) -> bool:
-        """Return True for a request for the objects, if so many of them have passed. Kopf waits for the
-        answers to other ones.
+        """Return True for a request for the objects, if at least `least` of them have passed. Kopf waits for
+        the answers to others.
         """
         return is_of_objects(request.path) and sum(is_of_objects(at) for _, at in self.proxy.passed) >= least
 
