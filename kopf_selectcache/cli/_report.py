@@ -15,6 +15,8 @@ from kopf_selectcache.settings.precedence import Level, Origin
 from kopf_selectcache.settings.quantity import written as sized
 from kopf_selectcache.settings.rights import Right
 
+from ._event_rights import EventRights
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -90,6 +92,8 @@ class Report:
     """Problems that concern no cache."""
     unknown: tuple[str, ...] = ()
     """Questions without an answer."""
+    events: EventRights | None = None
+    """The API in which recorders write; None if nothing is recorded."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -126,6 +130,7 @@ def _text(report: Report, width: int | None, *, wide: bool = False) -> str:
         told += [f"  * {hint}." for hint in section.hints]
     told += [f"! {problem}." for problem in report.others]
     told += [f"* {each}" for each in report.unknown]
+    told += [f"{report.events}."] if report.events is not None else []
     return "\n".join([*filter(None, lines[:1]), *told, "", _summary(report)])
 
 
@@ -238,6 +243,7 @@ def _plain(report: Report) -> dict[str, Any]:
         ],
         "otherProblems": [{"what": each.what, "remedy": each.remedy} for each in report.others],
         "unknown": list(report.unknown),
+        "eventsApi": report.events.api.value if report.events is not None else None,
         "problems": len(report.problems),
     }
 

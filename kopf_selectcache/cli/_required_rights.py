@@ -15,6 +15,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
+from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.plugin.reconcile import reconcilers
 from kopf_selectcache.selectors.kind_keys import checked_key, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
@@ -22,6 +23,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.rights import Right, of_cache
 
 from ._code import fetches_in, posts_events, records_events
+from ._event_rights import NOTE
 from ._late import Beside, Late, declarations_in, second_caches
 from ._operator_loader import PROBLEM, Loaded, Unloadable
 from ._rights import CRDS, LIVE, RECONCILERS, SETTLING, of_events, of_fetch, of_handlers, of_kopf, of_live
@@ -200,7 +202,10 @@ class Needs:
             self.notes.append(SCANNING)
             for right in of_kopf(everywhere=operator.everywhere):
                 yield right
-        for right in self._of_events():
+        if self._posts and not operator.declared.events:
+            for right in of_events(await self._namespaces_of_events(), recorded=False):
+                yield right
+        for right in await self.of_recorders():
             yield right
         for right in self._of_admission():
             yield right
@@ -222,12 +227,37 @@ class Needs:
                     what_for=frozenset({what_for}),
                 )
 
-    def _of_events(self) -> Iterator[Right]:
-        operator, posting = self._operator, self._operator.settings.posting
-        posts = posting.enabled and (posting.loggers or any(posts_events(tree) for _, tree in self._code))
+    # ---- Events.
+
+    async def of_recorders(self) -> list[Right]:
+        """Return the rights to record Events in the core API; raise Unloadable."""
         records = any(records_events(tree) for _, tree in self._code)
-        if posts or records:
-            yield from of_events(operator.watched, recorded=records or operator.declared.events)
+        if not records and not (self._posts and self._operator.declared.events):
+            return []
+        self._note(NOTE)
+        return list(of_events(await self._namespaces_of_events(), recorded=True))
+
+    @property
+    def _posts(self) -> bool:
+        """True if Kopf posts events for the operator."""
+        posting = self._operator.settings.posting
+        return posting.enabled and (posting.loggers or any(posts_events(tree) for _, tree in self._code))
+
+    async def _namespaces_of_events(self) -> list[str | None]:
+        """Return the namespaces of Events about handled objects, None for all. Those about objects of the
+        cluster are in `default`.
+        """
+        registry, watched = self._operator.registry, self._operator.watched
+        if not watched:
+            return [None]
+        keys = [handler.kind for handler in reconcilers(registry)]
+        keys += [handler.kind for handler in change_handlers(registry)]
+        keys += [key for each in _kopf.watching_handlers(registry) if (key := _key_of(each.selector))]
+        handled = [await self._resource(key) for key in keys]
+        of_cluster = any(resource.kind.namespaced is False for resource in handled)
+        return [*sorted({*watched, *(["default"] if of_cluster else [])})]
+
+    # ---- Others.
 
     def _of_admission(self) -> Iterator[Right]:
         managed = self._operator.settings.admission.managed

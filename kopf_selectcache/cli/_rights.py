@@ -12,6 +12,7 @@ from kopf_selectcache.settings.rights import READ, Right, merged
 
 LIVE, SETTLING = "cache.live", "lost answers of cache.live"
 RECONCILERS = "reconcilers"
+EVENTS = "events"
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
@@ -67,11 +68,11 @@ def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patch
             )
 
 
-def of_events(namespaces: Collection[str] | None, *, recorded: bool = False) -> Iterator[Right]:
+def of_events(namespaces: Iterable[str | None], *, recorded: bool) -> Iterator[Right]:
     """Yield the rights to post events about the handled objects. A recorder patches them."""
     verbs = frozenset({"create", *(["patch"] if recorded else [])})
-    for namespace in namespaces or (None,):
-        yield Right("", "events", verbs, namespace, None, frozenset({"events"}))
+    for namespace in namespaces:
+        yield Right("", "events", verbs, namespace, None, frozenset({EVENTS}))
 
 
 def of_kopf(*, everywhere: bool) -> Iterator[Right]:

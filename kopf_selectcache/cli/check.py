@@ -33,11 +33,12 @@ from kopf_selectcache.settings.quantity import bytes_in, written
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from . import _late, _operator_loader
+from ._event_rights import choose
 from ._operator_loader import INTERRUPTED, PROBLEM, Loaded, Unloadable
 from ._progress import Progress
 from ._report import FORMATS, PLAIN, Follower, Problem, Report, Result, Section
 from ._required_rights import Needs
-from ._rights import LIVE, RECONCILERS
+from ._rights import EVENTS, LIVE, RECONCILERS
 from ._terminal import width_of, write
 
 NAME = "check"
@@ -107,13 +108,15 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                 sections.append(section)
                 expected[section.kind] = max(check.expected, expected.get(section.kind, 0))
         calls = [*await needs.of_fetches(), *await needs.of_declarations(), *await needs.of_reconcilers()]
+        lacks = [lack for right in merged(calls) for lack in await reviewer.lacks(right)]
+        recorded = await needs.of_recorders()
+        events = await choose(recorded, reviewer.lacks) if recorded else None
         others = [
             Problem(
                 f"the right is missing to {lack}, for what handlers {_done(lack)}",
                 f"Add to {lack.role}: {lack.written()}",
             )
-            for right in merged(calls)
-            for lack in await reviewer.lacks(right)
+            for lack in (*lacks, *(merged(events.missing) if events else ()))
         ]
         others += [problem async for problem in _unserved_changes(operator, [key for key, *_ in declared])]
         limit, total = operator.declared.max_bytes, sum(expected.values())
@@ -126,7 +129,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                     f" {written(1.5 * total)!r}",
                 )
             )
-        return Report(tuple(sections), tuple(others), tuple(needs.unknown))
+        return Report(tuple(sections), tuple(others), tuple(needs.unknown), events)
 
 
 async def _unserved_changes(operator: Loaded, declared: Sequence[KindKey]) -> AsyncIterator[Problem]:
@@ -149,6 +152,8 @@ def _done(right: Right) -> str:
         return "fetch"
     if RECONCILERS in right.what_for:
         return "reconcile"
+    if EVENTS in right.what_for:
+        return "record"
     return "do through cache.live" if any(LIVE in each for each in right.what_for) else "declare"
 
 

@@ -15,8 +15,9 @@ import yaml
 from kopf_selectcache.settings.rights import Right, merged
 
 from . import _late, _operator_loader
+from ._event_rights import choose
 from ._manifests import NoRights, as_name, granted_by, manifests
-from ._operator_loader import INTERRUPTED, PROBLEM, Loaded, Unloadable
+from ._operator_loader import INTERRUPTED, PROBLEM, Unloadable
 from ._required_rights import Needs
 from ._rights import beyond, lacking
 from ._terminal import write
@@ -77,23 +78,35 @@ async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
     """Return the output and the exit code; raise Unloadable."""
     async with _operator_loader.loaded(arguments) as operator:
         needs = Needs(operator, _late.given(arguments))
-        needed = merged(await needs.all(arguments.fetch))
+        rights, recorded = await needs.all(arguments.fetch), await needs.of_recorders()
         if arguments.check is None:
             account = arguments.account or f"default/{as_name(operator.name)}"
             as_json = arguments.output == "json"
             _tell(needs.unknown if as_json else ())  # In YAML it is a comment.
-            return (
-                manifests(needed, account=account, notes=[*needs.notes, *needs.unknown], as_json=as_json),
-                0,
-            )
+            notes = [*needs.notes, *needs.unknown]
+            return manifests(merged(rights), account=account, notes=notes, as_json=as_json), 0
+        others = [right for right in rights if right not in recorded]
         if arguments.check:
             granted, assumed = _read(Path(arguments.check), arguments.account)
+
+            async def lacks(right: Right) -> list[Right]:
+                return lacking([right], granted)
+
+            events = await choose(recorded, lacks)
+            needed = merged([*others, *events.needed])
             missing = lacking(needed, granted)
         else:
             assumed = []
-            missing, granted = await _reviewed(operator, needed, _operator_loader.user_of(arguments))
+            reviewer = _operator_loader.reviewer_of(operator.transport, _operator_loader.user_of(arguments))
+            await operator.log_in()
+            events = await choose(recorded, reviewer.lacks)
+            needed = merged([*others, *events.needed])
+            missing = [lack for each in needed for lack in await reviewer.lacks(each)]
+            granted = await reviewer.granted({each.namespace for each in needed if each.namespace})
         _tell([*needs.unknown, *assumed])
-        return _compared(missing, granted, needed), PROBLEM if missing else 0
+        about_events = [f"{events}."] if recorded else []
+        lines = [*_compared(missing, granted, needed), *about_events]
+        return "\n".join(lines), PROBLEM if missing else 0
 
 
 def _tell(notes: Iterable[str]) -> None:
@@ -112,17 +125,7 @@ def _read(file: Path, account: str | None) -> tuple[list[Right], list[str]]:
         raise Unloadable(f"{file} has no manifests that make sense") from error
 
 
-async def _reviewed(
-    operator: Loaded, needed: Sequence[Right], user: str | None
-) -> tuple[list[Right], list[Right]]:
-    """Return the rights that are missing in the cluster, and those that are granted."""
-    reviewer = _operator_loader.reviewer_of(operator.transport, user)
-    await operator.log_in()
-    missing = [lack for each in needed for lack in await reviewer.lacks(each)]
-    return missing, await reviewer.granted({each.namespace for each in needed if each.namespace is not None})
-
-
-def _compared(missing: Sequence[Right], granted: Sequence[Right], needed: Sequence[Right]) -> str:
+def _compared(missing: Sequence[Right], granted: Sequence[Right], needed: Sequence[Right]) -> list[str]:
     lines = [
         f"missing: {right}, for {', '.join(sorted(right.what_for))}\n  add to {right.role}: {right.written()}"
         for right in missing
@@ -132,4 +135,4 @@ def _compared(missing: Sequence[Right], granted: Sequence[Right], needed: Sequen
             lines += [f"too much: {right}, of which is needed:", *(f"  {each}" for each in used)]
         else:
             lines.append(f"too much: {right}{f', of which is needed: {used[0]}' if used else ''}")
-    return "\n".join(lines or ["The rights are those that are needed."])
+    return lines or ["The rights are those that are needed."]

@@ -9,7 +9,7 @@ from kopf_selectcache.core.protocol.lost_answer import NOT_FOUND
 from kopf_selectcache.informer.access_review import Reviewer, Unreviewed
 
 from ._log import EventLog
-from ._writing import Api
+from .api import Api
 
 AGAIN = 60.0
 """Seconds until the rights are asked for again if none of them suffices."""

@@ -25,7 +25,8 @@ from . import _writing
 from ._api_choice import ApiChoice
 from ._log import EventLog
 from ._queue import Waiting
-from ._writing import Api, Found
+from ._writing import Found
+from .api import Api
 
 TRIES = 12
 """The number of times that a write is tried, as in client-go."""

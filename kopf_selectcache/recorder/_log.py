@@ -9,7 +9,7 @@ from kopf_selectcache.core.redact import printable
 from kopf_selectcache.settings.rights import Right
 
 from ._queue import Waiting
-from ._writing import Api
+from .api import Api
 
 _FORBIDDEN = 403
 _MOST = 300

@@ -9,35 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
 from kopf_selectcache.cache.server_writes import MANAGER
-from kopf_selectcache.settings.rights import Right
 
+from .api import Api
 from .events import MOST_OF_A_MESSAGE, MOST_OF_A_REASON, Event, Reference, cut
-
-
-class Api(StrEnum):
-    """The API in which Events are written."""
-
-    CORE = "v1"
-    EVENTS = "events.k8s.io/v1"
-
-    @property
-    def group(self) -> str:
-        return "" if self is Api.CORE else "events.k8s.io"
-
-    @property
-    def root(self) -> str:
-        """The path of the API."""
-        return "/api/v1" if self is Api.CORE else f"/apis/{self.value}"
-
-    def right(self, namespace: str) -> Right:
-        """Return the right to write Events in a namespace."""
-        what_for = frozenset({"recorders"})
-        return Right(self.group, "events", frozenset({"create", "patch"}), namespace, what_for=what_for)
 
 
 @dataclass(frozen=True, slots=True)

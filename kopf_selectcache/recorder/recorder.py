@@ -17,7 +17,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.checks import no_option
 
 from ._recordings import Recordings, end_recordings, recordings_of
-from ._writing import Api
+from .api import Api
 from .correlator import Limits
 from .events import MOST_OF_A_REASON, EventType, Occurrence, Reference, Source
 from .recording import WAITING, WRITES_PER_SECOND, Recording, RecordingStats, Sink

@@ -34,7 +34,8 @@ from ._api_choice import ApiChoice
 from ._delivery import Delivery, Outcome
 from ._log import EventLog
 from ._queue import Waiting, WriteQueue
-from ._writing import Api, Found
+from ._writing import Found
+from .api import Api
 from .correlator import Correlator, Limits, Verdict
 from .events import MOST_OF_A_MESSAGE, Event, EventType, Occurrence, Source
 

@@ -28,6 +28,15 @@ SCRIPT = Path(sys.executable).with_name("selectcache")
 
 WEB, AS_WEB = "system:serviceaccount:operators:web", ("--account", "operators/web")
 
+RECORDING = "\nasync def react(events, **_): ...\n"
+
+
+def allow_events(cluster: EmbeddedCluster, group: str) -> None:
+    """Let the operator list pods, and write Events in an API group."""
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+    rules += [{"apiGroups": [group], "resources": ["events"], "verbs": ["create", "patch"]}]
+    cluster.user(WEB, rules)
+
 
 class TestWhatIsWrong:
     def test_a_missing_right_is_named_with_the_rule_to_add(
@@ -64,6 +73,36 @@ class TestWhatIsWrong:
             "needed": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
             "missing": [],
         }
+
+    @pytest.mark.parametrize(
+        ("group", "api", "problems"),
+        [("*", "v1", 0), ("events.k8s.io", "events.k8s.io/v1", 0), ("apps", "v1", 1)],
+    )
+    def test_the_api_of_recorded_events_is_told_with_what_is_missing(
+        self, cluster: EmbeddedCluster, command: Command, group: str, api: str, problems: int
+    ) -> None:
+        allow_events(cluster, group)
+        arguments = ("check", "select['v1/pods'] = 'app=web'", *AS_WEB, "-o", "json")
+        said = parsed(command(*arguments, handlers=RECORDING))
+        assert (said["eventsApi"], said["problems"]) == (api, problems)
+        rule = "a ClusterRole: - {apiGroups: [''], resources: [events], verbs: [create, patch]}"
+        assert [each["remedy"] for each in said["otherProblems"]] == [f"Add to {rule}"] * problems
+        assert parsed(command(*arguments))["eventsApi"] is None
+
+    def test_the_text_tells_the_api_of_recorded_events(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        allow_events(cluster, "events.k8s.io")
+        said = command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=RECORDING)
+        assert "Events are written in the API events.k8s.io/v1." in said.output
+
+    def test_rights_for_one_api_of_events_are_enough_and_not_too_much(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        allow_events(cluster, "events.k8s.io")
+        arguments = ("rbac", "select['v1/pods'] = 'app=web'", *AS_WEB, "--check")
+        said = command(*arguments, handlers=RECORDING).output
+        assert "events" not in said.replace("Events are written in the API events.k8s.io/v1.", "")
 
     def test_handlers_of_changes_are_listed(self, command: Command) -> None:
         handlers = """

@@ -292,6 +292,15 @@ class TestManifestsOfHandlers:
         verbs = ["create", "patch"]
         assert {"apiGroups": [""], "resources": ["events"], "verbs": verbs} in rules(said.output)[""]
 
+    @pytest.mark.parametrize(("kind", "namespaces"), [("nodes", {"shop", "default"}), ("pods", {"shop"})])
+    def test_events_about_objects_of_the_cluster_are_in_the_default_namespace(
+        self, command: Command, kind: str, namespaces: set[str]
+    ) -> None:
+        handlers = f"\n@kopf.on.event('v1', '{kind}')\n@selectcache.with_cache\ndef react(events, **_): ...\n"
+        said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", handlers=handlers)
+        right = {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}
+        assert {where for where, each in rules(said.output).items() if right in each} == namespaces
+
     @pytest.mark.parametrize(
         "body", ["settings.selectcache.events = True; kopf.info", "selectcache.Recorder('web')"]
     )

@@ -9,7 +9,7 @@ from kopf_selectcache import Recorder
 from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
 from kopf_selectcache.recorder._log import EventLog
 from kopf_selectcache.recorder._queue import Waiting
-from kopf_selectcache.recorder._writing import Api
+from kopf_selectcache.recorder.api import Api
 from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Reference, Source
 from tests.messages.logs import LOGGER
 from tests.messages.logs import log as log_of
