@@ -134,13 +134,14 @@ def test_a1_the_server_selects_by_labels_and_fields(configs: Place) -> None:
 def test_a2_custom_resources_have_every_form_of_key(place: Place, api: Cluster) -> None:
     async def main() -> None:
         group = fresh_group()
-        api.create_crd(group, "v1", "Widget", "widgets", short_names=["wd"])
-        widgets = place.of("widgets", prefix=f"/apis/{group}/v1", kind="Widget")
-        widgets.create("one", labels=WEB)
-        widgets.create("two")
-        for declared in (f"{group}/v1/widgets", f"widgets.v1.{group}", (group, "v1", "widgets")):
+        # The definition stays, so its names are not those that tests of kubectl use.
+        api.create_crd(group, "v1", "Gadget", "gadgets", short_names=["gd"])
+        gadgets = place.of("gadgets", prefix=f"/apis/{group}/v1", kind="Gadget")
+        gadgets.create("one", labels=WEB)
+        gadgets.create("two")
+        for declared in (f"{group}/v1/gadgets", f"gadgets.v1.{group}", (group, "v1", "gadgets")):
             async with cached(place, {declared: "app=web"}) as cache:
-                for key in (declared, f"widgets.{group}", "widgets", "Widget", "wd"):
+                for key in (declared, f"gadgets.{group}", "gadgets", "Gadget", "gd"):
                     assert answer(cache, lambda cache, key=key: names(cache.held(key))) == ["one"]  # type: ignore[misc]
 
     run(main())
