@@ -83,52 +83,6 @@ class Observed(Protocol):
     def age(self) -> float | None: ...
 
 
-class RecordedStats(Protocol):
-    """The counts of one recorder."""
-
-    @property
-    def emitted(self) -> int: ...
-    @property
-    def waiting(self) -> int: ...
-    @property
-    def outcomes(self) -> Mapping[str, int]: ...
-
-
-class Recorded(Protocol):
-    """The part of a recorder that the collector reads."""
-
-    @property
-    def component(self) -> str: ...
-    def stats(self) -> RecordedStats: ...
-
-
-class QueueHistogram(Protocol):
-    """The part of a histogram that the collector reads."""
-
-    @property
-    def total(self) -> float: ...
-    def buckets(self) -> list[tuple[str, float]]: ...
-
-
-class QueueFigures(Protocol):
-    """The metrics of one work queue, under the names of client-go."""
-
-    @property
-    def depth(self) -> int: ...
-    @property
-    def adds_total(self) -> int: ...
-    @property
-    def retries_total(self) -> int: ...
-    @property
-    def queue_duration_seconds(self) -> QueueHistogram: ...
-    @property
-    def work_duration_seconds(self) -> QueueHistogram: ...
-    @property
-    def unfinished_work_seconds(self) -> float: ...
-    @property
-    def longest_running_processor_seconds(self) -> float: ...
-
-
 class Collector:
     """The collector for Prometheus. Register it once. Needs the extra `metrics`."""
 
@@ -137,14 +91,12 @@ class Collector:
         informers: Callable[[], Iterable[Observed]],
         *,
         others: Callable[[], Mapping[str, Iterable[Observed]]] = dict,
-        recorders: Callable[[], Iterable[Recorded]] = tuple,
-        queues: Callable[[], Mapping[str, QueueFigures]] = dict,
+        further: Callable[[], Iterable[Metric]] = tuple,
         longest_stall: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._informers = informers
         self._others = others  # Returns the informers of other sets of caches, by name.
-        self._recorders = recorders
-        self._queues = queues  # Returns the metrics of work queues, by the names of their reconcilers.
+        self._further = further  # Returns the metrics of higher layers.
         self._longest_stall = longest_stall
 
     def describe(self) -> Iterable[Metric]:
@@ -221,64 +173,10 @@ class Collector:
             for (verb, outcome), count in informer.counts.reads.items():
                 reads.add_metric([*labels, verb, outcome], count)
         yield from (health, *gauges.values(), *counters.values(), failures, relists, reads)
-        emitted = CounterMetricFamily(
-            prefix + "emitted_events", "Events that were recorded, and summaries.", labels=["component"]
-        )
-        recorded = CounterMetricFamily(
-            prefix + "recorded_events", "What became of these.", labels=["component", "outcome"]
-        )
-        waiting = GaugeMetricFamily(
-            prefix + "waiting_events", "Those that wait to be written.", labels=["component"]
-        )
-        totals: dict[str, Counter[str]] = {}
-        for recorder in self._recorders():  # Several may have one name.
-            stats, total = recorder.stats(), totals.setdefault(recorder.component, Counter())
-            total.update({**stats.outcomes, "emitted": stats.emitted, "waiting": stats.waiting})
-        for component, total in totals.items():
-            emitted.add_metric([component], total.pop("emitted"))
-            waiting.add_metric([component], total.pop("waiting"))
-            for outcome, count in total.items():
-                recorded.add_metric([component, outcome], count)
-        yield from (emitted, recorded, waiting)
-        yield from _of_queues(self._queues())
+        yield from self._further()
         if (longest := self._longest_stall()) is not None:
             yield GaugeMetricFamily(
                 prefix + "longest_stall_seconds",
                 "The longest time for which the event loop has stood still.",
                 value=longest,
             )
-
-
-_OF_QUEUES: Mapping[str, str] = {
-    "depth": "Keys that are ready.",
-    "adds_total": "Keys that were added.",
-    "retries_total": "Keys that were added with a delay.",
-    "queue_duration_seconds": "How long keys were ready before their calls.",
-    "work_duration_seconds": "How long the calls for a key took.",
-    "unfinished_work_seconds": "The sum of the times of the calls that run.",
-    "longest_running_processor_seconds": "The time of the longest of these.",
-}
-"""The metrics of work queues, which are fields of `QueueFigures`."""
-
-
-def _of_queues(queues: Mapping[str, QueueFigures]) -> Iterator[Metric]:
-    """Yield the metrics of work queues as client-go has them; none without reconcilers."""
-    from prometheus_client.core import (  # As above.  # noqa: PLC0415
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        HistogramMetricFamily,
-    )
-
-    for name, text in _OF_QUEUES.items() if queues else ():
-        values = {queue: getattr(figures, name) for queue, figures in queues.items()}
-        if name.endswith("_duration_seconds"):
-            histogram = HistogramMetricFamily(f"workqueue_{name}", text, labels=["name"])
-            for queue, seen in values.items():
-                histogram.add_metric([queue], buckets=seen.buckets(), sum_value=seen.total)
-            yield histogram
-            continue
-        make = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-        family = make(f"workqueue_{name}", text, labels=["name"])
-        for queue, value in values.items():
-            family.add_metric([queue], value)
-        yield family

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 import kopf
@@ -29,10 +29,9 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import in_words
 from kopf_selectcache.informer.metrics import Collector
-from kopf_selectcache.reconciler.queue import QueueMetrics
-from kopf_selectcache.reconciler.queues import queue_metrics
-from kopf_selectcache.recorder.recorder import Recorder, end_recordings, recordings_of
-from kopf_selectcache.recorder.recording import Recording
+from kopf_selectcache.reconciler.metrics import queue_metrics
+from kopf_selectcache.recorder.metrics import event_metrics
+from kopf_selectcache.recorder.recorder import Recorder, end_recordings
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
@@ -41,6 +40,9 @@ from ._runtimes import create_runtime
 from .caches import named_caches
 from .events import make_recorder
 from .narrowing import advise, warn_of_filter
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 Kinds: TypeAlias = tuple[KindKey, ...] | None
 """The kinds that are waited for; None for all that are declared."""
@@ -409,15 +411,12 @@ def collector(settings: kopf.OperatorSettings) -> Collector:
     def others() -> Mapping[str, Iterable[Informer]]:
         return {name: caches.informers for name, caches in named_caches(settings).items()}
 
-    def recorders() -> Iterable[Recording]:
-        return recordings_of(found) if (found := runtime()) is not None else ()
+    def further() -> Iterator[Metric]:
+        if (found := runtime()) is not None:
+            yield from event_metrics(found)
+            yield from queue_metrics(found)
 
-    def queues() -> Mapping[str, QueueMetrics]:
-        return queue_metrics(found) if (found := runtime()) is not None else {}
-
-    return Collector(
-        informers, others=others, recorders=recorders, queues=queues, longest_stall=longest_stall
-    )
+    return Collector(informers, others=others, further=further, longest_stall=longest_stall)
 
 
 def launch(

@@ -32,8 +32,3 @@ class WorkQueues:
 
     def close(self) -> None:
         """End with the operator: each queue ends with its reconciler."""
-
-
-def queue_metrics(runtime: Runtime) -> Mapping[str, QueueMetrics]:
-    """Return the metrics of the work queues of an operator, in any thread."""
-    return runtime.extensions.get(WorkQueues).metrics()

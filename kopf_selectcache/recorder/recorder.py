@@ -16,13 +16,13 @@ from kopf_selectcache.informer.extensions import Extensions
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.checks import no_option
 
-from ._recordings import Recordings, end_recordings, recordings_of
+from ._recordings import Recordings, end_recordings
 from .api import Api
 from .correlator import Limits
 from .events import MOST_OF_A_REASON, EventType, Occurrence, Reference, Source
 from .recording import WAITING, WRITES_PER_SECOND, Recording, RecordingStats, Sink
 
-__all__ = ["Recorder", "current_runtime", "end_recordings", "recordings_of"]
+__all__ = ["Recorder", "current_runtime", "end_recordings"]
 
 current_runtime: ContextVar[Runtime | None] = ContextVar("selectcache_current_runtime", default=None)
 """The runtime of the operator whose handler is running."""

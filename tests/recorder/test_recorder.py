@@ -11,7 +11,9 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, Recorder
 from kopf_selectcache.informer.metrics import Collector
-from kopf_selectcache.recorder.recorder import current_runtime, end_recordings, recordings_of
+from kopf_selectcache.recorder._recordings import recordings_of
+from kopf_selectcache.recorder.metrics import event_metrics
+from kopf_selectcache.recorder.recorder import current_runtime, end_recordings
 from tests.faults.environment import run, until
 from tests.secrets import Environment, caching
 
@@ -204,7 +206,7 @@ def test_the_metrics_add_up() -> None:
                 recorder = Recorder("webapps", environment.cache, burst=2, waiting=waiting)
                 for _ in range(4):
                     recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
-            collector = Collector(tuple, recorders=lambda: recordings_of(environment.runtime))
+            collector = Collector(tuple, further=lambda: event_metrics(environment.runtime))
             for waiting in (2, 0):
                 samples = [each for family in collector.collect() for each in family.samples]
                 found = {(each.name, each.labels.get("outcome")): each.value for each in samples}
