@@ -8,6 +8,7 @@ import pty
 import struct
 import termios
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO
 
 
@@ -15,7 +16,11 @@ def written_to_terminal(columns: int, write: Callable[[TextIO], object]) -> str:
     """Return what is written to a terminal of this width; 0 is one that does not tell its width."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with os.fdopen(follower, "w") as terminal, os.fdopen(leader, "rb", buffering=0) as shown:
-        write(terminal)
-        terminal.flush()
-        return shown.read(10_000).decode().replace("\r\n", "\n")
+    parts = list[bytes]()
+    with os.fdopen(leader, "rb", buffering=0) as shown:
+        with os.fdopen(follower, "w") as terminal:
+            write(terminal)
+        with suppress(OSError):  # The end of what is written to a terminal that is closed.
+            while part := shown.read(10_000):  # A read may return a part of it.
+                parts.append(part)
+    return b"".join(parts).decode().replace("\r\n", "\n")
