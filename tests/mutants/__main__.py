@@ -35,7 +35,8 @@ def tried(mutant: Mutant | FeatureMutant) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy = Path(folder)
         for part in ("kopf_selectcache", "tests"):
-            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+            # With what is compiled: Python compiles the file that changes again.
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns(".*"))
         for file in ("setup.cfg", "pytest_kopf_selectcache.py"):
             shutil.copy(ROOT / file, copy)
         mutated = copy / "kopf_selectcache" / mutant.file
@@ -49,7 +50,11 @@ def tried(mutant: Mutant | FeatureMutant) -> Outcome:
 def judged(mutant: Mutant | FeatureMutant, copy: Path) -> Outcome:
     outcome = copy / "outcome"
     where = subprocess.run(
-        [sys.executable, "-c", "import kopf_selectcache; print(kopf_selectcache.__file__)"],
+        [
+            sys.executable,
+            "-c",
+            "import importlib.util; print(importlib.util.find_spec('kopf_selectcache').origin)",
+        ],
         cwd=copy,
         env=os.environ | {"PYTHONPATH": str(copy)},
         capture_output=True,
