@@ -11,80 +11,31 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import kopf
-
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError
-from kopf_selectcache.cache._snapshot import open_snapshot
+from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.formats.views import BodyView
-from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.store import ChangeCause
-from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.mapping import ITSELF, Owner
-from kopf_selectcache.reconciler.predicates import AnyPredicate, Event, all_of
-from kopf_selectcache.reconciler.queue import Cause, Key, Run, WorkQueue
+from kopf_selectcache.reconciler.predicates import AnyPredicate
+from kopf_selectcache.reconciler.queue import WorkQueue
 from kopf_selectcache.reconciler.queues import WorkQueues
 from kopf_selectcache.reconciler.sources import Channel, Kind, Source, SyncingSource
-from kopf_selectcache.reconciler.worker import RunAgain, Worker
+from kopf_selectcache.reconciler.worker import Worker
 
-from ._calls import CALLS_AT_ONCE, Attempts, call_with_cache, wait_until_callable
+from ._calls import CALLS_AT_ONCE, call_with_cache
 from ._own_patches import OwnPatches
-from ._patching import Patcher
-from .handlers import RETRY
+from ._reconcile_calls import Calls
 from .operator import Operator
-from .reconcile import Reconciler, Watch, reconcilers, seconds_of
+from .reconcile import Reconciler, Watch, reconcilers
 
 _logger = logging.getLogger("kopf_selectcache")
-
-
-@dataclass
-class ReconcileArguments(_kopf.Cause):
-    """The arguments of a reconciler. `logger` is in the base class."""
-
-    body: BodyView
-    patch: Any
-    memo: Any
-    causes: tuple[Cause, ...]
-    deleted: bool
-
-    @property
-    def _kwargs(self) -> dict[str, Any]:
-        body = self.body
-        return {
-            "logger": self.logger,
-            "body": body,
-            "patch": self.patch,
-            "memo": self.memo,
-            "causes": self.causes,
-            "deleted": self.deleted,
-            "name": body.metadata.name,
-            "namespace": body.metadata.namespace,
-            "uid": body.metadata.uid,
-            "meta": body.metadata,
-            "spec": body.spec,
-            "status": body.status,
-            "labels": body.metadata.labels,
-            "annotations": body.metadata.annotations,
-        }
-
-
-@dataclass
-class _Departure:
-    """An object that has departed, and for which the reconciler is still to be called."""
-
-    body: BodyView
-    is_gone: bool
-    """True if that is proved."""
 
 
 async def run_reconcilers(
@@ -154,7 +105,7 @@ class _Runner:
         await operator.gate(None, None, fresh=False)
         resource = await self._resource()
         queue = WorkQueue(clock=retries.clock, chance=retries.chance)
-        calls = _Calls(
+        calls = Calls(
             self._called, operator, self._runtime, self._parts, self._memos, self._now, queue, resource
         )
         limit = handler.limit or operator.settings.queueing.worker_limit or CALLS_AT_ONCE
@@ -226,193 +177,3 @@ def _source_of(watch: Watch, mapping: Any, times: Mapping[str, Any]) -> Source:
             f"a function in watches= returns {type(source).__name__}", remedy="Return a source"
         )
     return source
-
-
-class _Calls:
-    """The calls of one reconciler for the keys of its queue."""
-
-    def __init__(
-        self,
-        handler: Reconciler,
-        operator: Operator,
-        runtime: Runtime,
-        parts: _kopf.OperatorParts | None,
-        memos: _kopf.Memos,
-        now: Callable[[], datetime],
-        queue: WorkQueue,
-        resource: Resource,
-    ) -> None:
-        self._handler, self._operator, self._runtime = handler, operator, runtime
-        self._parts, self._memos, self._now, self._queue = parts, memos, now, queue
-        self._resource = resource
-        others = all_of(handler.predicates, handler.primary.predicates)
-        self.own = OwnPatches(self._call_again, self._note_departure, others)
-        """Drops the changes that the patches of the calls have caused."""
-        self._patcher = Patcher(runtime, resource, self._informer, self.own, self._warn_of_lost)
-        self._attempts: dict[tuple[Key, str], Attempts] = {}
-        """The attempts for a key that have failed so far; those for a departed object with its uid."""
-        self._departures: dict[Key, dict[str, _Departure]] = {}
-        """The departed objects of each key, by uid. Their runs are still to come."""
-        self._conflicts: dict[Key, int] = {}
-        self._waiting: set[asyncio.Task[Any]] = set()
-        """The runs that wait until the handler may be called."""
-        self._warned: set[str] = set()
-        """The paths, the results and the places of keys of which the log has warned."""
-
-    def end(self) -> None:
-        """Let no further call begin."""
-        self._queue.shut_down(drain=False)
-        for task in self._waiting:
-            task.cancel()
-
-    # ---- Changes.
-
-    def _call_again(self, key: Key, event: Event, seconds: float) -> None:
-        cause = Cause(event.cause, str(self._resource), key)
-        if seconds:
-            self._queue.add_after(key, seconds, cause=cause)
-        else:
-            self._queue.add(key, cause=cause)
-
-    def _note_departure(self, key: Key, event: Event) -> None:
-        body = event.old
-        assert isinstance(body, BodyView), "it departs from a cache"
-        departure = _Departure(body, event.cause == ChangeCause.GONE)
-        self._departures.setdefault(key, {})[str(body.metadata.uid)] = departure
-        self._call_again(key, event, 0.0)  # No predicate keeps it from its last run.
-
-    def _warn_of_lost(self, key: Key, paths: list[str]) -> None:
-        for path in paths:
-            if self._is_first(path):
-                _logger.warning(
-                    "The server has not taken over %(path)s of three patches of %(resource)s %(object)s by"
-                    " %(handler)s: its schema may lack the field. Calls that only such patches have caused"
-                    " are delayed.",
-                    {**self._names, "path": path, "object": printable_name(key[0] or "", key[1])},
-                )
-
-    def _is_first(self, about: str) -> bool:
-        """Return True for the first warning about something."""
-        is_first = about not in self._warned
-        self._warned.add(about)
-        return is_first
-
-    @property
-    def _names(self) -> dict[str, str]:
-        return {"handler": str(self._handler), "resource": str(self._resource)}
-
-    # ---- Calls.
-
-    async def run(self, run: Run) -> RunAgain | None:
-        """Call the handler for a key, with the object as it is now."""
-        await self._wait()
-        key = run.key
-        try:
-            body = self._read(key)
-            again = await self._run_departures(key, body, run)
-            if again is not None or body is None:
-                return again
-            return await self._call(key, "", body, run, deleted=False)
-        except NotSynced:  # A cache lists again, or cannot.
-            return RunAgain(RETRY)
-        except NotDeclared:  # The kind is removed. Once it is declared again, all its objects are listed.
-            return None
-
-    async def _wait(self) -> None:
-        """Wait until the handler may be called."""
-        task = asyncio.current_task()
-        assert task is not None, "it runs in a task"
-        self._waiting.add(task)
-        try:
-            await wait_until_callable(self._operator, self._parts)
-            while self._parts is not None and self._parts.is_paused:
-                await wait_until_callable(self._operator, self._parts)
-        finally:
-            self._waiting.discard(task)
-
-    def _informer(self) -> Informer:
-        return self._runtime.informer(self._handler.kind)
-
-    def _read(self, key: Key) -> BodyView | None:
-        """Return the object of a key as the cache has it, with own writes; None if it has none. Raise
-        NotSynced if the cache cannot be read.
-        """
-        namespace, name = key
-        if (namespace is not None) is not self._resource.kind.namespaced:
-            place = "cluster-scoped" if namespace is None else "in a namespace"
-            if self._is_first(place):
-                _logger.warning(
-                    "%(handler)s is not called for a key that is %(place)s, which %(resource)s never are:"
-                    " correct map=.",
-                    {**self._names, "place": place},
-                )
-            return None
-        request = Request(verb="get", kind=self._handler.kind, name=name, namespace=namespace)
-        try:
-            snapshot = open_snapshot(self._informer(), request, None, deleted=False)
-        except StateError as error:  # The cache has logged it, for all of its objects.
-            raise NotSynced(error.what, remedy=error.remedy) from error
-        record, _ = snapshot.get(namespace or "", name)
-        return BodyView(record) if record is not None and record.stored else None
-
-    async def _run_departures(self, key: Key, body: BodyView | None, run: Run) -> RunAgain | None:
-        """Call the handler for the objects of a key that are gone."""
-        departures = self._departures.get(key, {})
-        if departures or body is None:
-            self._attempts.pop((key, ""), None)
-            self._conflicts.pop(key, None)
-            self.own.forget(key)
-        for uid, departure in list(departures.items()):
-            present = None if body is None else body.metadata.uid
-            if present != uid:
-                departure.is_gone = departure.is_gone or present is not None
-                if self._handler.deleted and (departure.is_gone or await self._is_gone(key, uid)):
-                    departure.is_gone = True
-                    again = await self._call(key, uid, departure.body, run, deleted=True)
-                    if again is not None:
-                        return again
-                await self._memos.forget(departure.body)
-            del departures[uid]
-        if not departures:
-            self._departures.pop(key, None)
-        return None
-
-    async def _is_gone(self, key: Key, uid: str) -> bool:
-        """Ask the server: an object that has left the filter may still exist."""
-        return await Cache(self._runtime).gone(self._handler.kind, key[1], key[0], uid=uid)
-
-    async def _call(self, key: Key, uid: str, body: BodyView, run: Run, *, deleted: bool) -> RunAgain | None:
-        """Call the handler once, and apply its patch; return when to call it again."""
-        clock = self._runtime.retries.clock
-        attempts = self._attempts.get((key, uid)) or Attempts(self._now(), clock(), clock)
-        logger = _kopf.ObjectLogger(body=body, settings=self._operator.settings)
-        patch = kopf.Patch(body=body)
-        memo = await self._memos.recall(body)
-        arguments = ReconcileArguments(logger, body, patch, memo, run.causes, deleted)
-        outcome = await _kopf.execute_handler_once(
-            settings=self._operator.settings, handler=self._handler, cause=arguments, state=attempts
-        )
-        if outcome.final:
-            self._attempts.pop((key, uid), None)
-        else:
-            attempts.retries += 1
-            self._attempts[key, uid] = attempts
-        # As Kopf does it: also after an error.
-        is_applied = deleted or await self._patcher.apply(key, body, patch)
-        if not outcome.final:
-            return RunAgain(outcome.delay or 0.0)
-        if not is_applied:
-            failures = self._conflicts[key] = self._conflicts.get(key, -1) + 1
-            return RunAgain(delay(failures, self._runtime.retries.chance()))
-        self._conflicts.pop(key, None)
-        return self._again_after(outcome.result)
-
-    def _again_after(self, result: object) -> RunAgain | None:
-        seconds = seconds_of(result)
-        if seconds is None and result is not None and self._is_first("result"):
-            _logger.warning(
-                "%(handler)s returns %(type)s, which is ignored: return the seconds until another call, or"
-                " nothing.",
-                {**self._names, "type": type(result).__name__},
-            )
-        return None if seconds is None else RunAgain(seconds)

@@ -5,6 +5,7 @@ from .mutant import Mutant
 
 OWN, RUNS = "tests/plugin/test_own_patches.py::test_", "tests/plugin/test_reconcile.py::test_"
 PATCHES, RECONCILER = "plugin/_own_patches.py", "plugin/_reconciler.py"
+CALLS = "plugin/_reconcile_calls.py"
 
 RECONCILERS: tuple[Mutant, ...] = (
     Mutant("call a reconciler for its own patches", PATCHES, "        if not differing:\n            return False\n", "        if not differing:\n            return True\n", 18,
@@ -21,11 +22,11 @@ RECONCILERS: tuple[Mutant, ...] = (
            (RUNS + "a_field_that_the_server_prunes_is_named_and_slows_the_calls_down",)),
     Mutant("call a reconciler for changes during a patch that its predicates drop", PATCHES, "self._held[key].append((event, is_admitted))", "self._held[key].append((event, True))", 18,
            (OWN + "other_predicates_decide_about_changes_that_have_waited_or_are_slowed_down",)),
-    Mutant("call a reconciler twice for an object that is gone", RECONCILER, "            del departures[uid]\n", "            pass\n", 18,
+    Mutant("call a reconciler twice for an object that is gone", CALLS, "            del departures[uid]\n", "            pass\n", 18,
            (RUNS + "a_reconciler_is_called_once_for_an_object_that_is_gone",)),
-    Mutant("treat an object that came back as gone", RECONCILER, "            if present != uid:\n                departure.is_gone", "            if True:\n                departure.is_gone", 18,
+    Mutant("treat an object that came back as gone", CALLS, "            if present != uid:\n                departure.is_gone", "            if True:\n                departure.is_gone", 18,
            (RUNS + "an_object_that_comes_back_is_not_gone",)),
-    Mutant("call reconcilers while the operator is paused", RECONCILER, "            await wait_until_callable(self._operator, self._parts)\n            while self._parts is not None and self._parts.is_paused:\n                await", "            while False:\n                await", 18,
+    Mutant("call reconcilers while the operator is paused", CALLS, "            await wait_until_callable(self._operator, self._parts)\n            while self._parts is not None and self._parts.is_paused:\n                await", "            while False:\n                await", 18,
            (RUNS + "no_reconciler_is_called_while_the_operator_is_paused",)),
     Mutant("wait for a call that never ends at the end of the operator", RECONCILER, "                    working.cancel()\n", "                    pass\n", 18,
            ("tests/plugin/test_reconcile_failures.py::test_a_run_that_resists_does_not_keep_the_operator_from_its_end",)),

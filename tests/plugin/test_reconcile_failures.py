@@ -17,7 +17,7 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import NotSynced, Oversized, _kopf
 from kopf_selectcache.cache import _snapshot
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.plugin import _reconciler, _runtimes
+from kopf_selectcache.plugin import _reconcile_calls, _reconciler, _runtimes
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.reconciler.worker import Worker
 from kopf_selectcache.testing import EmbeddedCluster
@@ -186,7 +186,7 @@ def test_a_key_whose_cache_cannot_be_read_runs_again(
             raise error("webapps cannot be read", remedy="Wait")
         return read(*given, **options)
 
-    monkeypatch.setattr(_reconciler, "open_snapshot", refuse_once)
+    monkeypatch.setattr(_reconcile_calls, "open_snapshot", refuse_once)
 
     @selectcache.reconcile(APPS, registry=registry)
     async def follow(name: str, **_: Any) -> None:
