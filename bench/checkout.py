@@ -115,7 +115,7 @@ class Server:
         return self.pages[query.get("continue", "")] if path == PATH else json.dumps(SERVED[path]).encode()
 
     @asynccontextmanager
-    async def watch(self, *_: object) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(self, *_: object, **__: object) -> AsyncIterator[AsyncIterator[bytes]]:
         self.opened.set()
         yield self._chunks()
 

@@ -170,7 +170,9 @@ class Cluster:
         return json.dumps(body).encode()
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(
+        self, path: str, query: Mapping[str, str], **_: object
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         await self.get(path, query)
         yield _silence()
 

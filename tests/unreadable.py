@@ -61,7 +61,9 @@ class _AsOperator(InProcess):
         return await super().get(path, query, accept=accept, most=most)
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(
+        self, path: str, query: Mapping[str, str], **_: object
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         raise AssertionError(f"nothing is watched that could not be listed: {path} {query}")
         yield
 

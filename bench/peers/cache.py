@@ -43,7 +43,7 @@ class Pod(msgspec.Struct):
 MODES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "raw": {"storage": "raw"},
-    "metadata": {"keep": ["metadata"]},
+    "metadata": {"metadata_only": True},
 }
 """How pods are stored: arguments of `Cached`."""
 FORMS: Mapping[str, Mapping[str, Any]] = {
@@ -137,12 +137,16 @@ def main(mode: str = "default") -> None:
     async def ready(cache: selectcache.Cache, **_: Any) -> None:
         synced.done(cache)
 
-    # A projection to metadata has no such pod.
+    # Metadata alone has no such pod.
     run(
         registry,
         Cached(
             synced,
-            {name: form for name, form in FORMS.items() if name != "typed" or "keep" not in MODES[mode]},
+            {
+                name: form
+                for name, form in FORMS.items()
+                if name != "typed" or "metadata_only" not in MODES[mode]
+            },
         ),
         Answers(),
     )

@@ -30,7 +30,7 @@ async def fetch(access: Access, request: Request) -> Any:
 
 async def fetch_list(access: Access, request: Request) -> Any:
     """Return all requested objects in their form."""
-    with suppress(*_NOT_HERE, *([NotKept] if request.whole else [])):
+    with suppress(*_NOT_HERE, NotKept):
         return access.read(request, _snapshot.list_objects)
     return await _server_reads.fetch_objects(access.runtime, request)
 

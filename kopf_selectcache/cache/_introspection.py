@@ -24,7 +24,7 @@ from kopf_selectcache.settings.retention import indexes as declared_indexes
 from ._blocking_live import LIVE
 from ._checks import require_stored
 from ._snapshot import Snapshot, match_of
-from .errors import NotKept, Unmatchable, misdeclared
+from .errors import NotKept, misdeclared, path_not_stored, unknown_field
 from .explanation import Explanation
 from .request import Request
 
@@ -77,7 +77,7 @@ def explain(request: Request, snapshot: Snapshot) -> Explanation:
     try:
         match = match_of(request, snapshot, compared)
     except BadField as problem:
-        raise Unmatchable(request, problem.label) from None
+        raise unknown_field(request, problem.label, snapshot.projection) from None
     chosen, pairs = snapshot.laid_over(match.lookup, asking=False)
     differing = {
         record.key for pair in pairs for record in pair if record is not None and match.lookup.admits(record)
@@ -144,6 +144,8 @@ async def add_indexes(
 def _require_exact(request: Request, path: Keys, projection: Projection) -> None:
     """Raise NotKept if the stored objects may lack the values of a path."""
     if not projection.exact(path):
+        if not projection.has_field([path]):
+            raise path_not_stored(request, path, projection)
         what = f"{request!r}: {as_written(path)!r} is not stored, or may be transformed"
         raise NotKept(what, remedy="Declare the index, which then sees whole objects")
 

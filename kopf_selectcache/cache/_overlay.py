@@ -81,5 +81,5 @@ def own_of(
         # Made by hand, in a test perhaps: without a name or uid it is no object. A lone surrogate has no
         # UTF-8.
         return None
-    selected = not deleted and selects(declared, record, resource)
+    selected = not deleted and selects(declared, record, resource, projection)
     return None if selected is None else Own(record.key, own, record if selected else None)

@@ -42,7 +42,7 @@ async def fetch_object(runtime: Runtime, request: Request) -> Any:
     require_names_of(request)
     require_stored(request, resource, projection)
     read = partial(Reader.of(resource, projection).record, kindless=False)
-    record = await _ask(runtime, request, resource, JSON, read)
+    record = await _ask(runtime, request, resource, partial_metadata.accept_of(projection), read)
     require_readable(request, [record])
     return record.decode() if request.form is None else request.form.make(record, None)
 
@@ -102,6 +102,7 @@ async def fetch_objects(runtime: Runtime, request: Request) -> Sequence[Any]:
                 path,
                 query,
                 reader,
+                accept=partial_metadata.accept_of(projection, is_list=True),
                 page_limit=runtime.settings.page_limit,
                 patience=runtime.settings.sync_timeout,
                 enough=more,

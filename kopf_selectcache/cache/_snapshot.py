@@ -35,7 +35,6 @@ from ._overlay import Own, is_of, own_of
 from .errors import (
     NotFound,
     OutsideFilter,
-    Unmatchable,
     Unreadable,
     for_request,
     misdeclared,
@@ -43,6 +42,7 @@ from .errors import (
     stale,
     unanswered,
     undeclared,
+    unknown_field,
     unsynced,
     untransformed,
 )
@@ -119,7 +119,7 @@ class Snapshot:
         """Return True if its namespace has lost the label: its objects are held until their streams end."""
         if self.serving is None or record.namespace not in self.serving.lost:
             return False
-        return selects(self.comparisons.filter, record, self.resource) is False
+        return selects(self.comparisons.filter, record, self.resource, self.projection) is False
 
     def laid_over(self, lookup: Lookup, *, asking: bool = True) -> tuple[Chosen, list[Pair]]:
         """Return the candidates for a lookup, and each stored object for which they have another one."""
@@ -569,7 +569,7 @@ def find(
             return _look_up(compared.match, compared.lookup, snapshot)
         match = match_of(request, snapshot, compared)
     except BadField as problem:
-        raise Unmatchable(request, problem.label) from None
+        raise unknown_field(request, problem.label, snapshot.projection) from None
     return _look_up(match, match.lookup, snapshot)
 
 

@@ -33,7 +33,7 @@ from ._snapshot import (
     serving_of,
 )
 from .blocking import Waits, end_with
-from .errors import OutsideFilter, Unmatchable, misdeclared
+from .errors import OutsideFilter, misdeclared, unknown_field
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import Match
@@ -278,7 +278,7 @@ def match_for(informer: Informer, request: Request, *, must_overlap: bool = True
     except ConflictingSelectors as error:
         raise misdeclared("changes", error) from None
     except BadField as problem:
-        raise Unmatchable(request, problem.label) from None
+        raise unknown_field(request, problem.label, snapshot.projection) from None
     return None if match == Match() else match
 
 

@@ -24,12 +24,13 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, declared_like, likely
 from kopf_selectcache.selectors.special_values import Everything
-from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked
+from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked, named
 from kopf_selectcache.settings.differences import differing_options, select_alike
 from kopf_selectcache.settings.kind_options import OPTIONS
 from kopf_selectcache.settings.namespaces import NamespacesGiven
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.quantity import Size
+from kopf_selectcache.settings.retention import require_received
 
 from ._snapshot import informer_of
 from .errors import for_request
@@ -48,6 +49,7 @@ class Options(TypedDict, total=False):
     keep: Collection[Path] | Everything | None
     drop: Collection[Path]
     transform: Transform | None
+    metadata_only: bool
     share_watches: bool
     storage: Storage | None
     index: Mapping[str, Path | Function] | None
@@ -237,6 +239,8 @@ def completed(
     if cached.projection != present.projection and "index" not in options:
         # Indexes that were added read whole objects from now on.
         cached = cached.replaced(indexes=tuple(replace(each, late=False) for each in indexes))
+    with named(key):
+        require_received(cached.indexes, cached.projection)
     return cached
 
 

@@ -191,7 +191,9 @@ class Unmatchable(ReadError):
 def path_not_stored(request: Request, path: Keys, projection: Projection) -> NotKept:
     """Return the error of a read that looks at a path that is not stored."""
     dropped = projection.dropping(path)
-    if dropped is None:
+    if dropped is None and not projection.has_field([path]):
+        why, remedy = "metadata_only=True asks for metadata alone", "Leave out metadata_only=True"
+    elif dropped is None:
         why, remedy = "it is not among the paths of keep=", f"Add {as_written(path)!r} to keep="
     elif dropped in projection.drop:
         why, remedy = f"drop= has {as_written(dropped)!r}", f"Take {as_written(dropped)!r} out of drop="
@@ -200,6 +202,16 @@ def path_not_stored(request: Request, path: Keys, projection: Projection) -> Not
     if projection.partial:
         remedy += f"; or ask the server for whole objects: {_asking(request, 'whole=True')}"
     return NotKept(f"{request!r}: {as_written(path)!r} is not stored: {why}", remedy=_short(remedy))
+
+
+def unknown_field(request: Request, field: str, projection: Projection) -> ReadError:
+    """Return the error of a read by a field whose value only the server knows."""
+    if not projection.metadata_only:
+        return Unmatchable(request, field)
+    return NotKept(
+        f"{request!r}: the field {field} is not stored: metadata_only=True asks for metadata alone",
+        remedy=f"Leave out metadata_only=True; or ask the server: {_asking(request)}",
+    )
 
 
 def not_whole(request: Request, projection: Projection) -> NotKept:

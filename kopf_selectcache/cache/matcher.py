@@ -13,9 +13,10 @@ from itertools import starmap
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from kopf_selectcache._errors import ReadError
-from kopf_selectcache.core.errors import TooManyBoxes
+from kopf_selectcache.core.errors import BadField, TooManyBoxes
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.selection.kinds import Field as Column
+from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.regions import THE_NAME, THE_NAMESPACE, field_dimension, uncovered
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer, Witness
@@ -180,7 +181,9 @@ class Match:
             ),
             metadata=tuple(term for term in at_hand if not term.equal),
             terms=tuple(
-                _term(term, resource.kind.field(term.label), by_path) for term in terms if term not in at_hand
+                _term(term, _field(resource.kind, term.label, projection), by_path)
+                for term in terms
+                if term not in at_hand
             ),
             where=paths,
             values=values,
@@ -307,6 +310,15 @@ def _found(obj: Obj, path: Keys) -> Any:
                     remedy="Look into the list yourself: [each for each in ... if ...]",
                 )
     return found
+
+
+def _field(kind: Kind, label: str, projection: Projection) -> Column:
+    """Return the field of a label; raise BadField if only the server knows its values."""
+    field = kind.field(label)
+    if projection.has_field(field.value.paths):
+        return field
+    readable = (each.label for each in kind.fields.values() if projection.has_field(each.value.paths))
+    raise BadField(label, kind=kind.kind, selectable=tuple(sorted(readable)))
 
 
 def _term(term: FieldTerm, field: Column, by_path: Mapping[Keys | None, Indexed]) -> Term:

@@ -173,7 +173,7 @@ def _write_of(informer: Informer, state: InformerState, resource: Resource, answ
         record = reader.record(answer, kindless=False)
     except (Garbled, Untransformed):
         return None
-    selected = selects(state.filter, record, resource)
+    selected = selects(state.filter, record, resource, state.projection)
     if selected is None:
         return None
     return OwnWrite(

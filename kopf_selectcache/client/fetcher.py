@@ -89,11 +89,14 @@ class Fetcher:
             if request.given_up:
                 self._forget(key, request)
 
-    async def page(self, path: str, paging: Paging, reader: Reader) -> Page:
+    async def page(self, path: str, paging: Paging, reader: Reader, *, accept: str = JSON) -> Page:
         """Return the next page of a list; raise Refused, Unreachable or Garbled."""
         answer = await decode_in_slices(
             reader,
-            await ask_in_size(paging.size, lambda: self.get(path, paging.query, most=paging.size.most_bytes)),
+            await ask_in_size(
+                paging.size,
+                lambda: self.get(path, paging.query, accept=accept, most=paging.size.most_bytes),
+            ),
         )
         if isinstance(answer, Refusal):
             raise Refused(answer)
@@ -105,6 +108,7 @@ class Fetcher:
         query: Query,
         reader: Reader,
         *,
+        accept: str = JSON,
         page_limit: int,
         patience: float,
         enough: int | None = None,
@@ -116,7 +120,7 @@ class Fetcher:
             if pause := paging.take_pause(self._chance()):
                 await self._sleep(pause)
             try:
-                page = await self.page(path, paging, reader)
+                page = await self.page(path, paging, reader, accept=accept)
             except Refused as refused:
                 if refused.refusal.code != EXPIRED or not paging.token or not in_pages:
                     raise

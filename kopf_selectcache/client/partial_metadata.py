@@ -7,21 +7,29 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.decoder import PARTIAL_KIND, PARTIAL_VERSION, Reader
 from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record
 
 from .transport import JSON, Refused, Transport, ask_in_size
 
-ONE = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
-"""The header Accept of a request for one object."""
+ONE = f"{JSON};as={PARTIAL_KIND};g=meta.k8s.io;v=v1,{JSON}"
+"""The header Accept of a request for one object, or for a watch."""
 
-_PAGE = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+PAGE = f"{JSON};as={PARTIAL_KIND}List;g=meta.k8s.io;v=v1,{JSON}"
+"""The header Accept of a list."""
 
-_READER = Reader("meta.k8s.io/v1", "PartialObjectMetadata")
+_READER = Reader(PARTIAL_VERSION, PARTIAL_KIND)
+
+
+def accept_of(projection: Projection, *, is_list: bool = False) -> str:
+    """Return the header Accept of a request for objects of which this part is stored."""
+    if not projection.metadata_only:
+        return JSON
+    return PAGE if is_list else ONE
 
 
 def metadata_of(resource: Resource, answer: bytes) -> Record:
@@ -53,7 +61,7 @@ async def pages_of_metadata(
 async def page_of_metadata(transport: Transport, resource: Resource, path: str, paging: Paging) -> Page:
     """Return the next page of a list; raise Refused, Unreachable or Garbled."""
     answer = await ask_in_size(
-        paging.size, lambda: transport.get(path, paging.query, accept=_PAGE, most=paging.size.most_bytes)
+        paging.size, lambda: transport.get(path, paging.query, accept=PAGE, most=paging.size.most_bytes)
     )
     try:
         page = _READER.page(answer)

@@ -93,7 +93,9 @@ class Transport(Protocol):
         Raise TooLarge if it has more than `most` bytes, or than the setting allows.
         """
 
-    def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    def watch(
+        self, path: str, query: Mapping[str, str], *, accept: str = JSON
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a stream of chunks. Entering it, and reading from it, raises Refused or Unreachable."""
 
 
@@ -181,10 +183,12 @@ class KopfTransport:
             return await _read(response, self._max_bytes if most is None else min(most, self._max_bytes))
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(
+        self, path: str, query: Mapping[str, str], *, accept: str = JSON
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout)
         # A compressing server, or a proxy, would hold events back until it has enough of them.
-        headers = {"Accept": JSON, "Accept-Encoding": "identity"}
+        headers = {"Accept": accept, "Accept-Encoding": "identity"}
         async with (
             self._answer(path, query, headers, limits) as response,
             aclosing(_chunks(response)) as chunks,

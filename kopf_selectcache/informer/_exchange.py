@@ -219,8 +219,8 @@ class Exchange:
             state.union,
             union,
             {each.substore: substores[stream] for stream, each in split.kept.items()},
-            selects=lambda record: selects(planned.filter, record, resource),
-            selected=lambda record: selects(state.filter, record, resource),
+            selects=lambda record: selects(planned.filter, record, resource, state.projection),
+            selected=lambda record: selects(state.filter, record, resource, declared.projection),
         )
         next_state = replace(
             state,

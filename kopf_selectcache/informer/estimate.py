@@ -12,8 +12,8 @@ from functools import partial
 
 import msgspec
 
-from kopf_selectcache.client.partial_metadata import page_of_metadata, pages_of_metadata
-from kopf_selectcache.client.transport import Refused, Transport, ask_in_size
+from kopf_selectcache.client.partial_metadata import accept_of, page_of_metadata, pages_of_metadata
+from kopf_selectcache.client.transport import JSON, Refused, Transport, ask_in_size
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.pager import PageSize, Paging
@@ -167,16 +167,18 @@ class Counter:
     ) -> Amount:
         # Objects of a shared watch may be anywhere in the page.
         limit = PAGE_LIMIT if stream.is_wider else WEIGHED
-        records = self._records(await self._some(path, query, limit), projection, indexes)
+        answer = await self._some(path, query, limit, accept_of(projection, is_list=True))
+        records = self._records(answer, projection, indexes)
         named = [record for record in records if stream.keys.have(record.key)]
         self.samples.take(named)
         return Amount(0, *_sizes(named))
 
-    async def _some(self, path: str, query: Mapping[str, str], limit: int) -> bytes:
+    async def _some(self, path: str, query: Mapping[str, str], limit: int, accept: str = JSON) -> bytes:
         """Return the bytes of a page of at most `limit` objects, or of fewer if the page is too large."""
         size = PageSize(limit)
         return await ask_in_size(
-            size, lambda: self._transport.get(path, {**query, **size.query}, most=size.most_bytes)
+            size,
+            lambda: self._transport.get(path, {**query, **size.query}, accept=accept, most=size.most_bytes),
         )
 
     def _records(

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
+from kopf_selectcache.client.partial_metadata import accept_of
 from kopf_selectcache.client.read_timeout import IdleTimeout
 from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable, ask_in_size
 from kopf_selectcache.core.errors import Garbled, TooLarge
@@ -109,6 +110,7 @@ class Reflector:
             sent=stream.sent(resource),
         )
         self._checked = CheckedReader(reader, resource, environment=environment)
+        self.list_accept, self.watch_accept = accept_of(projection, is_list=True), accept_of(projection)
         self._storing = DictionaryTraining(
             packing,
             kept=writer.substore.view.writing,
@@ -470,7 +472,7 @@ class Reflector:
         async with self._turns, AsyncExitStack() as stack:
             async with asyncio.timeout(settings.request_timeout):
                 chunks = await stack.enter_async_context(
-                    self._environment.transport.watch(path, {**query, **size.query})
+                    self._environment.transport.watch(path, {**query, **size.query}, accept=self.list_accept)
                 )
             stack.callback(patience.end)
             in_time = await stack.enter_async_context(
@@ -494,7 +496,7 @@ class Reflector:
 
     async def _data(self, path: str, query: Mapping[str, str], most: int | None) -> bytes:
         self._counts.lists += 1
-        return await self._environment.transport.get(path, query, most=most)
+        return await self._environment.transport.get(path, query, accept=self.list_accept, most=most)
 
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if it is dead.
@@ -511,7 +513,9 @@ class Reflector:
         async with AsyncExitStack() as stack:
             # Servers accept a watch before they have an event.
             async with asyncio.timeout(idle):
-                chunks = await stack.enter_async_context(self._environment.transport.watch(path, query))
+                chunks = await stack.enter_async_context(
+                    self._environment.transport.watch(path, query, accept=self.watch_accept)
+                )
             stack.callback(patience.end)
             stack.callback(self.comparison.close)
             self._opened = opened = clock()

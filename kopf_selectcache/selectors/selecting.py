@@ -7,6 +7,7 @@ from typing import Any
 
 from kopf_selectcache.core.selection.kinds import Field as Column
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record
 
 from .selector import Branches
@@ -18,15 +19,19 @@ def value_of(field: Column, record: Record, obj: Mapping[str, Any]) -> str:
     return lost[field.label] if field.label in lost else field.value(obj)
 
 
-def selects(declared: Branches, record: Record, resource: Resource) -> bool | None:
+def selects(
+    declared: Branches, record: Record, resource: Resource, projection: Projection = ALL
+) -> bool | None:
     """Return True if the filter selects an object; None if that depends on a field whose value only the
-    server knows, or on a field of an unreadable object.
+    server knows, or on a field of an unreadable object. `projection` is that of the record.
     """
-    failed = failures(declared, record, resource)
+    failed = failures(declared, record, resource, projection)
     return None if failed is None else not failed
 
 
-def failures(declared: Branches, record: Record, resource: Resource) -> tuple[str, ...] | None:
+def failures(
+    declared: Branches, record: Record, resource: Resource, projection: Projection = ALL
+) -> tuple[str, ...] | None:
     """Return the first requirement that an object fails of each branch; none if the filter selects it. None
     where `selects` returns None.
     """
@@ -35,6 +40,13 @@ def failures(declared: Branches, record: Record, resource: Resource) -> tuple[st
         return None
     if labels and not record.stored:
         return None
+    if projection.metadata_only:
+        read = record.lost()  # Of an own object, which came as a whole.
+        if any(
+            label not in read and not projection.has_field(resource.kind.field(label).value.paths)
+            for label in labels
+        ):
+            return None
     obj = record.decode() if labels else {}
     fields = {label: value_of(resource.kind.field(label), record, obj) for label in labels}
     known = {**fields, "metadata.name": record.name, "metadata.namespace": record.namespace}

@@ -31,7 +31,7 @@ from .namespaces import Assembled, Namespaces, NamespacesGiven, assemble, namesp
 from .planner import Plan, check_streams, plan
 from .precedence import Origin
 from .quantity import Size
-from .retention import indexes, projection
+from .retention import indexes, projection, require_received
 
 Filter: TypeAlias = (
     str | Mapping[str, str | Collection[str]] | Branches | Everything | Sequence[Branches | str]
@@ -58,7 +58,7 @@ class Cached:
     filter: Selector | AnyOf
     projection: Projection
     """The part of each object that is stored: its identity and `keep=`, or all but `drop=`; then the result
-    of `transform=`.
+    of `transform=`. With `metadata_only=True`, the server is asked for metadata and sends nothing else.
 
     The paths are lists of text with dots, `'spec.nodeName'`, or of tuples, where a key has a dot itself. They
     lead through lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. Other
@@ -124,7 +124,8 @@ class Cached:
         DeclarationError,
         "Cached",
         instead=(
-            "Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=..., storage=...,"
+            "Write Cached(filter, keep=[...], drop=[...], transform=..., metadata_only=...,"
+            " share_watches=..., storage=...,"
             " index={...}, max_bytes=..., namespaces={...}, page_limit=..., audit_interval=...,"
             f" bookmarks=..., resync=...), as needed; the filter is {_FILTERS}"
         ),
@@ -136,6 +137,7 @@ class Cached:
         keep: Collection[Path] | Everything | Unset | None = UNSET,
         drop: Collection[Path] | Unset = UNSET,
         transform: Transform | Unset | None = UNSET,
+        metadata_only: bool = False,
         share_watches: bool = False,
         storage: Storage | Unset | None = UNSET,
         index: Mapping[str, Path | Function] | None = None,
@@ -159,6 +161,7 @@ class Cached:
             what = f"Cached(share_watches=True): the filter has no names: {clipped(self.filter, 500)}"
             raise DeclarationError(what, remedy="Leave it out, or name the objects: Selector(names=[...])")
         stored: dict[str, Any] = {"keep": keep, "drop": drop, "transform": transform}
+        stored["metadata_only"] = UNSET if metadata_only is False else metadata_only
         given = {name for name, value in stored.items() if value is not UNSET}
         self._set("projection", stored_part(**{name: stored[name] for name in given}) if given else ALL)
         options: dict[str, object] = {
@@ -175,6 +178,7 @@ class Cached:
             self._set(name, None if value is UNSET else value)
         self._set("share_watches", share_watches)
         self._set("indexes", indexes(index) if index is not None else ())
+        require_received(self.indexes, self.projection)
         self._set("given", frozenset(given))
         self._set("unconfined", None)
         self._set("origins", ())
@@ -242,7 +246,8 @@ class Cached:
         self, present: Cached, *, indexes: tuple[Indexed, ...], given: Collection[str] = ()
     ) -> Cached:
         """Return this declaration with the options of the present one, except those that are given. The
-        present indexes are `indexes`. `keep`, `drop` and `transform` are one option: the stored part.
+        present indexes are `indexes`. `keep`, `drop`, `transform` and `metadata_only` are one option: the
+        stored part.
 
         Defaults have completed neither of the two.
         """
@@ -269,7 +274,7 @@ def _has_names(filter_: Branches) -> bool:
     )
 
 
-STORED = ("keep", "drop", "transform")
+STORED = ("keep", "drop", "transform", "metadata_only")
 """The options of the stored part of each object."""
 
 
@@ -278,9 +283,15 @@ def stored_part(
     keep: Collection[Path] | Everything | None = None,
     drop: Collection[Path] = (),
     transform: Transform | None = None,
+    metadata_only: bool = False,
 ) -> Projection:
     """Return the projection of these options; raise DeclarationError."""
-    return projection(keep=None if keep is EVERYTHING else keep, drop=drop, transform=transform)
+    return projection(
+        keep=None if keep is EVERYTHING else keep,
+        drop=drop,
+        transform=transform,
+        metadata_only=metadata_only,
+    )
 
 
 Declared: TypeAlias = Filter | Cached

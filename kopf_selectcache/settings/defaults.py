@@ -43,7 +43,7 @@ class Defaults:
     kinds."""
     keep: Collection[Path] | Everything | Unset = UNSET
     drop: Collection[Path] | Unset = UNSET
-    """`keep` and `drop` do not concern a kind that has either of its own."""
+    """`keep` and `drop` do not concern a kind that has either of its own, or `metadata_only`."""
     transform: Transform | Unset | None = UNSET
     storage: Storage | Unset = UNSET
     max_bytes: Size | Unset | None = UNSET
@@ -152,17 +152,19 @@ def with_defaults(cached: Cached, defaults: Defaults, *, kind: Kind | None, fall
         default_namespaces=namespaces,
         kind=kind,
     )
-    if not cached.given.isdisjoint(("keep", "drop")):  # They are one value: apart, they could contradict.
-        values["keep"] = values["drop"] = UNSET
+    if not cached.given.isdisjoint(("keep", "drop", "metadata_only")):
+        values["keep"] = values["drop"] = UNSET  # They are one value: apart, they could contradict.
     decided: dict[str, tuple[Any, Level]] = {}
     for name in (*STORED, *OPTIONS):
-        levels = {Level.KIND: cached.level(name), Level.DEFAULTS: values[name]}
+        levels = {Level.KIND: cached.level(name), Level.DEFAULTS: values.get(name, UNSET)}
         if name in OPTIONS and OPTIONS[name].has_fallback:
             levels[Level.SETTINGS] = getattr(fallback, name)
         decided[name] = first_set(levels)
     stored = {name: decided[name][0] for name in STORED if decided[name][0] is not UNSET}
     inherits = any(decided[name][1] is Level.DEFAULTS for name in STORED)
     own = {name: decided[name][0] for name in OPTIONS if decided[name][1] in (Level.KIND, Level.DEFAULTS)}
+    if decided["metadata_only"][1] is Level.NOWHERE:
+        del decided["metadata_only"]  # It has no default, and is shown where it is declared.
     options = tuple(Origin(name, _as_written(value), level) for name, (value, level) in decided.items())
     unconfined = assembled.unconfined
     if unconfined is not None:

@@ -40,7 +40,11 @@ def wrong_path(path: Path) -> str | None:
 
 
 def projection(
-    *, keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None
+    *,
+    keep: Collection[Path] | None = None,
+    drop: Collection[Path] = (),
+    transform: Transform | None = None,
+    metadata_only: bool = False,
 ) -> Projection:
     """Return the projection; raise DeclarationError for paths that no object can have, and for a transform
     that is no function.
@@ -51,16 +55,28 @@ def projection(
     Traceback (most recent call last):
     kopf_selectcache.errors.DeclarationError: drop=['metadata.name'] would drop metadata.name, which is always kept. ...
     """  # A line of an example is not broken.  # noqa: E501
+    if not isinstance(metadata_only, bool):
+        require(None, DeclarationError, "Cached()", "metadata_only", metadata_only, "True or False")
     if transform is not None:
         _require_function("transform", transform, "the part to store")
     chosen, dropped = None if keep is None else list(_paths("keep", keep)), list(_paths("drop", drop))
     try:
-        return Projection.of(keep=chosen, drop=dropped, transform=transform)
+        return Projection.of(keep=chosen, drop=dropped, transform=transform, metadata_only=metadata_only)
     except BadPath as problem:
         name = "drop" if problem.path in map(keys_of, dropped) else "keep"
         raise DeclarationError(
             f"{name}=[{as_written(problem.path)!r}] {problem.reason}", remedy=f"Take it out of {name}="
         ) from None
+
+
+def require_received(indexes: Collection[Indexed], projection: Projection) -> None:
+    """Raise DeclarationError for an index of a path that the server does not send."""
+    for each in indexes:
+        if each.path is not None and not projection.has_field([each.path]):
+            path = as_written(each.path)
+            what = f"index={{{each.name!r}: {path!r}}} is no metadata"
+            what += ", and metadata_only=True asks for nothing else"
+            raise DeclarationError(what, remedy="Leave out metadata_only=True, or the index")
 
 
 def indexes(given: object, *, late: bool = False) -> tuple[Indexed, ...]:

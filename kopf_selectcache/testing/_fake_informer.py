@@ -219,13 +219,15 @@ class _FakeStream:
     def _answer(self, command: List) -> Input:
         """Return a page, or the failure of the request."""
         try:
-            return self.reflector.reader.page(self._served.ask(*self._request(listing(command))))
+            request = self._request(listing(command))
+            return self.reflector.reader.page(self._served.ask(*request, self.reflector.list_accept))
         except (Refused, Garbled) as error:
             return failure_of(error)
 
     def _open(self, command: Watch) -> None:
         try:
-            self._watch = self._served.stream(*self._request(watching(command)))
+            request = self._request(watching(command))
+            self._watch = self._served.stream(*request, self.reflector.watch_accept)
         except Refused as refused:
             self._take(refused.refusal)
         else:
@@ -259,8 +261,8 @@ class InProcess:
         assert isinstance(answer, Answer), "only watches are something else"
         return _body_of(answer)
 
-    def stream(self, path: str, query: Mapping[str, str]) -> Watched:
-        answer = self._ask(path, query, JSON)
+    def stream(self, path: str, query: Mapping[str, str], accept: str = JSON) -> Watched:
+        answer = self._ask(path, query, accept)
         if isinstance(answer, Answer):
             raise Refused(read_refusal(answer.code, answer.body))
         return answer
@@ -280,7 +282,7 @@ class Faulty(InProcess):
     def ask(self, path: str, query: Mapping[str, str], accept: str = JSON) -> bytes:
         return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
 
-    def watch(self, path: str, query: Mapping[str, str]) -> NoReturn:
+    def watch(self, path: str, query: Mapping[str, str], **_: object) -> NoReturn:
         raise AssertionError(f"a read or a write opens no watch: {path} {query}")
 
     async def send(

@@ -219,7 +219,9 @@ class Server:
             raise answer
         return msgspec.json.encode(answer)
 
-    def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    def watch(
+        self, path: str, query: Mapping[str, str], **_: object
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         raise AssertionError(f"a read never watches: {path} {query}")
 
 

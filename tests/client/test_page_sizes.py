@@ -308,7 +308,9 @@ class LargeObjects:
         return b"".join(pieces) + b"]}"
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(
+        self, path: str, query: Mapping[str, str], **_: object
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         async def chunks() -> AsyncIterator[bytes]:
             await self.expired.wait()
             self.expired.clear()

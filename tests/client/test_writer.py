@@ -69,7 +69,7 @@ class Model:
             raise Refused(Refusal(*GONE))
         return json.dumps(self.obj).encode()
 
-    def watch(self, path: str, query: Mapping[str, str]) -> Any:
+    def watch(self, path: str, query: Mapping[str, str], **_: object) -> Any:
         raise AssertionError("a writer never watches")
 
     async def send(

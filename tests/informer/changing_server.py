@@ -234,7 +234,9 @@ class ModelServer:
         return msgspec.json.encode(self._page(asked, whole=whole))
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(
+        self, path: str, query: Mapping[str, str], **_: object
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         await self._arrive()
         asked = Asked("watch", _place(path)[0], query)
         await self._fail(asked)

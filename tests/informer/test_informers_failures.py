@@ -153,7 +153,9 @@ class Noted(KopfTransport):
         self.notes = notes
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(
+        self, path: str, query: Mapping[str, str], **_: object
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         async with super().watch(path, query) as chunks:
             self.notes.append("opened")
             try:

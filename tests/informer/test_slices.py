@@ -93,7 +93,9 @@ class Flood:
         return PAGE if path == PATH else json.dumps(SERVED[path]).encode()
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def watch(
+        self, path: str, query: Mapping[str, str], **_: object
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         yield self._chunks()
 
     async def _chunks(self) -> AsyncIterator[bytes]:

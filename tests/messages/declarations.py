@@ -227,6 +227,9 @@ OPTIONS: dict[str, Callable[[], Any]] = {
     "keep is no list": lambda: Cached("app=web", keep=5),  # type: ignore[arg-type]
     "keep has no path": lambda: Cached("app=web", keep=[5]),  # type: ignore[list-item]
     "keep has a bad path": lambda: Cached("app=web", keep=["spec..x"]),
+    "keep has a path beside the metadata": lambda: Cached("", metadata_only=True, keep=["spec"]),
+    "an index reads beside the metadata": lambda: Cached("", metadata_only=True, index={"n": "spec.n"}),
+    "metadata_only is no bool": lambda: Cached("", metadata_only="yes"),  # type: ignore[arg-type]
     "drop has a path that is needed": lambda: Cached("app=web", drop=["metadata.name"]),
     "index is no dict": lambda: Cached("app=web", index=["node"]),  # type: ignore[arg-type]
     "index has a bad name": lambda: Cached("app=web", index={5: "spec.x"}),  # type: ignore[dict-item]

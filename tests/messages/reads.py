@@ -221,6 +221,12 @@ PARTS = {
     "where looks at a path that is not kept": cut(
         lambda cache: cache.list("pods", where={"status.phase": "Running"}), keep=["spec"]
     ),
+    "where looks at a path where only metadata is received": cut(
+        lambda cache: cache.list("pods", where={"status.phase": "Running"}), metadata_only=True
+    ),
+    "a field where only metadata is received": cut(
+        lambda cache: cache.list("pods", field="status.phase=Running"), metadata_only=True
+    ),
     "sort_by a path that is never stored": lambda: reading("", WEB).held(
         "pods", sort_by="metadata.managedFields"
     ),

@@ -9,6 +9,7 @@ TESTS = "tests/conformance/test_features.py::test_"
 SPACES = "tests/conformance/test_features_namespaces.py::test_"
 LIVE = "tests/conformance/test_live.py::test_"
 TOLD = "tests/conformance/test_features_events.py::test_"
+PARTS = "tests/conformance/test_features_partial.py::test_"
 RUNS = "tests/conformance/test_features_reconcile.py::test_"
 
 
@@ -47,6 +48,9 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "A10", (TESTS + "a10_names_and_namespaces_need_a_role_for_them_only",)),
     FeatureMutant("join streams without the right to all namespaces", "informer/_joining.py", "                return False\n", "                return True\n",
                   "A10", ("tests/informer/test_namespaces.py::test_roles_in_the_namespaces_are_enough_for_any_number_of_them",)),
+    FeatureMutant("ask for whole objects where metadata is declared", "client/partial_metadata.py",
+                  "    if not projection.metadata_only:\n", "    if True:\n",
+                  "A11", (PARTS + "a11_metadata_alone_crosses_the_network",)),
     FeatureMutant("store managed fields", "core/store/projection.py", "            rules.append((MANAGED, False))\n", "            pass\n",
                   "A12", (TESTS + "a12_objects_are_projected_before_they_are_stored",)),
     FeatureMutant("let parts of a view be changed", "cache/formats/views.py", "        return Dict(value)\n", "        return value\n",

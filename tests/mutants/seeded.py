@@ -26,6 +26,7 @@ IN_READER = "tests/products/test_thread_products.py::test_i4_the_writer_is_let_i
 IN_TURNS = "tests/products/test_thread_products.py::test_i4_a_reader_and_the_writer_alternate_line_by_line"
 FIELDS = "tests/core/store/test_projected_fields.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
 SELECTED = "tests/cache/test_partial.py::test_a_selector_by_a_field_answers_as_if_nothing_were_dropped"
+METADATA_ONLY = "tests/settings/test_metadata_only.py::test_"
 BY_FIELD = "tests/cache/test_indexes_by_field.py::test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it"
 TRANSPORT, LARGE_ANSWERS, LARGE_PAGES = "client/transport.py", "tests/client/test_transport.py::test_35_", "tests/core/protocol/test_pages.py::test_35_"
 PAGE_SIZE, PAGE_SIZES = "tests/core/protocol/test_pager.py::test_", "tests/client/test_page_sizes.py::test_"
@@ -248,7 +249,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- What was dropped.
     Mutant("read fields from the stored part of an object", "selectors/selecting.py", "return lost[field.label] if field.label in lost else field.value(obj)", "return field.value(obj)",
            13, (SELECTED,), PROJECTION),
-    Mutant("apply the projection before the fields are read", WIRE, 'return kept, self._values(parts) if self.fields else b""', 'return kept, b""',
+    Mutant("apply the projection before the fields are read", WIRE, "return kept, values, parts", 'return kept, b"", parts',
            13, (FIELDS, SELECTED), PROJECTION),
     Mutant("treat a field as stored because one of its paths is stored", WIRE, "if not all(map(projection.exact, each.value.paths))\n            }", "if not any(map(projection.exact, each.value.paths))}",
            13, (FIELDS,), PROJECTION),
@@ -257,6 +258,15 @@ MUTANTS: tuple[Mutant, ...] = (
            13, (FIELDS,), PROJECTION),
     Mutant("show the body without the projection", "cache/_overlay.py", "record = replace(Reader.of(resource, projection), ", "record = replace(Reader.of(resource, Projection()), ",
            13, ("tests/cache/test_partial.py::test_the_own_object_is_cut_as_others_are",), PROJECTION),
+    Mutant("compare fields that the server does not send", WIRE, "sent=sent.restricted(projection.has_field)", "sent=sent", 13,
+           ("tests/core/protocol/test_metadata.py::test_fields_are_selected_by_the_server_alone_and_labels_are_compared",)),
+    Mutant("compute an index of whole objects where others are received as metadata", WIRE,
+           'parts = {"metadata": parts["metadata"]}', "pass", 13,
+           ("tests/core/protocol/test_metadata.py::test_an_index_reads_metadata_alone_from_everything_that_is_received",)),
+    Mutant("read a field off metadata", "cache/matcher.py", "    if projection.has_field(field.value.paths):\n        return field\n", "    if True:\n        return field\n", 13,
+           (METADATA_ONLY + "a_read_of_anything_else_is_refused",)),
+    Mutant("compare a filter with fields of metadata", "selectors/selecting.py", "    if projection.metadata_only:\n", "    if False:\n", 13,
+           (METADATA_ONLY + "whether_the_filter_selects_by_a_field_that_was_not_received_is_unknown",)),
     Mutant("make an object of a client from a part", "cache/_checks.py", "    if projection.partial:\n        raise not_whole(", "    if False:\n        raise not_whole(",
            13, ("tests/cache/formats/test_formats.py::test_where_a_part_is_kept_no_read_makes_an_object_of_a_client",)),
     # ---- Readers in threads.
@@ -362,7 +372,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/protocol/test_watch_lines.py::test_an_endless_line_is_refused_with_the_name_of_the_object_and_no_other_value",)),
     Mutant("accept an object of another kind", WIRE, "if found.kind != self.kind and (found.kind or not kindless):", "if False:", 8,
            ("tests/core/protocol/test_decoder.py::test_an_object_of_another_kind_or_group_is_refused",)),
-    Mutant("accept a name that no request can have", WIRE, "        if not _can_be_named(metadata.namespace, metadata.name):\n", "        if False:\n", 8,
+    Mutant("accept a name that no request can have", WIRE, "        if not can_be_named(metadata.namespace, metadata.name):\n", "        if False:\n", 8,
            ("tests/core/protocol/test_decoder.py::test_contract_8_an_object_with_a_name_that_no_request_can_have_is_refused",)),
     Mutant("accept a bookmark of another kind", WIRE, "self._require_kind(\n                    mark\n                )  #", "pass   #", 8,
            (SIGNS + "test_18_a_bookmark_of_another_kind_ends_the_stream_and_suppresses_no_event",)),

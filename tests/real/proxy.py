@@ -74,6 +74,8 @@ class Proxy:
     held: Condition | None = None
     waiting: int = 0
     """How many requests are held."""
+    received: list[bytes] = field(default_factory=list)
+    """The chunks of all answers, as the server has sent them."""
 
     def __enter__(self) -> Self:
         started = threading.Event()
@@ -209,7 +211,7 @@ class Proxy:
             try:
                 await response.prepare(request)
                 self._streams.append(stream)
-                passing = asyncio.create_task(_pass(answer, response))
+                passing = asyncio.create_task(self._pass(answer, response))
                 self._answers.append((request, passing))
                 try:
                     await asyncio.wait({passing})
@@ -232,10 +234,10 @@ class Proxy:
                     self._streams.remove(stream)
             return response
 
-
-async def _pass(answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
-    async for chunk in answer.content.iter_any():
-        await response.write(chunk)
+    async def _pass(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
+        async for chunk in answer.content.iter_any():
+            self.received.append(chunk)
+            await response.write(chunk)
 
 
 def _broken(request: web.Request) -> web.StreamResponse:

@@ -102,7 +102,9 @@ class EventServer:
             raise refused(404, "NotFound")
         return b"{}"
 
-    def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    def watch(
+        self, path: str, query: Mapping[str, str], **_: object
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         raise AssertionError("a recorder watches nothing")
 
     def _create(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -84,3 +84,22 @@ def _as_line(text: str) -> str:
     """Return a server's text as one line of limited length."""
     line = " ".join("".join(each if each.isprintable() else " " for each in text[: 2 * MOST_SAID]).split())
     return line if len(line) <= MOST_SAID and len(text) <= 2 * MOST_SAID else f"{line[:MOST_SAID]}…"
+
+
+_DOTS = frozenset({".", ".."})
+
+
+def can_be_named(namespace: str, name: str) -> bool:
+    """Return True if requests can name the object: in a path (`core.selection.resource`), and in a field
+    selector.
+    """
+    return not (
+        "/" in name
+        or "%" in name
+        or "\0" in name
+        or name in _DOTS
+        or "/" in namespace
+        or "%" in namespace
+        or "\0" in namespace
+        or namespace in _DOTS
+    )

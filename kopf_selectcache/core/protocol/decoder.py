@@ -40,7 +40,7 @@ from kopf_selectcache.core.store.interning import Sharing
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
 from kopf_selectcache.core.store.record import Record, UnreadableRecord, compact_json
 
-from ._decoding import FAILURES, MOST_TOKEN, decode_as, reason_of, refusal_of
+from ._decoding import FAILURES, MOST_TOKEN, can_be_named, decode_as, reason_of, refusal_of
 from ._fastpath import parted, without_managed
 from ._shapes import Answer, Line, Mark, Metadata, Object, Owner, UsualMetadata, UsualObject
 from .messages import END_OF_INITIAL_EVENTS, Bookmark, Event, Message, Page, Refusal
@@ -52,6 +52,9 @@ class _Failed(NamedTuple):
     kept: bytes
     error: Exception
 
+
+PARTIAL_KIND, PARTIAL_VERSION = "PartialObjectMetadata", "meta.k8s.io/v1"
+"""The kind and the API version of metadata without the rest of its object. Its own kind is not in it."""
 
 MOST_VERSION = 1024
 """The characters of a resourceVersion. Those of API servers are numbers of at most 20 digits."""
@@ -76,10 +79,12 @@ _OWNERS = msgspec.json.Decoder(list[Owner] | None)
 _decode_everything = msgspec.json.Decoder().decode
 _convert = msgspec.convert
 
-_DOTS = frozenset({".", ".."})
+_MEMBERS = 3  # The kind, the API version and the metadata.
 
 _SAYS_NO_KIND = b'{"metadata":{'
 """How the items of most lists begin."""
+
+_PARTIAL_START = f'{{"kind":"{PARTIAL_KIND}","apiVersion":"{PARTIAL_VERSION}",'.encode() + _SAYS_NO_KIND[1:]
 
 
 def _sharing(sent: Sent) -> Callable[[tuple[tuple[str, str], ...]], dict[str, str] | LabelRequirement]:
@@ -135,8 +140,14 @@ class Reader:
     )
     _is_partial: bool = field(init=False, repr=False, compare=False)
     """True if the projection does not store whole objects."""
+    _is_metadata: bool = field(init=False, repr=False, compare=False)
+    """True if objects are received as metadata, which is stored as a whole."""
     _starts: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     """The usual first bytes of objects, up to their metadata: with kind and API version, or without both."""
+    _head: bytes = field(init=False, repr=False, compare=False)
+    """The first bytes of stored objects, up to their metadata, if others are received."""
+    _received: tuple[str, str] = field(init=False, repr=False, compare=False)
+    """The kind and the API version of objects in the usual form."""
 
     def __post_init__(self) -> None:
         kind, version = (
@@ -146,11 +157,13 @@ class Reader:
         object.__setattr__(self, "_is_partial", self.projection.partial)
         # Go writes the members of structs in the order of declaration, those of maps in alphabetical order.
         object.__setattr__(self, "_labels", Sharing(_sharing(self.sent)))
-        object.__setattr__(
-            self,
-            "_starts",
-            tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind)),
-        )
+        starts = tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind))
+        is_metadata = self.projection.is_metadata
+        object.__setattr__(self, "_is_metadata", is_metadata)
+        object.__setattr__(self, "_starts", (_PARTIAL_START,) if is_metadata else starts)
+        object.__setattr__(self, "_head", starts[0])
+        received = (PARTIAL_KIND, PARTIAL_VERSION) if is_metadata else (self.kind, self.api_version)
+        object.__setattr__(self, "_received", received)
 
     @classmethod
     def of(
@@ -174,7 +187,7 @@ class Reader:
             },
             accepts,
             packing,
-            sent=sent,
+            sent=sent.restricted(projection.has_field),
         )
 
     def page(self, data: bytes) -> Page | Refusal:
@@ -250,7 +263,10 @@ class Reader:
     def _sliced(
         self, answer: Answer, items: Iterator[bytes | msgspec.Raw], length: int, first: int
     ) -> Iterator[Page | None]:
-        usual = answer.kind == f"{self.kind}List"
+        usual = answer.kind == f"{self.kind}List" or (
+            self.projection.metadata_only
+            and (answer.kind, answer.api_version) == (f"{PARTIAL_KIND}List", PARTIAL_VERSION)
+        )
         # The definition of a custom resource may give the list another name. The items of such lists have
         # their kind, and their group has a dot. An empty list of another kind must be refused, because it
         # would empty the cache.
@@ -360,13 +376,13 @@ class Reader:
         )
 
     def _usual(self, data: bytes, *, kindless: bool, leaves: bool) -> Record | _Failed | None:
-        """Decode an object in the usual form of servers, if the whole object is stored. If None is returned,
-        it may be valid or not.
+        """Decode an object in the usual form of servers, if all that is received is stored. If None is
+        returned, it may be valid or not.
 
         The object is decoded once, as a whole. A decoder of some members would check only these, but readers
         decode all of them.
         """
-        if self._is_partial or self.accepts is not None:
+        if (self._is_partial and not self._is_metadata) or self.accepts is not None:
             return None
         for start in self._starts:  # It is used below. A generator would cost a call for each.
             if data.startswith(start):
@@ -385,6 +401,8 @@ class Reader:
             return _Failed(kept, error)
         try:
             found = _convert(decoded, UsualObject)
+            if self._is_metadata and len(decoded) > _MEMBERS:
+                return None  # The rest must be cut off.
             term = self.sent.failing_term(decoded) if self.sent.terms and not leaves else None
             del decoded  # It takes several times the bytes.
         except FAILURES:
@@ -393,8 +411,7 @@ class Reader:
         if (
             metadata is None
             or metadata.managed is not UNSET
-            or found.kind != ("" if says_no_kind else self.kind)
-            or found.api_version != ("" if says_no_kind else self.api_version)
+            or (found.kind, found.api_version) != (("", "") if says_no_kind else self._received)
         ):
             return None
         if (
@@ -402,11 +419,13 @@ class Reader:
             or not metadata.version
             or not metadata.uid
             or len(metadata.version) > MOST_VERSION
-            or not _can_be_named(metadata.namespace, metadata.name)
+            or not can_be_named(metadata.namespace, metadata.name)
         ):
             return None
         if says_no_kind:
-            kept = self._starts[0][: -len(start) + 1] + kept[1:]
+            kept = self._head[: -len(start) + 1] + kept[1:]
+        elif self._is_metadata:
+            kept = self._head + kept[len(start) :]
         labels = self._labels.of(tuple(metadata.labels.items()) if metadata.labels else ())
         if isinstance(labels, LabelRequirement):
             labels = self._outside(metadata, labels, metadata.labels, leaves=leaves)
@@ -453,7 +472,7 @@ class Reader:
             raise Garbled(
                 f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion"
             )
-        if not _can_be_named(metadata.namespace, metadata.name):
+        if not can_be_named(metadata.namespace, metadata.name):
             raise Garbled(
                 f"an object of kind {self.kind}{_named(metadata)} came with a name or namespace that no"
                 " request can have"
@@ -512,10 +531,17 @@ class Reader:
         return found
 
     def _require_kind(self, found: Object | Mark, *, kindless: bool = False) -> None:
+        if self._is_metadata_of_one(found):
+            return
         if found.kind != self.kind and (found.kind or not kindless):
             raise Garbled(f"an object of kind {found.kind[:100]!r} came instead of {self.kind}")
         if found.api_version not in ("", self.api_version):
             raise Garbled(f"an object of {found.api_version[:100]!r} came instead of {self.api_version}")
+
+    def _is_metadata_of_one(self, found: Object | Mark) -> bool:
+        """Return True for an object without all but its metadata, if that was requested."""
+        is_partial = (found.kind, found.api_version) == (PARTIAL_KIND, PARTIAL_VERSION)
+        return is_partial and self.projection.metadata_only
 
     def _common(self, metadata: Metadata) -> tuple[dict[str, str] | None, list[Owner] | None]:
         try:
@@ -589,15 +615,21 @@ class Reader:
                 if outlined is None
                 else {key: msgspec.Raw(part) for key, part in outlined.members.items()}
             )
+            # The fields of an object of which only metadata has come are known to the server alone.
+            has_fields = bool(self.fields) and not self._is_metadata_of_one(found)
+            values = self._values(parts) if has_fields else b""
+            if self.projection.metadata_only:  # Indexes must not depend on what has come besides.
+                parts = {"metadata": parts["metadata"]}
             all_of_it = self._members(parts)
             kept = compact_json(all_of_it if untouched else self.projection.cut(all_of_it))
             if self.projection.transform is not None:
                 kept = self.projection.transformed(kept)
-            return kept, self._values(parts) if self.fields else b"", parts
         except FAILURES as error:
             problem: Garbled = self._undecodable(found.metadata, error)
         except BadTransform as bad:
             problem = Untransformed(f"the transform of {self.kind}{_named(found.metadata)} {bad}")
+        else:
+            return kept, values, parts
         raise problem  # Outside of `except`, its context is not the error, which may have the object.
 
     def _decoded(self, kept: bytes, metadata: Metadata, failed: _Failed | None) -> Any:
@@ -655,22 +687,6 @@ def _line(data: bytes) -> tuple[Line, Outline | None]:
 
 def _too_long(what: str) -> Garbled:
     return Garbled(f"{what} came with a resourceVersion of more than {MOST_VERSION:,} characters")
-
-
-def _can_be_named(namespace: str, name: str) -> bool:
-    """Return True if requests can name the object: in a path (`core.selection.resource`), and in a field
-    selector.
-    """
-    return not (
-        "/" in name
-        or "%" in name
-        or "\0" in name
-        or name in _DOTS
-        or "/" in namespace
-        or "%" in namespace
-        or "\0" in namespace
-        or namespace in _DOTS
-    )
 
 
 def _named(metadata: Metadata | UsualMetadata | None) -> str:

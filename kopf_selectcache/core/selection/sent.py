@@ -8,14 +8,14 @@ So a mismatch of a field alone proves nothing: the caller confirms it with the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from kopf_selectcache.core.errors import Garbled
 
-from .field_values import Extractor
+from .field_values import Extractor, Paths
 from .grammar import FieldTerm, LabelRequirement
 from .kinds import Kind
 
@@ -103,6 +103,13 @@ class Sent:
         return Sent(
             self.requirements, tuple((term, value) for term, value in self.terms if term.label != label)
         )
+
+    def restricted(self, has_field: Callable[[Paths], bool]) -> Sent:
+        """Return the same with those fields alone that can be read off the received objects, by the paths of
+        each.
+        """
+        terms = tuple(pair for pair in self.terms if has_field(pair[1].paths))
+        return self if len(terms) == len(self.terms) else Sent(self.requirements, terms)
 
 
 EVERYTHING = Sent()

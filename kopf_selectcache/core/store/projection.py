@@ -56,6 +56,9 @@ IDENTITY: tuple[Keys, ...] = (
 MOST_LISTS = 8
 """The number of lists in lists through which a path leads before the rest of them is decoded as a whole."""
 
+METADATA: Keys = ("metadata",)
+"""The part that remains if only metadata is requested, besides the kind and its version."""
+
 MANAGED: Keys = ("metadata", "managedFields")
 """Dropped unless `keep` names it: often a third of the object, and rarely of use to readers."""
 
@@ -124,6 +127,8 @@ class Projection:
     """Paths that are dropped from those of `keep`."""
     transform: Transform | None = None
     """A function that gets the remaining object as a new dict; its result is stored."""
+    metadata_only: bool = False
+    """True if the server is asked for metadata: it sends nothing else, and nothing else is stored."""
     _stored: _Tree = field(init=False, repr=False, compare=False)
 
     @classmethod
@@ -133,43 +138,48 @@ class Projection:
         keep: Collection[Path] | None = None,
         drop: Collection[Path] = (),
         transform: Transform | None = None,
+        metadata_only: bool = False,
     ) -> Projection:
         """Return the projection of paths as users write them; raise BadPath for an empty or contradictory
         one.
         """
-        return cls(None if keep is None else _in_order(keep), _in_order(drop), transform)
+        return cls(None if keep is None else _in_order(keep), _in_order(drop), transform, metadata_only)
 
     def __post_init__(self) -> None:
         for path in (*(self.keep or ()), *self.drop):
             if not path or not all(path):
                 raise BadPath(path, "has no key, or an empty one")
+        kept = self.keep
+        if self.metadata_only:
+            if beside := [path for path in kept or () if path[:1] != METADATA and path not in IDENTITY]:
+                raise BadPath(beside[0], "is no metadata, and metadata_only=True asks for nothing else")
+            kept = (METADATA,) if kept is None else kept
         for path in self.drop:
             if (lost := next((each for each in IDENTITY if _related(path, each)), None)) is not None:
                 raise BadPath(path, f"would drop {'.'.join(lost)}, which is always kept")
-            if self.keep is not None:
-                if (
-                    stored := next((each for each in self.keep if each[: len(path)] == path), None)
-                ) is not None:
+            if kept is not None:
+                if (stored := next((each for each in kept if each[: len(path)] == path), None)) is not None:
                     raise BadPath(path, f"would drop {'.'.join(stored)}, which keep= stores")
-                if not any(path[: len(each)] == each for each in self.keep):
+                if not any(path[: len(each)] == each for each in kept):
                     raise BadPath(path, "is not kept in the first place")
-        rules = [(path, True) for path in (*IDENTITY, *(self.keep or ()))] + [
-            (path, False) for path in self.drop
-        ]
+        rules = [(path, True) for path in (*IDENTITY, *(kept or ()))] + [(path, False) for path in self.drop]
         if not any(path[: len(MANAGED)] == MANAGED for path in self.keep or ()):
             rules.append((MANAGED, False))
-        object.__setattr__(self, "_stored", _tree(rules, rest=self.keep is None))
+        object.__setattr__(self, "_stored", _tree(rules, rest=kept is None))
 
     def __repr__(self) -> str:
         options = {"keep": self.keep, "drop": self.drop or None}
         shown = [f"{name}={value!r}" for name, value in options.items() if value is not None]
         if self.transform is not None:
             shown.append(f"transform={function_name(self.transform)}")
+        if self.metadata_only:
+            shown.append("metadata_only=True")
         return f"Projection({', '.join(shown)})"
 
     def __str__(self) -> str:
         """Write it as it is declared."""
-        said = [
+        said = ["metadata_only=True"] if self.metadata_only else []
+        said += [
             f"{name}={[as_written(path) for path in paths]}"
             for name, paths in (("keep", self.keep), ("drop", self.drop or None))
             if paths is not None
@@ -187,7 +197,19 @@ class Projection:
             self.keep is not None
             or any(path[: len(MANAGED)] != MANAGED for path in self.drop)
             or self.transform is not None
+            or self.metadata_only
         )
+
+    @property
+    def is_metadata(self) -> bool:
+        """True if all metadata is stored as it is received, and nothing else."""
+        return self == _METADATA_ONLY
+
+    def has_field(self, paths: Collection[Keys]) -> bool:
+        """Return True if the value of a field label at these paths can be read off a received object. If only
+        metadata is received, the server alone knows it of most labels.
+        """
+        return not self.metadata_only or all(path[:1] == METADATA for path in paths)
 
     def stores(self, path: Keys) -> bool:
         """Return True if everything at this path is stored."""
@@ -264,6 +286,8 @@ class Projection:
 
 ALL = Projection()
 """The default projection."""
+
+_METADATA_ONLY = Projection(metadata_only=True)
 
 
 def _in_order(paths: Collection[Path]) -> tuple[Keys, ...]:
