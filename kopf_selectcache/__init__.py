@@ -7,6 +7,7 @@ from .cache.cache import Cache
 from .cache.changes import Change
 from .cache.explanation import Explanation
 from .cache.formats.lazy_list import Objects
+from .cache.formats.partial import PartialObject
 from .cache.formats.views import BodyView
 from .cache.live import Live
 from .cache.planning import ChangePlan, PlannedStream
@@ -115,6 +116,7 @@ __all__ = [
     "OutsideFilter",
     "Oversized",
     "Overtaken",
+    "PartialObject",
     "PlannedStream",
     "ReadError",
     "ReadOnly",

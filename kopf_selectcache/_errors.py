@@ -96,6 +96,10 @@ class Stale(ReadError):
     """The answer would be older than the reader allows."""
 
 
+class NotKept(ReadError):
+    """The path that is asked for was dropped before storing."""
+
+
 class NoSuchRead(ReadError, AttributeError):
     """There is no read of this name. It is also an AttributeError, as `hasattr` expects."""
 

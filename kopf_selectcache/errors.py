@@ -55,6 +55,7 @@ from ._errors import (
     NoClient,
     NoSuchRead,
     NotDeclared,
+    NotKept,
     NotSelectable,
     NotSynced,
     NotWritable,
@@ -72,7 +73,7 @@ from ._errors import (
     Unauthorized,
     UnknownKind,
 )
-from .cache.errors import NotFound, NotKept, OutsideFilter, Reason, Unreadable
+from .cache.errors import NotFound, OutsideFilter, Reason, Unreadable
 
 __all__ = [
     "AlreadyExists",

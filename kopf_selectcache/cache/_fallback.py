@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from kopf_selectcache._errors import NotDeclared, NotSynced, Stale, StateError
+from kopf_selectcache._errors import NotDeclared, NotKept, NotSynced, Stale, StateError
 
 from . import _server_reads, _snapshot
 from ._snapshot import Access, informer_of
-from .errors import NotFound, NotKept, OutsideFilter, Unmatchable, Unreadable
+from .errors import NotFound, OutsideFilter, Unmatchable, Unreadable
 from .request import RAISE, Request
 
 _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)

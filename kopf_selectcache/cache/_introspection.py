@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kopf_selectcache._errors import DeclarationError, NoSuchRead, ReadError
+from kopf_selectcache._errors import DeclarationError, NoSuchRead, NotKept, ReadError
 from kopf_selectcache.core.errors import NO_VALUE, BadField
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped, shown
@@ -24,7 +24,7 @@ from kopf_selectcache.settings.retention import indexes as declared_indexes
 from ._blocking_live import LIVE
 from ._checks import require_stored
 from ._snapshot import Snapshot, match_of
-from .errors import NotKept, misdeclared, path_not_stored, unknown_field
+from .errors import misdeclared, path_not_stored, unknown_field
 from .explanation import Explanation
 from .request import Request
 

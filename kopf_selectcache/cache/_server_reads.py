@@ -28,6 +28,7 @@ from kopf_selectcache.settings.planner import questions
 from ._checks import require_names_of, require_namespaces, require_place, require_stored
 from ._snapshot import Snapshot, form_objects
 from .errors import NotFound, answering, require_readable
+from .formats.partial import object_of
 from .matcher import Match, paths_of
 from .request import Request
 
@@ -44,7 +45,7 @@ async def fetch_object(runtime: Runtime, request: Request) -> Any:
     read = partial(Reader.of(resource, projection).record, kindless=False)
     record = await _ask(runtime, request, resource, partial_metadata.accept_of(projection), read)
     require_readable(request, [record])
-    return record.decode() if request.form is None else request.form.make(record, None)
+    return object_of(record) if request.form is None else request.form.make(record, None)
 
 
 async def fetch_record(runtime: Runtime, request: Request, resource: Resource) -> Record:

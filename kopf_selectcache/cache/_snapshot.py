@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled
 from kopf_selectcache.core.errors import BadField, Untransformed
@@ -19,7 +19,7 @@ from kopf_selectcache.core.store.index_spec import ODD
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection, at
-from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_older
+from kopf_selectcache.core.store.record import PartialRecord, Record, UnreadableRecord, is_older
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -47,6 +47,7 @@ from .errors import (
     untransformed,
 )
 from .formats.lazy_list import Objects
+from .formats.partial import object_of
 from .formats.views import BodyView
 from .matcher import Compared, Comparisons, Coverage, Field, Label, Match, Namespaces, key_for
 from .request import RAISE, Request, require_names, selector_of, selectors, with_options
@@ -459,6 +460,8 @@ class Access:
         if record is None or not record.stored:
             return None
         try:
+            if record.__class__ is PartialRecord and make is Record.decode:
+                make = cast("Any", object_of)
             answer = make(record)
         except Exception:  # It may be anything of a struct; the other way raises and counts it.  # noqa: BLE001
             return None
@@ -494,7 +497,7 @@ def get_object(request: Request, snapshot: Snapshot) -> Any:
         raise not_whole(request, snapshot.projection)
     if isinstance(record, UnreadableRecord):
         raise Unreadable(request, [record])
-    return record.decode() if request.form is None else request.form.make(record, None)
+    return object_of(record) if request.form is None else request.form.make(record, None)
 
 
 def list_objects(request: Request, snapshot: Snapshot) -> Sequence[Any]:
@@ -607,7 +610,7 @@ def form_objects(
     """
     form, limit = request.form, request.limit
     if form is None or form.given == "view":
-        make = Record.decode if form is None else BodyView
+        make = object_of if form is None else BodyView
         if request.sort_by is None:
             return Objects(list(islice(match.chosen(records), limit)), make, unreadable)
         key = key_for(request.sort_by)

@@ -18,6 +18,7 @@ from kopf_selectcache._errors import (
     Forbidden,
     Missing,
     NotDeclared,
+    NotKept,
     NotSynced,
     ReadError,
     Rejected,
@@ -146,10 +147,6 @@ class NotFound(ReadError):
             remedy = f"{'Give a default' if takes_default else 'Catch NotFound'} if it may be absent"
         source = f"as of version {version}, and the filter would hold it" if version else "on the server"
         super().__init__(f"{request!r}: {why or f'the object is absent {source}'}", remedy=remedy)
-
-
-class NotKept(ReadError):
-    """The path that is asked for was dropped before storing."""
 
 
 class Unreadable(ReadError):

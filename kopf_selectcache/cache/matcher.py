@@ -30,6 +30,8 @@ from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, Verdi
 from kopf_selectcache.selectors.special_values import Everything
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
+from .formats.partial import object_of
+
 Obj: TypeAlias = dict[str, Any]
 """A Kubernetes object, as JSON has it."""
 
@@ -251,7 +253,7 @@ class Match:
         return (
             (record, obj)
             for record in self._by_record(records)
-            if self._by_object(record, obj := record.decode())
+            if self._by_object(record, obj := object_of(record))
         )
 
     def chosen(self, records: Iterable[Record]) -> Iterator[Record]:

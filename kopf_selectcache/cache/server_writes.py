@@ -34,6 +34,7 @@ from ._write_errors import not_writable, refused_write, unknown_outcome
 from .errors import Unreadable, failed
 from .formats.formats import form_of
 from .formats.given import Given
+from .formats.partial import partial_of
 from .own_writes import read_written, remember_answer, remember_deletion, shown_uids
 from .request import Request, replace
 
@@ -180,6 +181,17 @@ def informer_of_kind(runtime: Runtime, request: Request) -> Informer | None:
     with suppress(NotDeclared):
         return runtime.informer(key_of(request.kind))
     return None
+
+
+def require_unmarked(request: Request, given: Given) -> None:
+    """Raise NotWritable for an object that says that only a part of it is stored."""
+    if partial := partial_of(given.source):
+        raise not_writable(
+            request,
+            f"only a part of the object is stored, {clipped(partial, 500)}, and the written one would lack"
+            " the rest",
+            "Read whole objects with cache.live.get(...), or change parts with cache.live.patch(...)",
+        )
 
 
 def require_unread(runtime: Runtime, request: Request, given: Given) -> None:

@@ -31,6 +31,7 @@ from .server_writes import (
     read_answer,
     request_for,
     require_subresource,
+    require_unmarked,
     require_unread,
     require_whole,
     resource_for,
@@ -53,7 +54,7 @@ async def replace_object(
     runtime: Runtime, obj: object, as_: Any, given_options: Mapping[str, Any], *, subresource: str
 ) -> Any:
     """Replace an object or its subresource, and return the object as the server has it."""
-    given, request, options = _read(obj, "live.replace", as_, given_options)
+    given, request, options = _read(obj, "live.replace", as_, given_options, is_whole=not subresource)
     require_subresource(request.verb, subresource)
     if subresource not in WHOLE_ANSWERS:
         raise NotWritable(
@@ -178,7 +179,7 @@ async def update(
             found = record.decode()
         else:
             found = await fetch_subresource(runtime, request, resource, subresource)
-        changed = _changed(function, found)
+        changed = _changed(request, function, found)
         if changed == found:
             return found if record is None else _as_read(runtime, request, resource, record)
         write = Write(Verb.REPLACE, changed, request.name or "", subresource=subresource)
@@ -192,7 +193,7 @@ async def update(
             failures += 1
 
 
-def _changed(function: Change, found: dict[str, Any]) -> dict[str, Any]:
+def _changed(request: Request, function: Change, found: dict[str, Any]) -> dict[str, Any]:
     """Return the changed object, for the version that was read."""
     call, own = "cache.live.update()", copy.deepcopy(found)
     answer = function(own)
@@ -200,7 +201,9 @@ def _changed(function: Change, found: dict[str, Any]) -> dict[str, Any]:
         if hasattr(answer, "close"):
             answer.close()
         raise NotWritable(f"{call}: the function is async", remedy="Give a plain function of an object")
-    changed = given_object("live.update", own if answer is None else answer).obj
+    given = given_object("live.update", own if answer is None else answer)
+    require_unmarked(request, given)
+    changed = given.obj
     for part in ("name", "namespace", "uid", "resourceVersion"):
         if changed["metadata"].get(part, found["metadata"].get(part)) != found["metadata"].get(part):
             raise NotWritable(f"{call}: the function changes metadata.{part}", remedy="Do not change it")
@@ -259,11 +262,20 @@ def _as_read(runtime: Runtime, request: Request, resource: Resource, record: Rec
 
 
 def _read(
-    obj: object, verb: str, as_: Any, given_options: Mapping[str, Any], *, is_named: bool = True
+    obj: object,
+    verb: str,
+    as_: Any,
+    given_options: Mapping[str, Any],
+    *,
+    is_named: bool = True,
+    is_whole: bool = True,
 ) -> tuple[Given, Request, Options]:
     options = options_of(verb, given_options)
     given = given_object(verb, obj, is_named=is_named)
-    return given, request_for(verb, given, as_), options
+    request = request_for(verb, given, as_)
+    if is_whole:
+        require_unmarked(request, given)
+    return given, request, options
 
 
 def _answer(request: Request, resource: Resource, data: bytes, given: Given, options: Options) -> Any:

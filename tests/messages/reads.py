@@ -227,6 +227,7 @@ PARTS = {
     "a field where only metadata is received": cut(
         lambda cache: cache.list("pods", field="status.phase=Running"), metadata_only=True
     ),
+    "a member of a partial object": cut(lambda cache: cache.held("pods")[0]["status"], drop=["status"]),
     "sort_by a path that is never stored": lambda: reading("", WEB).held(
         "pods", sort_by="metadata.managedFields"
     ),

@@ -145,6 +145,12 @@ MISTAKES = {
     "an object of which a part is kept, created": partly(
         lambda cache: cache.blocking.live.create(cache.get("pods", "web-1", "ns")), drop=["spec"]
     ),
+    "a plain copy of an object of which a part is kept, replaced": partly(
+        lambda cache: cache.blocking.live.replace(dict(cache.get("pods", "web-1", "ns"))), drop=["spec"]
+    ),
+    "a plain copy of an object of which a part is kept, created": partly(
+        lambda cache: cache.blocking.live.create(dict(cache.get("pods", "web-1", "ns"))), drop=["spec"]
+    ),
     "an object of such a kind without a version": partly(
         lambda cache: cache.blocking.live.replace(WEB), keep=["metadata"]
     ),

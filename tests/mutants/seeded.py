@@ -26,6 +26,7 @@ IN_READER = "tests/products/test_thread_products.py::test_i4_the_writer_is_let_i
 IN_TURNS = "tests/products/test_thread_products.py::test_i4_a_reader_and_the_writer_alternate_line_by_line"
 FIELDS = "tests/core/store/test_projected_fields.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
 SELECTED = "tests/cache/test_partial.py::test_a_selector_by_a_field_answers_as_if_nothing_were_dropped"
+PARTIAL, PARTS = "cache/formats/partial.py", "tests/cache/formats/test_partial.py::test_13_"
 METADATA_ONLY = "tests/settings/test_metadata_only.py::test_"
 BY_FIELD = "tests/cache/test_indexes_by_field.py::test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it"
 TRANSPORT, LARGE_ANSWERS, LARGE_PAGES = "client/transport.py", "tests/client/test_transport.py::test_35_", "tests/core/protocol/test_pages.py::test_35_"
@@ -612,6 +613,10 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/cache/test_live_errors.py::test_10_what_the_server_says_about_a_secret_is_not_shown",)),
     Mutant("write a part back as a whole object", "cache/writes.py", "    await require_whole(runtime, request, resource, given, subresource=subresource)\n", "    assert require_whole\n", 13,
            ("tests/cache/test_live.py::test_13_an_object_of_which_a_part_is_kept_is_not_written_back",)),
+    Mutant("return a part without its mark", PARTIAL, "if isinstance(record, PartialRecord) else obj", "if False else obj", 13, (PARTS + "every_read_of_a_part_says_so",)),
+    Mutant("lose the mark of a part in a union", PARTIAL, "        return _joined(dict.__or__(self, other), self.partial)\n", "        return dict.__or__(self, other)\n", 13,
+           (PARTS + "what_is_made_of_a_part_is_partial_as_well",)),
+    Mutant("write a marked part", "cache/writes.py", "    if is_whole:\n", "    if False:\n", 13, (PARTS + "no_write_of_a_whole_object_takes_a_part",)),
     # ---- Changes.
     Mutant("lose the departure of a former object of the name", QUEUE, "        pending.departures.append(change)", "        pending.departures[:] = [change]", 15,
            (f"{QUEUED}changes_of_one_object_are_joined_while_they_wait",)),

@@ -17,6 +17,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.client_classes import is_of_client, made
 
 from ._structs import is_struct, paths, reader, wrong
+from .partial import object_of
 from .views import BodyView
 
 if TYPE_CHECKING:  # Defaults of type variables are newer than the Python that we run on.
@@ -113,7 +114,7 @@ def _where(error: Any) -> str:
 
 
 def _decoded(record: Record, obj: Obj | None) -> Obj:
-    return obj if obj is not None else record.decode()
+    return obj if obj is not None else object_of(record)
 
 
 def form_of(call: str, as_: Any) -> Form:

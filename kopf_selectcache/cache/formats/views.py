@@ -14,7 +14,9 @@ import msgspec
 from kopf_selectcache._errors import ReadOnly
 from kopf_selectcache._kopf import Body, Meta, Spec, Status
 from kopf_selectcache.core.recursion import decoded, on_empty_stack
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import PartialRecord, Record
+
+from .partial import refuse_key
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -106,16 +108,21 @@ class BodyView(Body):
     _split: dict[str, msgspec.Raw] | None = None
     _made: dict[str, Any] | None = None
 
-    def __init__(self, held: Record | bytes) -> None:
+    def __init__(self, held: Record | bytes, partial: str = "") -> None:
         # Kopf's own constructor is not called: it would create all parts, which are only created on access.
         self._held = held
+        self.partial = held.part if held.__class__ is PartialRecord else partial
+        """The stored part of the object, as it is declared; empty if the object is whole."""
 
     def __getitem__(self, key: str) -> Any:
         made = self._made
         if made is None:
             made = self._made = {}
         if key not in made:
-            part = self._members()[key]
+            members = self._members()
+            if self.partial and key not in members:
+                refuse_key(key, self.partial)
+            part = members[key]
             try:
                 made[key] = _frozen(msgspec.json.decode(part))
             except RecursionError:
@@ -168,7 +175,7 @@ class BodyView(Body):
         return f"BodyView({', '.join(f'{key}={value!r}' for key, value in known.items() if value)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._data(),)
+        return type(self), (self._data(), self.partial)
 
     if not TYPE_CHECKING:  # Type checkers report calls of missing methods.
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse

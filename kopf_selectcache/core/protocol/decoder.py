@@ -38,7 +38,7 @@ from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.interning import Sharing
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
-from kopf_selectcache.core.store.record import Record, UnreadableRecord, compact_json
+from kopf_selectcache.core.store.record import PartialRecord, Record, UnreadableRecord, compact_json
 
 from ._decoding import FAILURES, MOST_TOKEN, can_be_named, decode_as, reason_of, refusal_of
 from ._fastpath import parted, without_managed
@@ -138,8 +138,8 @@ class Reader:
     _owners: Sharing[tuple[str, ...]] = field(
         default_factory=lambda: Sharing(tuple), init=False, repr=False, compare=False
     )
-    _is_partial: bool = field(init=False, repr=False, compare=False)
-    """True if the projection does not store whole objects."""
+    _part: str = field(init=False, repr=False, compare=False)
+    """The projection as it is declared; empty if it stores whole objects."""
     _is_metadata: bool = field(init=False, repr=False, compare=False)
     """True if objects are received as metadata, which is stored as a whole."""
     _starts: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
@@ -154,7 +154,7 @@ class Reader:
             b'"%s":%s,' % (key, msgspec.json.encode(said))
             for key, said in ((b"kind", self.kind), (b"apiVersion", self.api_version))
         )
-        object.__setattr__(self, "_is_partial", self.projection.partial)
+        object.__setattr__(self, "_part", str(self.projection) if self.projection.partial else "")
         # Go writes the members of structs in the order of declaration, those of maps in alphabetical order.
         object.__setattr__(self, "_labels", Sharing(_sharing(self.sent)))
         starts = tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind))
@@ -382,7 +382,7 @@ class Reader:
         The object is decoded once, as a whole. A decoder of some members would check only these, but readers
         decode all of them.
         """
-        if (self._is_partial and not self._is_metadata) or self.accepts is not None:
+        if (self._part and not self._is_metadata) or self.accepts is not None:
             return None
         for start in self._starts:  # It is used below. A generator would cost a call for each.
             if data.startswith(start):
@@ -492,9 +492,7 @@ class Reader:
                     raise Unselected(
                         metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels
                     )
-            return self._made(
-                metadata, labels, owners, kept, fields, whole=parts if self._is_partial else None
-            )
+            return self._made(metadata, labels, owners, kept, fields, whole=parts if self._part else None)
         except Undecodable as undecodable:
             why = undecodable.why
         if not leaves and (term := self.sent.failing_key(metadata.namespace, metadata.name)) is not None:
@@ -565,7 +563,7 @@ class Reader:
     ) -> Record:
         if self.indexes:
             fields = with_values(fields, self._by_indexes(metadata, kept, whole))
-        return Record(
+        record = (
             intern(metadata.namespace),
             metadata.name,
             metadata.uid,
@@ -576,6 +574,7 @@ class Reader:
             fields,
             self.packing,
         )
+        return PartialRecord(*record, part=self._part) if self._part else Record(*record)
 
     def _by_indexes(
         self, metadata: Metadata | UsualMetadata, kept: bytes, whole: Mapping[str, msgspec.Raw] | None
@@ -606,7 +605,7 @@ class Reader:
 
         An object that is stored as a whole is copied without decoding, and its members are None.
         """
-        untouched = not self._is_partial and b'"managedFields"' not in data
+        untouched = not self._part and b'"managedFields"' not in data
         if untouched and found.kind and found.api_version:
             return data, b"", None
         try:

@@ -101,6 +101,13 @@ class Record(msgspec.Struct, eq=False, gc=False):
         return values
 
 
+class PartialRecord(Record):
+    """A stored object of which a part was dropped, or was not received."""
+
+    part: str = ""
+    """The stored part, as it is declared. All records of a kind share this text."""
+
+
 TOO_DEEP = "it is nested too deeply"
 OUT_OF_RANGE = "it has a number that is out of range"
 

@@ -1,0 +1,161 @@
+"""Objects of which only a part is stored say so, and are not written back."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from kopf_selectcache import BodyView, Cached, NotKept, NotWritable, PartialObject, Selector
+from kopf_selectcache.testing import FakeCache
+from tests.rows import each_row
+
+Obj = dict[str, Any]
+SELECTED = "app=web"
+OPTIONS: list[Any] = [
+    {"metadata_only": True},
+    {"keep": ["metadata"]},
+    {"drop": ["spec"]},
+    {"transform": lambda obj: {key: obj[key] for key in ("apiVersion", "kind", "metadata")}},
+]
+
+
+def pod(name: str) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]},
+    }
+
+
+def cache_of(filter_: Any = SELECTED, **options: Any) -> FakeCache:
+    return FakeCache([pod("web-1")], {"v1/pods": Cached(filter_, **options)})
+
+
+READS: list[Callable[[FakeCache], Any]] = [
+    lambda cache: cache.get("pods", "web-1", "shop"),
+    lambda cache: cache.get("pods", "web-1", "shop", max_age=60),
+    lambda cache: cache.get("pods", "web-1", "shop", as_="view"),
+    lambda cache: cache.list("pods", label=SELECTED)[0],
+    lambda cache: next(iter(cache.held("pods"))),
+    lambda cache: cache.held("pods", where={"metadata.name": "web-1"}, as_=lambda obj: obj)[0],
+    lambda cache: cache.list("pods", label=SELECTED, sort_by="metadata.name")[0],
+    lambda cache: cache.held("pods", as_="view")[0],
+    lambda cache: cache.held("pods", as_=lambda obj: obj)[0],
+    lambda cache: cache.blocking.fetch("pods", "web-1", "shop"),
+    lambda cache: cache.blocking.fetch_list("pods")[0],
+    lambda cache: cache.blocking.wait_for("pods", lambda _: True),
+    lambda cache: asyncio.run(first_change(cache)),
+]
+
+
+def part_of(found: object) -> str:
+    return getattr(found, "partial", "")
+
+
+async def first_change(cache: FakeCache) -> Any:
+    return (await anext(cache.changes("pods"))).new
+
+
+@each_row("read", READS)
+def test_13_every_read_of_a_part_says_so(read: Callable[[FakeCache], Any]) -> None:
+    for options in OPTIONS:
+        cache = cache_of(**options)
+        found = read(cache)
+        assert part_of(found) == cache.explain("pods").partial != ""
+        assert isinstance(found, (PartialObject, BodyView))
+        with pytest.raises(NotKept):
+            found["spec"]
+        assert (found.get("spec"), "spec" in found) == (None, False)
+
+
+def test_a_whole_object_is_a_plain_dict_or_a_view_without_a_part() -> None:
+    for options in ({}, {"drop": ["metadata.managedFields"]}):
+        cache = cache_of(**options)
+        assert type(cache.get("pods", "web-1", "shop")) is dict
+        assert type(cache.held("pods")[0]) is dict
+        assert cache.get("pods", "web-1", "shop", as_="view").partial == ""
+        with pytest.raises(KeyError):
+            cache.get("pods", "web-1", "shop", as_="view")["other"]
+    cache = cache_of(drop=["spec"])
+    assert type(cache.blocking.fetch("pods", "web-1", "shop", whole=True)) is dict
+    assert type(cache.blocking.live.get("pods", "web-1", "shop")) is dict
+
+
+def test_13_a_part_is_equal_to_a_plain_dict_and_is_written_as_one() -> None:
+    found = cache_of(drop=["spec"]).get("pods", "web-1", "shop")
+    plain = dict(found)
+    assert type(plain) is dict
+    assert found == plain
+    assert json.loads(json.dumps(found)) == msgspec.json.decode(msgspec.json.encode(found)) == plain
+    assert repr(found) == repr(plain)
+
+
+@each_row(
+    "made",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda found: pickle.loads(pickle.dumps(found)),
+        lambda found: found.copy(),
+        lambda found: found | {"spec": {}},
+        lambda found: {"spec": {}} | found,
+    ],
+)
+def test_13_what_is_made_of_a_part_is_partial_as_well(made: Callable[[Any], Any]) -> None:
+    found = cache_of(drop=["spec"]).get("pods", "web-1", "shop")
+    other = made(found)
+    assert (type(other), part_of(other)) == (PartialObject, "drop=['spec']")
+    assert other is not found
+    other.pop("spec", None)
+    assert other == found
+
+
+def test_a_copied_view_is_partial_as_well_and_a_wrong_operand_is_refused() -> None:
+    view = cache_of(drop=["spec"]).get("pods", "web-1", "shop", as_="view")
+    assert pickle.loads(pickle.dumps(view)).partial == "drop=['spec']"
+    with pytest.raises(NotKept):
+        view.spec["nodeName"]
+    assert dict(view.spec) == {}
+    found: Any = cache_of(drop=["spec"]).get("pods", "web-1", "shop")
+    with pytest.raises(TypeError):
+        found | 5
+    with pytest.raises(TypeError):
+        5 | found
+
+
+@each_row(
+    "write",
+    [
+        lambda cache, obj: cache.blocking.live.replace(obj),
+        lambda cache, obj: cache.blocking.live.apply(obj),
+        lambda cache, obj: cache.blocking.live.create(obj),
+        lambda cache, obj: cache.blocking.live.ensure(obj),
+        lambda cache, obj: cache.blocking.live.update("pods", "web-1", "shop", lambda _: obj),
+    ],
+)
+def test_13_no_write_of_a_whole_object_takes_a_part(write: Callable[[FakeCache, Any], object]) -> None:
+    cache = cache_of(drop=["spec"])
+    found = cache.get("pods", "web-1", "shop")
+    metadata = {key: value for key, value in found["metadata"].items() if key in ("name", "namespace")}
+    stripped = copy.deepcopy(found) | {"metadata": metadata}
+    for obj in (found, stripped, cache.get("pods", "web-1", "shop", as_="view")):
+        with pytest.raises(NotWritable, match="only a part of the object is stored, drop="):
+            write(cache, obj)
+    assert cache.cluster.get(pod("web-1"))["spec"]["nodeName"] == "n1"
+
+
+def test_a_subresource_of_a_part_is_written_if_it_is_stored() -> None:
+    cache = cache_of(Selector(SELECTED), keep=["status"])
+    found = cache.get("pods", "web-1", "shop")
+    found["status"]["message"] = "ready"
+    made = cache.blocking.live.replace(found, subresource="status")
+    assert made["status"]["message"] == "ready"
+    assert "spec" in made
