@@ -23,7 +23,7 @@ CHANGING: tuple[Mutant, ...] = (
            ("tests/informer/test_changing.py::test_16_a_change_that_fails_leaves_the_limit_of_the_former_filter",)),
     Mutant("keep the storage of shared objects", "core/store/succession.py", "held.packing is record.packing and ", "", 16,
            ("tests/informer/test_changing.py::test_16_another_storage_applies_to_objects_of_both_filters",)),
-    Mutant("exchange the streams while they end", "informer/_stream_tasks.py", "            ends()\n            tasks = [*beside, *self._streams.values()]\n", "            tasks = [*beside, *self._streams.values()]\n            await asyncio.gather(*(task for task in tasks if task.cancel()), return_exceptions=True)\n            ends()\n", 16,
+    Mutant("exchange the streams while they end", "informer/_stream_tasks.py", "            ends()\n            tasks = [*beside, *self._streams.values()]\n", "            tasks = [*beside, *self._streams.values()]\n            await asyncio.gather(*(task for task in tasks if task in self._cancelled or task.cancel()), return_exceptions=True)\n            ends()\n", 16,
            ("tests/informer/test_changing_streams.py::test_16_a_change_during_the_end_of_the_streams_starts_each_stream_once",)),
     Mutant("leave who waits for a stream that ends", "informer/_exchange.py", "            reflector.condition.dismiss()", "            pass", 16,
            ("tests/informer/test_changing_streams.py::test_16_waiters_for_a_stream_that_ends_wait_for_the_next_filter",)),

@@ -336,7 +336,7 @@ def test_15_no_handler_is_called_while_the_operator_is_paused(registry: kopf.Ope
             cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
             parts = _kopf.parts_of(given[0])
             assert parts is not None
-            await until(lambda: parts.is_paused)
+            await until(parts.paused.is_on)
             cluster.delete(secret("a"))
             cluster.patch(secret("b"), labelled(tier="gold"))
             cluster.create(secret("c", app="web"))
