@@ -8,7 +8,8 @@ from typing import Any
 from kopf_selectcache._errors import NotDeclared, NotKept, NotSynced, Stale, StateError
 
 from . import _server_reads, _snapshot
-from ._snapshot import Access, informer_of
+from ._access import Access
+from ._snapshot import informer_of
 from .errors import NotFound, OutsideFilter, Unmatchable, Unreadable
 from .request import RAISE, Request
 
@@ -18,6 +19,7 @@ _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchab
 
 async def fetch(access: Access, request: Request) -> Any:
     """Return one object in its form, or the default if it is absent."""
+    await access.wait(request)
     try:
         with suppress(*_NOT_HERE, NotKept, Unreadable):
             return access.read(request, _snapshot.get_object)
@@ -30,6 +32,7 @@ async def fetch(access: Access, request: Request) -> Any:
 
 async def fetch_list(access: Access, request: Request) -> Any:
     """Return all requested objects in their form."""
+    await access.wait(request)
     with suppress(*_NOT_HERE, NotKept):
         return access.read(request, _snapshot.list_objects)
     return await _server_reads.fetch_objects(access.runtime, request)
@@ -40,6 +43,7 @@ async def gone(access: Access, departed: str | None, request: Request) -> bool:
     it is held.
     """
     uid = request.uid
+    await access.wait(request)
     with suppress(NotFound, *_NOT_HERE):
         held = access.read(request, _snapshot.get_record).uid
         informer = informer_of(access.runtime, request)

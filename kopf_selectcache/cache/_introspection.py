@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kopf_selectcache._errors import DeclarationError, NoSuchRead, NotKept, ReadError
@@ -66,7 +66,7 @@ def describe(name: str, runtime: Runtime) -> str:
     return f"<{name} {'; '.join([*caches, *more]) or 'of no kinds'}>"
 
 
-def explain(request: Request, snapshot: Snapshot) -> Explanation:
+def explain(request: Request, snapshot: Snapshot, *, age: Callable[[], float | None]) -> Explanation:
     """Return if the filter covers a request, and the work of answering it."""
     compared = snapshot.comparisons.of(request.region())
     lacks = ""
@@ -82,7 +82,7 @@ def explain(request: Request, snapshot: Snapshot) -> Explanation:
     differing = {
         record.key for pair in pairs for record in pair if record is not None and match.lookup.admits(record)
     }
-    records, _ = snapshot.store.records()
+    records, version = snapshot.store.records()
     return Explanation(
         verdict=compared.verdict,
         looks_at=chosen.size,
@@ -97,6 +97,8 @@ def explain(request: Request, snapshot: Snapshot) -> Explanation:
         asks=tuple(written(path, query) for path, query in questions(snapshot.resource, compared.selector)),
         partial=str(snapshot.projection),
         lacks=lacks,
+        version=version,
+        age=age() or 0.0,
         laid_over=len(differing),
     )
 

@@ -4,31 +4,30 @@ snapshot for a request, and answers the request from it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias
 
-from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled
-from kopf_selectcache.core.errors import BadField, Untransformed
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError
+from kopf_selectcache.core.errors import BadField
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.index_spec import ODD
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.own_writes import OwnWrites
-from kopf_selectcache.core.store.projection import Projection, at
-from kopf_selectcache.core.store.record import PartialRecord, Record, UnreadableRecord, is_older
+from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_newer, is_older
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.informer.retries import Unanswered
 from kopf_selectcache.informer.state import InformerState, Serving
-from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of
+from kopf_selectcache.selectors.kind_keys import checked_key, key_of
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Selector
 
+from ._at_least import is_as_new, require_comparable
 from ._checks import index_values, require_place, require_stored
 from ._labelled import outside_labelled
 from ._overlay import Own, is_of, own_of
@@ -36,23 +35,23 @@ from .errors import (
     NotFound,
     OutsideFilter,
     Unreadable,
+    behind,
     for_request,
     misdeclared,
     not_whole,
     stale,
-    unanswered,
     undeclared,
     unknown_field,
     unsynced,
-    untransformed,
 )
 from .formats.lazy_list import Objects
 from .formats.partial import object_of
 from .formats.views import BodyView
-from .matcher import Compared, Comparisons, Coverage, Field, Label, Match, Namespaces, key_for
-from .request import RAISE, Request, require_names, selector_of, selectors, with_options
-
-_T = TypeVar("_T")
+from .matcher import Compared, Comparisons, Coverage, Match, key_for
+from .request import (
+    AtLeast,
+    Request,
+)
 
 Pair: TypeAlias = tuple[Record | None, Record | None]
 """A stored object, and the one that a read shows instead."""
@@ -252,12 +251,34 @@ def open_snapshot(
         age = informer.age(region_of(request))
         if informer.state is state and (age is None or age > request.max_age):
             raise stale(request, age)
+    is_behind = request.at_least is not None and not is_as_of(informer, request, request.at_least)
     if informer.state is not state:  # The loop's thread has replaced it meanwhile.
         return open_snapshot(informer, request, own, deleted=deleted)
     comparisons: Comparisons | None = state.derived.value
     if comparisons is None:
         comparisons = comparisons_of(state)
-    return Snapshot(comparisons, store, state.own_writes, own, deleted, serving_of(informer, state))
+    snapshot = Snapshot(comparisons, store, state.own_writes, own, deleted, serving_of(informer, state))
+    if is_behind:
+        _require_shown(request, snapshot)
+    return snapshot
+
+
+def is_as_of(informer: Informer, request: Request, at_least: AtLeast) -> bool:
+    """Return True if the streams that a request needs are as new as a version; raise ReadError if its order
+    is not known.
+    """
+    require_comparable(informer, request, at_least)
+    return is_as_new(informer, at_least, region_of(request))
+
+
+def _require_shown(request: Request, snapshot: Snapshot) -> None:
+    """Raise Stale unless the requested object itself is shown as new as the version, as own writes are."""
+    assert request.at_least is not None, "only such requests can be behind"
+    if request.name is not None:
+        shown, _ = snapshot.get(request.namespace or "", request.name)
+        if shown is not None and not is_newer(request.at_least.version, shown.version):
+            return
+    raise behind(request, snapshot.store.version)
 
 
 def serving_of(informer: Informer, state: InformerState) -> Serving | None:
@@ -310,163 +331,6 @@ def region_of(request: Request) -> Selector | None:
         return request.region()
     except DeclarationError:
         return None
-
-
-class Counted:
-    """Counts a read with its outcome, and turns errors of other layers into errors of the read."""
-
-    __slots__ = ("_informer", "_request")
-
-    def __init__(self, informer: Informer, request: Request) -> None:
-        self._informer = informer
-        self._request = request
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        request = self._request
-        if error is None:
-            outcome = "served"
-        elif isinstance(error, (ReadError, TimeoutError, asyncio.CancelledError)):
-            outcome = type(error).__name__
-        else:
-            outcomes = {DeclarationError: ReadError, Untransformed: Stalled}
-            outcome = next((to.__name__ for of, to in outcomes.items() if isinstance(error, of)), "failed")
-        self._informer.counts.read(request.verb, outcome)
-        if isinstance(error, DeclarationError):
-            raise misdeclared(request.verb, error) from error
-        if isinstance(error, Untransformed):
-            raise untransformed(request, error) from None
-
-
-class Access:
-    """Builds requests, opens snapshots for them, and answers them: for one handler.
-
-    `own` is the body that the handler was called with, `deleted` is True if it was called with a deletion.
-    """
-
-    def __init__(self, runtime: Runtime, own: Mapping[str, Any] | None, *, deleted: bool) -> None:
-        self.runtime = runtime
-        self._own = own
-        self._deleted = deleted
-        self._selectors = runtime.memo.of(selectors)
-        self._own_name: tuple[object] | None = None  # Found at the first read.
-
-    def one(
-        self,
-        verb: str,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None,
-        *,
-        default: object = RAISE,
-        uid: str | None = None,
-        **options: object,
-    ) -> Request:
-        """Return the request for one object; raise ReadError for arguments that make no sense."""
-        request = Request(verb=verb, kind=kind, name=name, namespace=namespace, uid=uid, default=default)
-        if not isinstance(name, str) or not isinstance(namespace, str | None) or uid is not None:
-            require_names(request)
-        return self._with_options(request, options)
-
-    def several(self, verb: str, kind: AnyKey, selector: Selector, **options: object) -> Request:
-        """Return the request for several objects; raise ReadError for arguments that make no sense."""
-        return self._with_options(Request(verb=verb, kind=kind, selector=selector), options)
-
-    def _with_options(self, request: Request, options: Mapping[str, object]) -> Request:
-        given = {name: value for name, value in options.items() if value is not None and value is not False}
-        return with_options(request, given) if given or isinstance(request.kind, type) else request
-
-    def select(
-        self,
-        verb: str,
-        label: Label,
-        field: Field,
-        names: Collection[str] | None,
-        namespace: Namespaces,
-    ) -> Selector:
-        try:
-            if field is None and names is None and type(label) is str and type(namespace) is str:
-                return self._selectors(label, namespace)
-            return selector_of(self._selectors, label, field, names, namespace)
-        except DeclarationError as error:
-            raise misdeclared(verb, error) from error
-
-    def read(self, request: Request, answer: Callable[[Request, Snapshot], _T]) -> _T:
-        """Return the answer from a snapshot of the kind, and count the read with its outcome."""
-        informer = self.runtime.names.quick.get(request.kind) if type(request.kind) is str else None
-        if informer is None:
-            informer = informer_of(self.runtime, request)
-        with Counted(informer, request):
-            return answer(request, self.open(informer, request))
-
-    def open(self, informer: Informer, request: Request) -> Snapshot:
-        return open_snapshot(informer, request, self._own, deleted=self._deleted)
-
-    async def work(
-        self, request: Request, work: Callable[[Informer, Request, Snapshot], Coroutine[Any, Any, _T]]
-    ) -> _T:
-        """Await some work on the cache of a kind, and count it; raise NotDeclared if the kind is removed."""
-        informer = informer_of(self.runtime, request)
-        with Counted(informer, request):
-            return await informer.ending.limit(work(informer, request, self.open(informer, request)))
-
-    async def retry(self, request: Request, attempt: Callable[[Request], Awaitable[_T]]) -> _T:
-        """Return the answer; with a timeout, retry transient failures until it ends."""
-        if request.timeout is None:
-            return await attempt(request)
-        try:
-            return await self.runtime.retries.run(lambda: attempt(request), request.timeout)
-        except Unanswered:
-            raise unanswered(request, f"none came within {request.timeout:g} s") from None
-
-    def get_fast(
-        self,
-        verb: str,
-        kind: object,
-        name: object,
-        namespace: object,
-        make: Callable[[Record], _T],
-        *,
-        lossless: bool = False,
-    ) -> _T | None:
-        """Return the object in its form if it is held and needs no checks; else None, for the complete read.
-
-        Most reads are of this kind. A held object needs no comparison with the filter. The handler's own
-        object is excluded, because the body may be newer. With `lossless`, objects must be stored as a whole.
-        """
-        own = self._own_name
-        if own is None:
-            own = self._own_name = (at(self._own, _NAME) if self._own is not None else None,)
-        if type(kind) is not str or type(name) is not str or name == own[0]:
-            return None
-        if namespace is None:
-            namespace = ""
-        elif type(namespace) is not str or not namespace:
-            return None
-        informer = self.runtime.names.quick.get(kind)
-        if informer is None:
-            return None
-        state = informer.state
-        if (
-            state.own_writes.writes
-            or (store := informer.ready) is not state.store  # Perhaps it was replaced meanwhile.
-            or (lossless and state.projection.partial)
-            or state.lost
-        ):
-            return None
-        record = store.peek(namespace, name)
-        if record is None or not record.stored:
-            return None
-        try:
-            if record.__class__ is PartialRecord and make is Record.decode:
-                make = cast("Any", object_of)
-            answer = make(record)
-        except Exception:  # It may be anything of a struct; the other way raises and counts it.  # noqa: BLE001
-            return None
-        informer.counts.read(verb, "served")
-        return answer
 
 
 # ---- Answers.
@@ -525,18 +389,18 @@ def list_owned(request: Request, snapshot: Snapshot) -> Sequence[Any]:
 
 def count_objects(request: Request, snapshot: Snapshot) -> int:
     """Return the number of requested objects; raise OutsideFilter if some of them may not be held."""
-    match, records = _find_all(request, snapshot)
-    return match.count(records)
+    found = _find_all(request, snapshot)
+    return found.match.count(found.records)
 
 
-def _find_all(request: Request, snapshot: Snapshot) -> tuple[Match, list[Record]]:
+def _find_all(request: Request, snapshot: Snapshot) -> Found:
     compared = compare(request, snapshot)
     if not compared.is_covered:
         raise _outside(request, compared.coverage, snapshot)
-    match, records, unreadable = find(request, snapshot, compared)
-    if unreadable:
-        raise Unreadable(request, unreadable)
-    return match, records
+    found = find(request, snapshot, compared)
+    if found.unreadable:
+        raise Unreadable(request, found.unreadable)
+    return found
 
 
 def compare(request: Request, snapshot: Snapshot) -> Compared:
@@ -561,12 +425,20 @@ def require_overlap(request: Request, compared: Compared, snapshot: Snapshot, *,
         raise _outside(request, compared.coverage, snapshot)
 
 
-def find(
-    request: Request, snapshot: Snapshot, compared: Compared
-) -> tuple[Match, list[Record], Sequence[UnreadableRecord]]:
-    """Return the candidates, the predicate that they have still to meet, and the unreadable objects that may
-    meet it.
-    """
+class Found(NamedTuple):
+    """The candidates of a request, as of one generation."""
+
+    match: Match
+    """The predicate that they have still to meet."""
+    records: list[Record]
+    unreadable: Sequence[UnreadableRecord]
+    """The unreadable objects that may meet it."""
+    version: str
+    """The version of the generation."""
+
+
+def find(request: Request, snapshot: Snapshot, compared: Compared) -> Found:
+    """Return the candidates of a request."""
     try:
         if request.where is None and request.index is None:
             return _look_up(compared.match, compared.lookup, snapshot)
@@ -592,31 +464,37 @@ def lasting_match(request: Request, snapshot: Snapshot, compared: Compared) -> M
         return match_of(request, snapshot, compared)
 
 
-def _look_up(
-    match: Match, lookup: Lookup, snapshot: Snapshot
-) -> tuple[Match, list[Record], Sequence[UnreadableRecord]]:
+def _look_up(match: Match, lookup: Lookup, snapshot: Snapshot) -> Found:
     chosen = snapshot.chosen(lookup)
     unreadable = match.unreadable(chosen.unreadable) if chosen.unreadable else ()
-    return (match if chosen.rest == lookup else match.left(chosen.rest)), chosen.records, unreadable
+    left = match if chosen.rest == lookup else match.left(chosen.rest)
+    return Found(left, chosen.records, unreadable, chosen.version)
 
 
 def form_objects(
-    request: Request, match: Match, records: Iterable[Record], unreadable: Sequence[Record] = ()
+    request: Request,
+    match: Match,
+    records: Iterable[Record],
+    unreadable: Sequence[Record] = (),
+    version: str = "",
 ) -> Sequence[Any]:
     """Return the records that match in the requested form: sorted as dicts, then cut, then made. Dicts and
     views are made when they are reached.
 
-    `unreadable` are those that may match as well, and are left out.
+    `unreadable` are those that may match as well, and are left out. `version` is the one as of which the
+    answer is true.
     """
     form, limit = request.form, request.limit
+    if version and request.at_least is not None and is_newer(request.at_least.version, version):
+        version = request.at_least.version  # The streams were compared with the server as of it.
     if form is None or form.given == "view":
         make = object_of if form is None else BodyView
         if request.sort_by is None:
-            return Objects(list(islice(match.chosen(records), limit)), make, unreadable)
+            return Objects(list(islice(match.chosen(records), limit)), make, unreadable, version)
         key = key_for(request.sort_by)
         # The objects are dropped once they are sorted: many at once are what lazy lists avoid.
         keyed = sorted(((key(obj), record) for record, obj in match.pairs(records)), key=itemgetter(0))
-        return Objects([record for _, record in keyed[:limit]], make, unreadable)
+        return Objects([record for _, record in keyed[:limit]], make, unreadable, version)
     if request.sort_by is None:
         return [form.make(record, obj) for record, obj in islice(match.records(records), limit)]
     by = key_for(request.sort_by)

@@ -211,6 +211,7 @@ class Blocking(Protocol):
         *,
         uid: str | None = None,
         max_age: float | None = None,
+        at_least: object = None,
         timeout: float | None = None,
     ) -> bool: ...
     def wait_gone(

@@ -7,24 +7,22 @@ from __future__ import annotations
 import builtins
 from collections.abc import AsyncIterator, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast, overload
 
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
-from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.audit import Audit
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.settings.declaration import Declared
 
-from . import _fallback, _introspection, _server_reads, _snapshot, changes, declaring, own_writes, waits
-from ._snapshot import Access, informer_of, list_owned
+from . import _fallback, _introspection, _server_reads, changes, declaring, own_writes, waits
+from ._access import Access
+from ._snapshot import informer_of
 from .blocking import Blocking, ThreadReads, Waits, awaited, explain_call
 from .changes import Change
 from .declaring import Options, placed
-from .errors import NotFound
 from .explanation import Explanation
-from .formats.formats import quick
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .live import Live
@@ -36,13 +34,13 @@ from .matcher import (
     Namespaces,
     Obj,
     Predicate,
-    ReadOptions,
     SortBy,
     WaitOptions,
     Where,
 )
 from .planning import ChangePlan, plan
-from .request import RAISE, Request, owner_of, with_options
+from .reads import Reads
+from .request import RAISE, Request, with_options
 from .scope import Scope, scope_of
 from .stats import Stats, weighed
 
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
     from .formats.formats import As, AsView, Default, Made, Named
 
 
-class Cache:
+class Cache(Reads):
     """The caches of one operator, as one handler sees them. Reads are safe in any thread; those that are
     awaited, on the operator's loop.
 
@@ -70,7 +68,7 @@ class Cache:
         thread_reads: type[ThreadReads] = ThreadReads,
     ) -> None:
         self._runtime = runtime
-        self._access = Access(runtime, own, deleted=deleted)
+        self._access = Access(runtime, own, (waits if waits is not None else Waits()).run, deleted=deleted)
         self._departed = departed
         self._waits = waits
         self._thread_reads = thread_reads
@@ -86,101 +84,7 @@ class Cache:
         """Reads and writes of the API server itself."""
         return Live(self._runtime, self._access)
 
-    # ---- One object.
-
-    @overload
-    def get(
-        self,
-        kind: AnyName,
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: None = None,
-        max_age: float | None = None,
-    ) -> Obj | Default: ...
-    @overload
-    def get(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: AsView,
-        max_age: float | None = None,
-    ) -> BodyView | Default: ...
-    @overload
-    def get(
-        self,
-        kind: type[Named],
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: None = None,
-        max_age: float | None = None,
-    ) -> Named | Default: ...
-    @overload
-    def get(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: As[Made],
-        max_age: float | None = None,
-    ) -> Made | Default: ...
-    def get(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Any = RAISE,
-        max_age: float | None = None,
-        as_: Any = None,
-    ) -> Any:
-        """Return one object; raise NotFound if it is proved absent, OutsideFilter if it may exist and not be
-        held.
-
-            pod = cache.get('pods', 'web-1', namespace)
-            config = cache.get('configmaps', name, namespace, default=None)
-            pod = cache.get('pods', 'web-1', namespace, as_='view')      # read-only, also as Kopf's body
-            pod = cache.get(V1Pod, 'web-1', namespace)                   # as kubernetes' or pykube's class
-
-        The default is returned for an object that is proved absent, never for one that is only not held.
-        """
-        if max_age is None and (make := Record.decode if as_ is None else quick(as_)) is not None:
-            lossless = as_ is not None and as_ != "view"
-            fast = self._access.get_fast("get", kind, name, namespace, make, lossless=lossless)
-            if fast is not None:
-                return fast
-        request = self._access.one("get", kind, name, namespace, default=default, max_age=max_age, as_=as_)
-        try:
-            return self._access.read(request, _snapshot.get_object)
-        except NotFound:
-            if default is RAISE:
-                raise
-            return default
-
-    def exists(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None
-    ) -> bool:
-        """Return True if the object is held, False if it is proved absent; else raise the errors of `get`.
-
-        if not cache.exists('secrets', 'ca-bundle', 'infra'):
-            raise kopf.TemporaryError('no CA yet')
-        """
-        if max_age is None and self._access.get_fast("exists", kind, name, namespace, lambda _: True):
-            return True
-        try:
-            request = self._access.one("exists", kind, name, namespace, max_age=max_age)
-            self._access.read(request, _snapshot.get_record)
-        except NotFound:
-            return False
-        return True
+    # ---- Reads that may ask the server.
 
     @overload
     async def fetch(
@@ -235,6 +139,7 @@ class Cache:
         *,
         default: Any = RAISE,
         max_age: float | None = None,
+        at_least: object = None,
         as_: Any = None,
         whole: bool = False,
         timeout: float | None = None,  # Retries are within it.  # noqa: ASYNC109
@@ -248,7 +153,7 @@ class Cache:
         of the declaration apply to them as well, unless `whole=True` asks for whole objects. With `timeout=`,
         transient failures are retried for that many seconds; then the last one is raised.
         """
-        options = {"max_age": max_age, "as_": as_, "whole": whole, "timeout": timeout}
+        options = {"max_age": max_age, "at_least": at_least, "as_": as_, "whole": whole, "timeout": timeout}
         request = self._access.one("fetch", kind, name, namespace, default=default, **options)
         return await self._access.retry(request, partial(_fallback.fetch, self._access))
 
@@ -261,6 +166,7 @@ class Cache:
         *,
         uid: str | None = None,
         max_age: float | None = None,
+        at_least: object = None,
         timeout: float | None = None,  # Retries are within it.  # noqa: ASYNC109
     ) -> bool:
         """Return whether an object that departed is really deleted: True, or False if it merely left the
@@ -272,145 +178,10 @@ class Cache:
         Unless all watches hold an object with this uid, or of the name, the server is asked. An object with a
         deletionTimestamp still exists. The kind need not be declared. `timeout=` is that of `fetch`.
         """
-        request = self._access.one("gone", kind, name, namespace, uid=uid, max_age=max_age, timeout=timeout)
+        request = self._access.one(
+            "gone", kind, name, namespace, uid=uid, max_age=max_age, at_least=at_least, timeout=timeout
+        )
         return await self._access.retry(request, partial(_fallback.gone, self._access, self._departed))
-
-    # ---- Several objects.
-
-    @overload
-    def list(
-        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[ReadOptions]
-    ) -> builtins.list[tuple[str, str]]: ...
-    @overload
-    def list(self, kind: AnyName, *, as_: None = None, **options: Unpack[ReadOptions]) -> Objects[Obj]: ...
-    @overload
-    def list(self, kind: AnyKey, *, as_: AsView, **options: Unpack[ReadOptions]) -> Objects[BodyView]: ...
-    @overload
-    def list(
-        self, kind: type[Named], *, as_: None = None, **options: Unpack[ReadOptions]
-    ) -> builtins.list[Named]: ...
-    @overload
-    def list(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[ReadOptions]) -> builtins.list[Made]: ...
-    def list(
-        self,
-        kind: AnyKey,
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
-        where: Where | None = None,
-        sort_by: SortBy | None = None,
-        limit: int | None = None,
-        max_age: float | None = None,
-        as_: Any = None,
-        keys_only: bool = False,
-        index: Mapping[str, object] | None = None,
-    ) -> Any:
-        """Return all objects that there are; raise OutsideFilter if some of them might not be held.
-
-            pods = cache.list('pods', namespace=namespace, label='app=web,tier=gold')
-            oldest = cache.list('jobs', label={'run': run}, sort_by='metadata.creationTimestamp', limit=1)
-
-        `label` and `field` are text, dicts, or selectors. `where` compares values at any path, after the
-        selection: it never makes a read complete; nor does `index`, which compares the values of declared
-        indexes. The order is unspecified without `sort_by`. `limit=0` returns no object, after all checks.
-        Each object is made when reached (`Objects`); with `keys_only=True` namespaces and names are returned.
-        """
-        selector = self._access.select("list", label, field, names, namespace)
-        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
-        request = self._access.several("list", kind, selector, as_=as_, keys_only=keys_only, **options)
-        found = self._access.read(request, _snapshot.list_objects)
-        return cast("Objects[Any]", found).keys() if keys_only else found
-
-    @overload
-    def held(
-        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[ReadOptions]
-    ) -> builtins.list[tuple[str, str]]: ...
-    @overload
-    def held(self, kind: AnyName, *, as_: None = None, **options: Unpack[ReadOptions]) -> Objects[Obj]: ...
-    @overload
-    def held(self, kind: AnyKey, *, as_: AsView, **options: Unpack[ReadOptions]) -> Objects[BodyView]: ...
-    @overload
-    def held(
-        self, kind: type[Named], *, as_: None = None, **options: Unpack[ReadOptions]
-    ) -> builtins.list[Named]: ...
-    @overload
-    def held(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[ReadOptions]) -> builtins.list[Made]: ...
-    def held(
-        self,
-        kind: AnyKey,
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
-        where: Where | None = None,
-        sort_by: SortBy | None = None,
-        limit: int | None = None,
-        max_age: float | None = None,
-        as_: Any = None,
-        keys_only: bool = False,
-        index: Mapping[str, object] | None = None,
-    ) -> Any:
-        """Return those of the held objects that match; raise OutsideFilter if none can ever be held.
-
-            mine = cache.held('pods', namespace=namespace, label={'instance': name})
-
-        There may be others that match, outside the filter: where that matters, use `list`. `limit=0` is none.
-        """
-        selector = self._access.select("held", label, field, names, namespace)
-        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
-        request = self._access.several("held", kind, selector, as_=as_, keys_only=keys_only, **options)
-        found = self._access.read(request, _snapshot.list_held)
-        return cast("Objects[Any]", found).keys() if keys_only else found
-
-    @overload
-    def owned(
-        self, owner: object, kind: AnyName, *, as_: None = None, max_age: float | None = None
-    ) -> Objects[Obj]: ...
-    @overload
-    def owned(
-        self, owner: object, kind: AnyKey, *, as_: AsView, max_age: float | None = None
-    ) -> Objects[BodyView]: ...
-    @overload
-    def owned(
-        self, owner: object, kind: type[Named], *, as_: None = None, max_age: float | None = None
-    ) -> builtins.list[Named]: ...
-    @overload
-    def owned(
-        self, owner: object, kind: AnyKey, *, as_: As[Made], max_age: float | None = None
-    ) -> builtins.list[Made]: ...
-    def owned(self, owner: object, kind: AnyKey, *, max_age: float | None = None, as_: Any = None) -> Any:
-        """Return those of the held objects that are owned by this one, by its uid.
-
-            pods = cache.owned(body, 'pods')
-
-        As with `held`, there may be others outside the filter.
-        """
-        uid, namespace = owner_of(owner)
-        request = Request(verb="owned", kind=kind, uid=uid, namespace=namespace)
-        return self._access.read(with_options(request, {"max_age": max_age, "as_": as_}), list_owned)
-
-    def count(
-        self,
-        kind: AnyKey,
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
-        where: Where | None = None,
-        max_age: float | None = None,
-        index: Mapping[str, object] | None = None,
-    ) -> int:
-        """Return how many objects there are; raise OutsideFilter if some of them might not be held.
-
-        replicas = cache.count('pods', namespace=namespace, label={'app': name})
-        """
-        selector = self._access.select("count", label, field, names, namespace)
-        request = self._access.several("count", kind, selector, where=where, max_age=max_age, index=index)
-        return self._access.read(request, _snapshot.count_objects)
 
     @overload
     async def fetch_list(
@@ -441,6 +212,7 @@ class Cache:
         sort_by: SortBy | None = None,
         limit: int | None = None,
         max_age: float | None = None,
+        at_least: object = None,
         as_: Any = None,
         whole: bool = False,
         timeout: float | None = None,  # Retries are within it.  # noqa: ASYNC109
@@ -454,7 +226,9 @@ class Cache:
         """
         selector = self._access.select("fetch_list", label, field, names, namespace)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": as_}
-        request = self._access.several("fetch_list", kind, selector, whole=whole, timeout=timeout, **options)
+        request = self._access.several(
+            "fetch_list", kind, selector, whole=whole, timeout=timeout, at_least=at_least, **options
+        )
         return await self._access.retry(request, partial(_fallback.fetch_list, self._access))
 
     # ---- Own writes.
@@ -612,7 +386,9 @@ class Cache:
         """
         selector = self._access.select("explain", label, field, names, namespace)
         request = self._access.several("explain", kind, selector, where=where, index=index)
-        return self._access.read(request, _introspection.explain)
+        informer = informer_of(self._runtime, request)
+        answer = partial(_introspection.explain, age=lambda: informer.age(selector))
+        return self._access.read(request, answer)
 
     def stats(self, kind: AnyKey) -> Stats:
         """Return the number of held objects, and the bytes of them and of each index.

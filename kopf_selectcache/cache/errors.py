@@ -267,6 +267,16 @@ def stale(request: Request, age: float | None) -> Stale:
     )
 
 
+def behind(request: Request, version: str) -> Stale:
+    """Return the error of a cache that is not known to be as new as a read asks for."""
+    verb = "fetch" if request.name is not None else "fetch_list"
+    return Stale(
+        f"{request!r}: the cache is at version {clipped(version, 50)}",
+        remedy=f"To wait, and then ask the server: {call_of(verb, 'at_least=...')}; or raise"
+        " kopf.TemporaryError, and read later",
+    )
+
+
 # ---- Answers of the server to a read.
 
 

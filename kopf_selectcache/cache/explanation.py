@@ -35,6 +35,10 @@ class Explanation:
     """The declared indexes that the request uses, and by which no stored object has a value."""
     lacks: str = ""
     """The reason for which the read would always raise NotKept; empty if it would not."""
+    version: str = ""
+    """The version of the stored objects: that of the last event or bookmark of each watch, the oldest one."""
+    age: float = 0.0
+    """The seconds since the server last confirmed them."""
     laid_over: int = 0
     """The number of stored objects that the answer shows as the operator has written them, or as the handler
     was called with, because the watch has not reported that yet."""
@@ -65,4 +69,5 @@ class Explanation:
             )
         if not self.verdict:
             lines += [f"fetch_list asks the server: GET {path}." for path in self.asks]
+        lines.append(f"The cache is as of version {self.version}, and was confirmed {self.age:.1f} s ago.")
         return "\n".join(lines)

@@ -50,6 +50,13 @@ SortBy: TypeAlias = Path | Callable[[Obj], Any]
 """A path, or a function that returns the sort key."""
 
 
+class AsOf(TypedDict, total=False):
+    """How fresh the answer of a read must be."""
+
+    max_age: float | None
+    at_least: object
+
+
 class WaitOptions(TypedDict, total=False):
     """The options of `wait_for`."""
 
@@ -59,7 +66,7 @@ class WaitOptions(TypedDict, total=False):
     timeout: float | None
 
 
-class Selection(TypedDict, total=False):
+class Selection(AsOf, total=False):
     """The options of all reads of several objects."""
 
     namespace: Namespaces
@@ -69,7 +76,6 @@ class Selection(TypedDict, total=False):
     where: Where | None
     sort_by: SortBy | None
     limit: int | None
-    max_age: float | None
 
 
 class ReadOptions(Selection, total=False):
@@ -94,10 +100,9 @@ class LiveSelection(LiveOptions, total=False):
     limit: int | None
 
 
-class FetchOptions(TypedDict, total=False):
+class FetchOptions(AsOf, total=False):
     """The options of `fetch`."""
 
-    max_age: float | None
     whole: bool
     timeout: float | None
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 
 from kopf_selectcache._errors import ReadError, SelectCacheError, require
-from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.redact import clipped, shown, shown_by_type
 from kopf_selectcache.core.store.projection import Path
+from kopf_selectcache.core.store.record import is_number
 from kopf_selectcache.selectors.client_classes import to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
@@ -29,6 +30,15 @@ RAISE: Final = object()
 
 _LONGEST = 500
 """Characters of a request in a message."""
+
+
+class AtLeast(NamedTuple):
+    """The version that the answer of a read must be as new as, and the kind of the object that has it."""
+
+    version: str
+    group: str = ""
+    kind: str = ""
+    """Empty if a version was given, and no object."""
 
 
 class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -49,6 +59,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     sort_by: SortBy | None = None
     limit: int | None = None
     max_age: float | None = None
+    at_least: AtLeast | None = None
     form: Form | None = None
     """The form of the objects; None for dicts."""
     keys_only: bool = False
@@ -100,6 +111,8 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             for name in ("limit", "max_age", "keys_only", "whole", "timeout")
             if (value := getattr(self, name)) is not None and value is not False
         ]
+        if self.at_least is not None:
+            texts.append(f"at_least={clipped(self.at_least.version, 50)!r}")
         if self.form is not None and self.form.given is not None:
             given = self.form.given
             name = given.__name__ if isinstance(given, type) else repr(given) if given == "view" else "..."
@@ -183,7 +196,31 @@ def with_options(request: Request, given: Mapping[str, Any]) -> Request:
         form = form_of(call, as_)
     elif isinstance(request.kind, type) and not options.get("keys_only"):
         form = form_of(call, request.kind)._replace(given=None)
+    if (at_least := options.get("at_least")) is not None:
+        options["at_least"] = _at_least(call, at_least)
     return replace(request, form=form, is_plain=False, **options)
+
+
+def _at_least(call: str, given: object) -> AtLeast:
+    """Return the version that a read must be as new as; raise ReadError if it has no order."""
+    wanted = "a resourceVersion as a text, or an object that has one"
+    if isinstance(given, str):
+        found = AtLeast(given)
+    else:
+        obj = given if isinstance(given, Mapping) else to_dict(given)
+        metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
+        version = metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
+        if obj is None or not isinstance(version, str):
+            what = f"{call}: at_least is {shown_by_type(given)}"
+            raise ReadError(f"{what} without a resourceVersion", remedy=f"Give {wanted}")
+        group = str(obj.get("apiVersion") or "").rpartition("/")[0]
+        found = AtLeast(version, group, str(obj.get("kind") or ""))
+    if not is_number(found.version):
+        raise ReadError(
+            f"{call}: the version of at_least is no number: such versions have no order",
+            remedy=f"Give {wanted}; or use max_age=",
+        )
+    return found
 
 
 def _check_numbers(call: str, options: Mapping[str, Any]) -> None:

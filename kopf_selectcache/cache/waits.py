@@ -14,9 +14,8 @@ from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
+from ._access import Access, Counted
 from ._snapshot import (
-    Access,
-    Counted,
     Snapshot,
     compare,
     comparisons_of,
@@ -130,7 +129,7 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
                         snapshot = access.open(informer, request)
                         compared = compare(request, snapshot)
                         require_overlap(request, compared, snapshot, lasts=True)
-                        left, records, _ = find(request, snapshot, compared)
+                        left, records, *_ = find(request, snapshot, compared)
                         candidates = left.pairs(records)
                         match = lasting_match(request, snapshot, compared)
                         del records  # A long wait must not keep the objects that are held now.

@@ -50,6 +50,9 @@ class Comparison:
     ) -> None:
         self.has_caught_up = False
         """True if the open watch has delivered all that happened before it was opened."""
+        self.as_of = ""
+        """The version as of which the open watch is known to lack nothing, by a list; empty if none was
+        compared."""
         self.openings = 0
         """The number of watches that were opened."""
         self._stream = stream
@@ -90,7 +93,7 @@ class Comparison:
 
     def close(self) -> None:
         """Note that the watch has ended."""
-        self.has_caught_up = False
+        self.has_caught_up, self.as_of = False, ""
         self._is_open.clear()
         self._has_changed.set()
 
@@ -248,7 +251,7 @@ class Comparison:
             self._strike_off()
             await self._has_changed.wait()
             if self._is_open.is_set() and not self._missing and not self._surplus:
-                self.has_caught_up = True
+                self.has_caught_up, self.as_of = True, self._as_of
                 self._release(self._as_of)
         finally:
             self._missing, self._surplus = [], []

@@ -37,7 +37,7 @@ from ._dictionary_training import run_in_thread, trim_heap
 from ._joining import may_join
 from ._list_version import shared_versions
 from ._messages import Mistake, Subject
-from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
+from ._readiness import Part, age_of, part_for, ready_store, streams_for, wait_until_settled, worst_of
 from ._resync import Resyncer
 from ._stream_factory import StreamFactory
 from ._stream_tasks import StreamTasks
@@ -61,6 +61,9 @@ from .subscribers import Completed, Listener, Subscribers
 
 RESOLVED_AGAIN = 60.0
 """Average seconds between two requests for a key whose resource is provisional."""
+
+LONGEST_WAIT = 5.0
+"""Seconds that a read waits until its streams are as new as its `at_least=`."""
 
 
 class Informer:
@@ -116,6 +119,8 @@ class Informer:
         """Futures that wait until the leaves up to a version are confirmed."""
         self.waiting_handlers = 0
         """The number of handlers that wait until the cache is as new as their body."""
+        self.longest_wait = LONGEST_WAIT
+        """Seconds that a read waits for its `at_least=`, at most. Fake caches do not wait."""
         self.next_wait_log = 0.0
         """The earliest time of the next log line about them."""
         self.laying = Laying(
@@ -278,6 +283,10 @@ class Informer:
     def part(self, request: Selector | None = None) -> Part:
         """Return the readable part of the informer for a request; for None, all of it."""
         return part_for(self.state, request)
+
+    def streams_for(self, request: Selector | None = None) -> tuple[Reflector, ...]:
+        """Return the streams that a request needs; for None, all."""
+        return streams_for(self.state, request)
 
     def age(self, request: Selector | None = None) -> float | None:
         """Return the seconds since the server last confirmed the stored objects; None before the first

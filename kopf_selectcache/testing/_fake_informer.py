@@ -87,6 +87,7 @@ class FakeInformer:
         )
         informer.chosen.is_automatic = False  # `follow` changes the filter at once.
         informer.changing = Changing(informer, replace(environment, sleep=self._hurry), self._begin)
+        informer.longest_wait = 0.0  # All streams receive each change at once.
         informer.packing = None  # Training takes a thread.
         self._served = transport
         self._streams: list[_FakeStream] = []
@@ -110,7 +111,7 @@ class FakeInformer:
                 self.informer.state.resolving.fail(error)
             return
         for each in self._streams:
-            each.follow()
+            each.hurry()
         if self.informer.chosen.is_outdated and self.informer.changing.is_idle:
             self._exchange()
         if self.informer.has_doubts:  # All streams receive each change at once.

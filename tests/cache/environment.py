@@ -90,6 +90,7 @@ class FakeInformer:
         self.ending = Ending()
         self.projection = projection
         self.indexes: dict[str, Indexed] = {}
+        self.longest_wait = 0.0
         self.filter = declared
         self.declared = SimpleNamespace(origins_for=lambda _: ())
         self.resource = resource
@@ -104,6 +105,9 @@ class FakeInformer:
         self.settling = asyncio.Event()
         self.subscribed = asyncio.Event()
         self.unsubscribed = asyncio.Event()
+
+    def __str__(self) -> str:
+        return self.key
 
     def hold(self, *objects: Obj, version: str = "10") -> FakeInformer:
         self.store.begin()
@@ -168,6 +172,10 @@ class FakeInformer:
 
     def age(self, _: Selector | None = None) -> float | None:
         return 1.5
+
+    def streams_for(self, _: Selector | None = None) -> tuple[Any]:
+        """The one stream, which was never compared with a list."""
+        return (SimpleNamespace(version=self.store.version, comparison=SimpleNamespace(as_of="")),)
 
     def part(self, _: Selector | None = None) -> Part:
         return Part(self.error, self.store, self.message, self.remedy)

@@ -305,21 +305,21 @@ def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
     cache = environment.cache()
     before = cache.explain("pods", label="app=a-7,tier!=a")
     assert (before.looks_at, before.by, before.indexes) == (2 * WORTH, (), "label app")
-    assert str(before).endswith(
+    assert (
         "The cache looks at 400 held objects.\nSuch a read has an index of label app made, for the next ones."
-    )
+    ) in str(before)
     assert not informer.store.build(1), "it only explains"
     cache.count("pods", label="app=a-7,tier!=a")
     while informer.store.build(100):
         pass
     after = cache.explain("pods", label="app=a-7,tier!=a")
     assert (after.looks_at, after.by, after.indexes) == (8, ("label app",), "")
-    assert str(after).endswith("The cache looks at 8 held objects that it finds by its index of label app.")
+    assert "The cache looks at 8 held objects that it finds by its index of label app.\n" in str(after)
     decoded = cache.explain("pods", label="app=a-7", where={"status.phase": "Running"})
-    assert str(decoded).endswith(
+    assert (
         "The cache looks at 8 held objects that it finds by its index of label app, and decodes those that"
-        " fit so far."
-    )
+        " fit so far.\n"
+    ) in str(decoded)
     assert cache.explain("pods", names=["p-1"], namespace="ns").by == ("names",)
     assert cache.explain("pods", field="metadata.name=p-1,metadata.namespace=ns").looks_at == 1
     assert cache.count("pods", names=["p-1", "p-2"], field="metadata.name=p-1") == 1
@@ -337,8 +337,8 @@ def test_explain_says_that_no_object_has_a_value_by_an_index() -> None:
             }
         )
     )
-    assert str(cache.explain("pods", index={"typo": "n1"})).endswith(
-        "\nNo held object has a value by the index 'typo': 'spec.nodeNam'."
+    assert "\nNo held object has a value by the index 'typo': 'spec.nodeNam'.\n" in str(
+        cache.explain("pods", index={"typo": "n1"})
     )
     assert cache.explain("pods", where={"spec.nodeNam": "n1"}).nowhere == ("'typo': 'spec.nodeNam'",)
     assert cache.explain("pods", index={"object": "n1"}).nowhere == ("'object': 'spec.containers'",)

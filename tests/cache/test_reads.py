@@ -354,7 +354,8 @@ def test_explain_says_what_would_be_looked_at() -> None:
     assert (covered.looks_at, covered.decodes) == (2, True)
     assert (
         str(covered) == "label='app=web,tier=gold', namespaces=['ns'] is covered by label='app=web'.\n"
-        "The cache looks at 2 held objects and decodes those that fit so far."
+        "The cache looks at 2 held objects and decodes those that fit so far.\n"
+        "The cache is as of version 10, and was confirmed 1.5 s ago."
     )
 
 
@@ -364,6 +365,7 @@ def test_explain_says_what_would_be_asked() -> None:
         == "label='tier=gold' is not covered by label='app=web': default/example (tier=gold) would fail"
         " app=web; label='app=web,tier=gold' would be covered.\nThe cache looks at 2 held"
         " objects.\nfetch_list asks the server: GET /api/v1/pods?labelSelector=tier=gold."
+        "\nThe cache is as of version 10, and was confirmed 1.5 s ago."
     )
     assert web().explain("pods").asks == ("/api/v1/pods",)
     assert "\nThe cache looks at 1 held object." in str(reading("app=web", WEB).explain("pods"))

@@ -138,6 +138,7 @@ IN_THE_WRONG_PLACE: dict[str, Read] = {
     "owner": lambda cache: cache.owned(TEXT, "pods"),
     "predicate": lambda cache: cache.wait_for("pods", TEXT),
     "at_least": lambda cache: cache.wait_synced(at_least=TEXT),
+    "at_least of a read": lambda cache: cache.held("pods", at_least=TEXT),
     "in": lambda cache: TEXT in cast("Any", cache),
 }
 

@@ -66,6 +66,13 @@ def web(read: Callable[[Cache], Any]) -> Callable[[], Any]:
     return provoke
 
 
+def unordered() -> Cache:
+    """Return a cache of a server whose versions are no numbers."""
+    environment = Environment()
+    environment.declare("app=web").hold(WEB, version="abc")
+    return environment.cache()
+
+
 def awaited(read: Callable[[FakeCache], Coroutine[Any, Any, Any]]) -> Callable[[], Any]:
     """Return a function that awaits a read of a fake cache of pods with app=web."""
 
@@ -209,6 +216,18 @@ WAITS = {
     ),
     "at_least is no body": awaited(lambda cache: cache.wait_synced(at_least=5)),  # type: ignore[arg-type]
     "at_least without a version": awaited(lambda cache: cache.wait_synced(at_least={"metadata": {}})),
+    "a cache that is older than at_least": web(
+        lambda cache: cache.list("pods", label="app=web", at_least="99")
+    ),
+    "an object that is older than at_least": web(
+        lambda cache: cache.get("pods", "web-1", "ns", at_least="99")
+    ),
+    "at_least of a read is no object": web(lambda cache: cache.held("pods", at_least=5)),
+    "at_least of a read is no number": web(lambda cache: cache.held("pods", at_least="abc")),
+    "at_least of a read is of another kind": web(
+        lambda cache: cache.held("pods", at_least=node("n1") | {"kind": "Node"})
+    ),
+    "versions without an order": lambda: unordered().held("pods", at_least="5"),
     "at_least of a kind that is not declared": awaited(
         lambda cache: cache.wait_synced(at_least=node("n1") | {"kind": "Node"})
     ),

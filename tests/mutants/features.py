@@ -10,6 +10,7 @@ SPACES = "tests/conformance/test_features_namespaces.py::test_"
 LIVE = "tests/conformance/test_live.py::test_"
 TOLD = "tests/conformance/test_features_events.py::test_"
 PARTS = "tests/conformance/test_features_partial.py::test_"
+READS = "tests/conformance/test_features_reads.py::test_"
 RUNS = "tests/conformance/test_features_reconcile.py::test_"
 
 
@@ -75,8 +76,8 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "A18", (TESTS + "a18_no_read_answers_before_the_first_list",)),
     FeatureMutant("list the objects of any owner", SNAPSHOT, "match = Match(owner=request.uid,", "match = Match(owner=None,",
                   "A19", (TESTS + "a19_reads_select_by_fields_labels_paths_indexes_and_owners",)),
-    FeatureMutant("ignore the limit of a sorted list", SNAPSHOT, "        return Objects([record for _, record in keyed[:limit]], make, unreadable)",
-                  "        return Objects([record for _, record in keyed], make, unreadable)",
+    FeatureMutant("ignore the limit of a sorted list", SNAPSHOT, "        return Objects([record for _, record in keyed[:limit]], make, unreadable, version)",
+                  "        return Objects([record for _, record in keyed], make, unreadable, version)",
                   "A20", (TESTS + "a20_lists_are_sorted_and_limited",)),
     FeatureMutant("do not ask the server for a hidden object", "cache/_fallback.py", "        return await _server_reads.fetch_object(access.runtime, request)\n",
                   "        return request.default\n",
@@ -99,6 +100,8 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B9", (TESTS + "b9_a_cache_has_a_limit_of_bytes",)),
     FeatureMutant("answer at any age", SNAPSHOT, "        if informer.state is state and (age is None or age > request.max_age):\n", "        if False:\n",
                   "B10", (TESTS + "b10_the_age_of_an_answer_is_known_and_bounded",)),
+    FeatureMutant("answer at any version", "cache/_at_least.py", "    return all(_has_reached(each, version) for each in streams) and not _has_unconfirmed(informer, version)\n", "    return True\n",
+                  "B10", (READS + "b10_an_answer_is_as_new_as_a_version",)),
     FeatureMutant("explain another request", "cache/_introspection.py", "    compared = snapshot.comparisons.of(request.region())\n    lacks",
                   "    compared = snapshot.comparisons.of(snapshot.comparisons.filter.branches[0])\n    lacks",
                   "B11", (TESTS + "b11_a_read_is_explained_and_a_cache_is_audited",)),

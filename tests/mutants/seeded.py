@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .changing import CHANGING
 from .mutant import OVERLAY, PROJECTION, THREADS, TRANSIT, Mutant
+from .reads import READS
 from .reconcile import RECONCILE
 from .reconcilers import RECONCILERS
 from .recorder import RECORDER
@@ -203,7 +204,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("the body is shown in addition to the stored object", "cache/_snapshot.py", "records = [record for record in chosen.records if id(record) not in hidden]", "records = chosen.records",
            9, (PRODUCT_9,), OVERLAY),
     # ---- Own writes that the streams have not reported yet.
-    Mutant("read by name without the own writes", "cache/_snapshot.py", "            state.own_writes.writes\n            or (store", "            (store", 9, (OWN_MODEL,)),
+    Mutant("read by name without the own writes", "cache/_access.py", "            state.own_writes.writes\n            or (store", "            (store", 9, (OWN_MODEL,)),
     Mutant("retire an own write when the first of its streams has passed it", OWN, "        if not write.behind:\n            self._due.add", "        if True:\n            write.behind.clear()\n            self._due.add", 9, (OWN_MODEL,)),
     Mutant("drop an own write that the streams have passed while the union shows an older object", OWN, "            if not write.is_newer_than(held(key), write.version):\n", "            if True:\n", 9, (OWN_MODEL,)),
     Mutant("show an own write over the store that has passed it", OWN, "return is_older(held.version if held is not None else version, self.version)", "return True", 9, (OWN_MODEL, OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown")),
@@ -406,9 +407,9 @@ MUTANTS: tuple[Mutant, ...] = (
            (SCANNING + "test_two_damaged_quotes_do_not_give_an_object_the_content_of_the_next",)),
     Mutant("keep the labels that an unreadable object had before a restore", "core/store/record.py", "(self.labels, self.owners, self.why) == (other.labels, other.owners, other.why))", "True)", 5,
            ("tests/core/store/test_store.py::test_an_unreadable_object_of_a_restored_server_has_the_labels_owners_and_reason_of_the_last_list",)),
-    Mutant("leave unreadable objects out of a list", "cache/_snapshot.py", "    if unreadable:\n", "    if False:\n", 1,
+    Mutant("leave unreadable objects out of a list", "cache/_snapshot.py", "    if found.unreadable:\n", "    if False:\n", 1,
            (UNREADABLE + "test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_others_answer",)),
-    Mutant("return a view of an unreadable object", "cache/_snapshot.py", "if record is None or not record.stored:", "if record is None:", 1,
+    Mutant("return a view of an unreadable object", "cache/_access.py", "if record is None or not record.stored:", "if record is None:", 1,
            (UNREADABLE + "test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_others_answer",)),
     Mutant("refuse each list of a cache with an unreadable object", "cache/matcher.py", "for record in records if any(known._by_record([record]))]", "for record in records if known]", 8,
            (UNREADABLE + "test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_others_answer",)),
@@ -659,6 +660,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("read a kind that is declared later as it was before the handled object", "plugin/operator.py", "            informers += [each for each in later if each.ready is not None]\n", "            informers += [each for each in later if each is None]\n", 9,
            (f"{FRESH}_a_handler_waits_for_a_kind_that_is_declared_later",)),
     *CHANGING,
+    *READS,
     *RECONCILE,
     *RECONCILERS,
     *RECORDER,

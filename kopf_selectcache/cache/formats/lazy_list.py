@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, overload
 
 from kopf_selectcache._errors import ReadOnly
 from kopf_selectcache.core.store.record import Record
@@ -30,20 +30,27 @@ class Objects(Sequence[_T_co]):
 
     pods = cache.list('pods', label='app=web')
     len(pods), pods.keys()      # decodes nothing
+    pods.version                # the version as of which it is true
     pods.unreadable             # objects that `held` and `owned` leave out, as they cannot be decoded
     for pod in pods: ...        # one object at a time
     mine = list(pods)           # all objects, to change or store them
     """
 
-    __slots__ = ("_make", "_records", "_unreadable")
+    __slots__ = ("_make", "_records", "_unreadable", "version")
     __hash__ = None  # type: ignore[assignment]  # As of a list.
 
     def __init__(
-        self, records: Sequence[Record], make: Callable[[Record], _T_co], unreadable: Sequence[Record] = ()
+        self,
+        records: Sequence[Record],
+        make: Callable[[Record], _T_co],
+        unreadable: Sequence[Record] = (),
+        version: str = "",
     ) -> None:
         self._records = records
         self._make = make
         self._unreadable = unreadable
+        self.version: Final = version
+        """The version as of which the answer is true; empty if the server has answered."""
 
     def keys(self) -> list[tuple[str, str]]:
         """Return the namespace, empty for a cluster-scoped kind, and the name of each object."""
@@ -68,7 +75,7 @@ class Objects(Sequence[_T_co]):
     def __getitem__(self, index: slice) -> Objects[_T_co]: ...
     def __getitem__(self, index: int | slice) -> Any:
         return (
-            Objects(self._records[index], self._make, self._unreadable)
+            Objects(self._records[index], self._make, self._unreadable, self.version)
             if isinstance(index, slice)
             else self._make(self._records[index])
         )

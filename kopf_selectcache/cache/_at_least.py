@@ -1,0 +1,100 @@
+"""`at_least=`: reads as of a version or later. Compares the versions of streams with it, and waits for them.
+
+A stream holds all up to a version if it has reached it: by an event or by a bookmark. While neither comes,
+one list of metadata, which all waits share, shows what its watch lacks (`informer._comparison`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from kopf_selectcache._errors import NotDeclared, ReadError
+from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.store.record import is_newer, is_number
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.reflector import Reflector
+from kopf_selectcache.selectors.selector import Selector
+
+from .request import AtLeast, Request
+
+GRACE = 1.0
+"""Seconds that a wait gives the watches before it lets them be compared with the server."""
+
+_NO_OBJECT = ("", "")
+
+
+def require_comparable(informer: Informer, request: Request, at_least: AtLeast) -> None:
+    """Raise ReadError if the version of the request cannot be compared with those of this kind."""
+    resource, version = informer.resource, informer.store.version
+    if at_least.kind and resource is not None and resource.kind.kind:
+        kind = resource.kind
+        if (at_least.group, at_least.kind) != (kind.group, kind.kind):
+            raise ReadError(
+                f"{request!r}: at_least is a {clipped(at_least.kind, 100)}, and versions of two kinds have no"
+                " order",
+                remedy=f"Give an object of {resource}",
+            )
+    if version and not is_number(version):
+        raise ReadError(
+            f"{request!r}: the server's versions of {informer} are no numbers, and have no order",
+            remedy="Use max_age=; or read the server: cache.live",
+        )
+
+
+def is_as_new(informer: Informer, at_least: AtLeast, region: Selector | None) -> bool:
+    """Return True if the streams of a request are known to hold all that there was at the version."""
+    version = at_least.version
+    streams = informer.streams_for(region)
+    return all(_has_reached(each, version) for each in streams) and not _has_unconfirmed(informer, version)
+
+
+def _has_reached(reflector: Reflector, version: str) -> bool:
+    return not is_newer(version, reflector.version) or not is_newer(version, reflector.comparison.as_of)
+
+
+def _has_unconfirmed(informer: Informer, version: str) -> bool:
+    return informer.parted and informer.has_unconfirmed(version, besides=_NO_OBJECT)
+
+
+async def wait(informer: Informer, at_least: AtLeast, region: Selector | None, seconds: float) -> None:
+    """Wait until the streams of a request are as new as the version, for some seconds at most; return at once
+    if they cannot be read.
+    """
+    environment = informer.environment
+    end, grace = (asyncio.ensure_future(environment.sleep(each)) for each in (seconds, min(GRACE, seconds)))
+    try:
+        with suppress(NotDeclared):  # The kind was removed: its reads raise that.
+            await informer.ending.limit(_wait(informer, at_least, region, end, grace))
+    finally:
+        end.cancel()
+        grace.cancel()
+
+
+async def _wait(
+    informer: Informer,
+    at_least: AtLeast,
+    region: Selector | None,
+    end: asyncio.Future[None],
+    grace: asyncio.Future[None],
+) -> None:
+    version = at_least.version
+    while not end.done() and informer.part(region).error is None:
+        late = [each for each in informer.streams_for(region) if not _has_reached(each, version)]
+        if not late and not _has_unconfirmed(informer, version):
+            return
+        waits = [(each.awaited, each.awaited.wait(version)) for each in late]
+        if not late:
+            waits.append((informer.awaited, informer.awaited.wait(version)))
+        compared = [(each.comparison, each.comparison.wait(version)) for each in late if grace.done()]
+        futures: list[asyncio.Future[Any]] = [future for _, future in (*waits, *compared)]
+        try:
+            await asyncio.wait(
+                [end, *futures, *([] if grace.done() else [grace])], return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for awaited, future in waits:
+                awaited.discard(version, future)
+            for comparison, future in compared:
+                comparison.discard(future)

@@ -1,0 +1,308 @@
+"""The reads that answer at once, from one snapshot of a kind. A cache has them, and so does a snapshot of
+several kinds.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
+
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
+
+from . import _snapshot
+from ._access import Access
+from ._snapshot import list_owned
+from .errors import NotFound
+from .formats.formats import quick
+from .formats.lazy_list import Objects
+from .formats.views import BodyView
+from .matcher import AsOf, Field, Label, Namespaces, Obj, ReadOptions, SortBy, Where
+from .request import RAISE, Request, owner_of, with_options
+
+if TYPE_CHECKING:
+    from .formats.formats import As, AsView, Default, Made, Named
+
+
+class Reads:
+    """The reads of one object and of several that need no request. They are safe in any thread."""
+
+    _access: Access
+
+    # ---- One object.
+
+    @overload
+    def get(
+        self,
+        kind: AnyName,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        as_: None = None,
+        **options: Unpack[AsOf],
+    ) -> Obj | Default: ...
+    @overload
+    def get(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        as_: AsView,
+        **options: Unpack[AsOf],
+    ) -> BodyView | Default: ...
+    @overload
+    def get(
+        self,
+        kind: type[Named],
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        as_: None = None,
+        **options: Unpack[AsOf],
+    ) -> Named | Default: ...
+    @overload
+    def get(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        as_: As[Made],
+        **options: Unpack[AsOf],
+    ) -> Made | Default: ...
+    def get(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Any = RAISE,
+        max_age: float | None = None,
+        at_least: object = None,
+        as_: Any = None,
+    ) -> Any:
+        """Return one object; raise NotFound if it is proved absent, OutsideFilter if it may exist and not be
+        held.
+
+            pod = cache.get('pods', 'web-1', namespace)
+            config = cache.get('configmaps', name, namespace, default=None)
+            pod = cache.get('pods', 'web-1', namespace, as_='view')      # read-only, also as Kopf's body
+            pod = cache.get(V1Pod, 'web-1', namespace)                   # as kubernetes' or pykube's class
+
+        The default is returned for an object that is proved absent, never for one that is only not held.
+        """
+        if (
+            max_age is None
+            and at_least is None
+            and (make := Record.decode if as_ is None else quick(as_)) is not None
+        ):
+            lossless = as_ is not None and as_ != "view"
+            fast = self._access.get_fast("get", kind, name, namespace, make, lossless=lossless)
+            if fast is not None:
+                return fast
+        request = self._access.one(
+            "get", kind, name, namespace, default=default, max_age=max_age, at_least=at_least, as_=as_
+        )
+        try:
+            return self._access.read(request, _snapshot.get_object)
+        except NotFound:
+            if default is RAISE:
+                raise
+            return default
+
+    def exists(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        max_age: float | None = None,
+        at_least: object = None,
+    ) -> bool:
+        """Return True if the object is held, False if it is proved absent; else raise the errors of `get`.
+
+        if not cache.exists('secrets', 'ca-bundle', 'infra'):
+            raise kopf.TemporaryError('no CA yet')
+        """
+        is_plain = max_age is None and at_least is None
+        if is_plain and self._access.get_fast("exists", kind, name, namespace, lambda _: True):
+            return True
+        try:
+            request = self._access.one("exists", kind, name, namespace, max_age=max_age, at_least=at_least)
+            self._access.read(request, _snapshot.get_record)
+        except NotFound:
+            return False
+        return True
+
+    # ---- Several objects.
+
+    @overload
+    def list(
+        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[ReadOptions]
+    ) -> builtins.list[tuple[str, str]]: ...
+    @overload
+    def list(self, kind: AnyName, *, as_: None = None, **options: Unpack[ReadOptions]) -> Objects[Obj]: ...
+    @overload
+    def list(self, kind: AnyKey, *, as_: AsView, **options: Unpack[ReadOptions]) -> Objects[BodyView]: ...
+    @overload
+    def list(
+        self, kind: type[Named], *, as_: None = None, **options: Unpack[ReadOptions]
+    ) -> builtins.list[Named]: ...
+    @overload
+    def list(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[ReadOptions]) -> builtins.list[Made]: ...
+    def list(
+        self,
+        kind: AnyKey,
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        names: Collection[str] | None = None,
+        where: Where | None = None,
+        sort_by: SortBy | None = None,
+        limit: int | None = None,
+        max_age: float | None = None,
+        at_least: object = None,
+        as_: Any = None,
+        keys_only: bool = False,
+        index: Mapping[str, object] | None = None,
+    ) -> Any:
+        """Return all objects that there are; raise OutsideFilter if some of them might not be held.
+
+            pods = cache.list('pods', namespace=namespace, label='app=web,tier=gold')
+            oldest = cache.list('jobs', label={'run': run}, sort_by='metadata.creationTimestamp', limit=1)
+
+        `label` and `field` are text, dicts, or selectors. `where` compares values at any path, after the
+        selection: it never makes a read complete; nor does `index`, which compares the values of declared
+        indexes. The order is unspecified without `sort_by`. `limit=0` returns no object, after all checks.
+        Each object is made when reached (`Objects`); with `keys_only=True` namespaces and names are returned.
+        """
+        selector = self._access.select("list", label, field, names, namespace)
+        options = {
+            "where": where,
+            "sort_by": sort_by,
+            "limit": limit,
+            "max_age": max_age,
+            "index": index,
+        }
+        request = self._access.several(
+            "list", kind, selector, as_=as_, keys_only=keys_only, at_least=at_least, **options
+        )
+        found = self._access.read(request, _snapshot.list_objects)
+        return cast("Objects[Any]", found).keys() if keys_only else found
+
+    @overload
+    def held(
+        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[ReadOptions]
+    ) -> builtins.list[tuple[str, str]]: ...
+    @overload
+    def held(self, kind: AnyName, *, as_: None = None, **options: Unpack[ReadOptions]) -> Objects[Obj]: ...
+    @overload
+    def held(self, kind: AnyKey, *, as_: AsView, **options: Unpack[ReadOptions]) -> Objects[BodyView]: ...
+    @overload
+    def held(
+        self, kind: type[Named], *, as_: None = None, **options: Unpack[ReadOptions]
+    ) -> builtins.list[Named]: ...
+    @overload
+    def held(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[ReadOptions]) -> builtins.list[Made]: ...
+    def held(
+        self,
+        kind: AnyKey,
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        names: Collection[str] | None = None,
+        where: Where | None = None,
+        sort_by: SortBy | None = None,
+        limit: int | None = None,
+        max_age: float | None = None,
+        at_least: object = None,
+        as_: Any = None,
+        keys_only: bool = False,
+        index: Mapping[str, object] | None = None,
+    ) -> Any:
+        """Return those of the held objects that match; raise OutsideFilter if none can ever be held.
+
+            mine = cache.held('pods', namespace=namespace, label={'instance': name})
+
+        There may be others that match, outside the filter: where that matters, use `list`. `limit=0` is none.
+        """
+        selector = self._access.select("held", label, field, names, namespace)
+        options = {
+            "where": where,
+            "sort_by": sort_by,
+            "limit": limit,
+            "max_age": max_age,
+            "index": index,
+        }
+        request = self._access.several(
+            "held", kind, selector, as_=as_, keys_only=keys_only, at_least=at_least, **options
+        )
+        found = self._access.read(request, _snapshot.list_held)
+        return cast("Objects[Any]", found).keys() if keys_only else found
+
+    @overload
+    def owned(
+        self, owner: object, kind: AnyName, *, as_: None = None, **options: Unpack[AsOf]
+    ) -> Objects[Obj]: ...
+    @overload
+    def owned(
+        self, owner: object, kind: AnyKey, *, as_: AsView, **options: Unpack[AsOf]
+    ) -> Objects[BodyView]: ...
+    @overload
+    def owned(
+        self, owner: object, kind: type[Named], *, as_: None = None, **options: Unpack[AsOf]
+    ) -> builtins.list[Named]: ...
+    @overload
+    def owned(
+        self, owner: object, kind: AnyKey, *, as_: As[Made], **options: Unpack[AsOf]
+    ) -> builtins.list[Made]: ...
+    def owned(
+        self,
+        owner: object,
+        kind: AnyKey,
+        *,
+        max_age: float | None = None,
+        at_least: object = None,
+        as_: Any = None,
+    ) -> Any:
+        """Return those of the held objects that are owned by this one, by its uid.
+
+            pods = cache.owned(body, 'pods')
+
+        As with `held`, there may be others outside the filter.
+        """
+        uid, namespace = owner_of(owner)
+        request = Request(verb="owned", kind=kind, uid=uid, namespace=namespace)
+        options = {"max_age": max_age, "at_least": at_least, "as_": as_}
+        return self._access.read(with_options(request, options), list_owned)
+
+    def count(
+        self,
+        kind: AnyKey,
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        names: Collection[str] | None = None,
+        where: Where | None = None,
+        max_age: float | None = None,
+        at_least: object = None,
+        index: Mapping[str, object] | None = None,
+    ) -> int:
+        """Return how many objects there are; raise OutsideFilter if some of them might not be held.
+
+        replicas = cache.count('pods', namespace=namespace, label={'app': name})
+        """
+        selector = self._access.select("count", label, field, names, namespace)
+        request = self._access.several(
+            "count", kind, selector, where=where, max_age=max_age, at_least=at_least, index=index
+        )
+        return self._access.read(request, _snapshot.count_objects)

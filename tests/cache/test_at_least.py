@@ -1,0 +1,282 @@
+"""Contract 11: `at_least=` makes an answer that is older than a version an error; awaited reads wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Cache, NotDeclared, NotFound, NotSynced, ReadError, Stale
+from kopf_selectcache.informer.informer import LONGEST_WAIT
+from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing.faults import Refuse, Silence
+from tests.cache.environment import Environment
+from tests.cache.environment import pod as held_pod
+from tests.cache.test_freshness import WEB, names, pod
+from tests.cache.test_freshness_ends import overlapping
+from tests.faults.environment import until
+from tests.gated import Gated, gated, settle
+from tests.kopf_operators import run
+from tests.rows import each_row
+
+Obj = dict[str, Any]
+SYNC: dict[str, Callable[..., Any]] = {
+    "get": lambda cache, **given: cache.get("pods", "a", "shop", **given),
+    "exists": lambda cache, **given: cache.exists("pods", "a", "shop", **given),
+    "list": lambda cache, **given: cache.list("pods", label="app=web", **given),
+    "held": lambda cache, **given: cache.held("pods", **given),
+    "owned": lambda cache, **given: cache.owned({"metadata": {"uid": "u"}}, "pods", **given),
+    "count": lambda cache, **given: cache.count("pods", label="app=web", **given),
+}
+AWAITED: dict[str, Callable[..., Any]] = {
+    "fetch": lambda cache, **given: cache.fetch("pods", "b", "shop", **given),
+    "fetch_list": lambda cache, **given: cache.fetch_list("pods", label="app=web", **given),
+    "gone": lambda cache, **given: cache.gone("pods", "b", "shop", **given),
+}
+
+
+def version_of(obj: Obj) -> str:
+    return str(obj["metadata"]["resourceVersion"])
+
+
+def requests(environment: Gated) -> int:
+    return sum(asked.verb in ("get", "list") for asked in environment.cluster.requests)
+
+
+@each_row("read", SYNC.values(), ids=SYNC)
+def test_11_a_read_on_the_loop_raises_until_the_cache_is_as_new(read: Callable[..., Any]) -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            silence = await environment.cut()
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            read(environment.cache)
+            for given in (b, version_of(b)):
+                with pytest.raises(Stale):
+                    read(environment.cache, at_least=given)
+            silence.release()
+            await until(lambda: environment.informer.version == version_of(b))
+            read(environment.cache, at_least=b)
+
+    run(main())
+
+
+@each_row("read", AWAITED.values(), ids=AWAITED)
+def test_11_an_awaited_read_waits_until_the_cache_is_as_new(read: Callable[..., Any]) -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            silence = await environment.cut()
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            before = requests(environment)
+            call = asyncio.create_task(read(environment.cache, at_least=b))
+            await settle()
+            assert not call.done()
+            silence.release()
+            assert await call in ([b], b, False) or names(environment.cache) == ["a", "b"]
+            assert requests(environment) == before, "the cache answers"
+
+    run(main())
+
+
+def test_11_an_awaited_read_asks_the_server_when_its_wait_has_ended() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut()
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            for timeout, seconds in ((None, LONGEST_WAIT), (2, 2.0)):
+                began = environment.clock.now
+                call = asyncio.create_task(
+                    environment.cache.fetch_list("pods", label="app=web", at_least=b, timeout=timeout)
+                )
+                await environment.clock.move_until(call.done, step=0.25)
+                assert seconds <= environment.clock.now - began < seconds + 1
+                assert len(await call) == 2
+                assert (await call).version == ""
+
+    run(main())
+
+
+def test_11_a_thread_waits_and_then_raises() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            silence = await environment.cut()
+            (b,) = environment.cluster.create(pod("b", **WEB))
+
+            def read() -> list[Obj]:
+                return list(environment.cache.list("pods", label="app=web", at_least=b))
+
+            late = asyncio.create_task(asyncio.to_thread(read))
+            await environment.clock.move_until(late.done)
+            with pytest.raises(Stale):
+                await late
+            call = asyncio.create_task(asyncio.to_thread(read))
+            await until(lambda: environment.informer.reflectors[0].awaited)
+            silence.release()
+            assert len(await call) == 2
+
+    run(main())
+
+
+def test_11_a_version_that_no_event_reaches_takes_one_list_of_metadata() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            cache = environment.cache
+            version = version_of(environment.cluster.create(pod("other", app="db"))[0])
+            with pytest.raises(Stale):
+                cache.list("pods", label="app=web", at_least=version)
+            calls = [
+                asyncio.create_task(cache.fetch_list("pods", label="app=web", at_least=version))
+                for _ in range(3)
+            ]
+            await environment.clock.move_until(lambda: all(call.done() for call in calls), step=0.25)
+            assert [(await call).version for call in calls] == [version] * 3
+            assert len(environment.comparisons()) == 1
+            assert cache.list("pods", label="app=web", at_least=version).version == version
+            await environment.cut(Refuse(503))
+            with pytest.raises(Stale):  # Nobody knows what has happened since the watch ended.
+                cache.list("pods", label="app=web", at_least=version)
+
+    run(main())
+
+
+def test_11_each_stream_that_a_read_needs_is_as_new() -> None:
+    async def main() -> None:
+        async with overlapping() as environment:
+            await environment.catch_up()
+            (e,) = environment.cluster.create(pod("e", **WEB))
+            await until(lambda: environment.informer.reflectors[0].version == version_of(e))
+            with pytest.raises(Stale):
+                environment.cache.held("pods", at_least=e)
+            assert len(environment.cache.list("pods", label="app=web,!tier", at_least=e)) == 4
+
+    run(main())
+
+
+def test_11_a_leave_before_the_version_is_confirmed_before_the_answer() -> None:
+    async def main() -> None:
+        async with overlapping() as environment:
+            await environment.catch_up()
+            silence = environment.cluster.faults.add(
+                Silence(),
+                verb="list",
+                resource="pods",
+                where=lambda asked: "metadata.name" in asked.query.get("fieldSelector", ""),
+            )
+            environment.cluster.delete(pod("b"), grace_period=0)
+            version = str(environment.cluster.version)
+            await until(lambda: environment.informer.reflectors[0].version == version)
+            call = asyncio.create_task(
+                environment.cache.fetch_list("pods", label="app=web,tier!=gold", at_least=version)
+            )
+            held = asyncio.create_task(asyncio.to_thread(environment.cache.held, "pods", at_least=version))
+            await environment.clock.move_until(environment.comparisons, step=0.25)
+            for _ in range(4):
+                await environment.clock.move(0.25)
+            assert not held.done()
+            silence.release()
+            await environment.clock.move_until(lambda: held.done() and call.done(), step=0.1)
+            found = await held
+            assert [pod["metadata"]["name"] for pod in found] == ["a", "c", "d"]
+
+    run(main())
+
+
+def test_11_an_own_write_is_as_new_as_itself() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut()
+            cache = environment.cache
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            cache.remember(b)
+            assert cache.get("pods", "b", "shop", at_least=b)["metadata"]["uid"] == b["metadata"]["uid"]
+            for read in (
+                lambda: cache.get("pods", "a", "shop", at_least=b),
+                lambda: cache.held("pods", at_least=b),
+            ):
+                with pytest.raises(Stale):
+                    read()
+
+    run(main())
+
+
+def test_11_a_wait_ends_when_the_cache_cannot_be_read_or_is_removed() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut()
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            call = asyncio.create_task(environment.cache.fetch_list("pods", label="app=web", at_least=b))
+            await settle()
+            await environment.cache.remove("pods")
+            assert len(await call) == 2, "the server answers"
+            with pytest.raises(NotDeclared):
+                await asyncio.to_thread(lambda: environment.cache.held("pods", at_least=b))
+
+    run(main())
+
+
+def test_11_the_default_is_for_objects_that_are_absent_and_not_for_stale_answers() -> None:
+    cache = FakeCache([pod("a", **WEB)], {"v1/pods": ""})
+    version = cache.list("pods").version
+    assert cache.get("pods", "b", "shop", default=None, at_least=version) is None
+    with pytest.raises(NotFound):
+        cache.get("pods", "b", "shop", at_least=version)
+    with pytest.raises(Stale):
+        cache.get("pods", "b", "shop", default=None, at_least=version + "0")
+
+
+def test_11_a_fake_cache_is_as_new_as_its_cluster_and_does_not_wait() -> None:
+    cache = FakeCache([pod("a", **WEB)], {"v1/pods": "app=web"})
+    (other,) = cache.cluster.create(pod("other", app="db"))
+    assert cache.list("pods", label="app=web", at_least=other).version == version_of(other)
+    with pytest.raises(Stale):
+        cache.count("pods", label="app=web", at_least=version_of(other) + "0")
+    assert len(cache.blocking.fetch_list("pods", at_least=version_of(other) + "0")) == 2
+
+
+@each_row(
+    "given",
+    [
+        "",
+        "abc",
+        "-1",
+        "1.5",
+        5,
+        object(),
+        {},
+        {"metadata": 1},
+        {"metadata": {}},
+        {"metadata": {"resourceVersion": 5}},
+        {"metadata": {"resourceVersion": "abc"}},
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"resourceVersion": "1"}},
+        {"apiVersion": "apps/v1", "kind": "Pod", "metadata": {"resourceVersion": "1"}},
+    ],
+    ids=repr,
+)
+def test_11_what_has_no_order_is_refused(given: object) -> None:
+    with pytest.raises(ReadError) as caught:
+        FakeCache([pod("a", **WEB)], {"v1/pods": "app=web"}).held("pods", at_least=given)
+    assert type(caught.value) is ReadError
+
+
+def test_11_versions_of_a_server_that_are_no_numbers_are_refused() -> None:
+    environment = Environment()
+    environment.declare("app=web").hold(held_pod("a", app="web"), version="abc")
+    with pytest.raises(ReadError) as caught:
+        environment.cache().held("pods", at_least="5")
+    assert type(caught.value) is ReadError
+
+
+def test_11_a_cache_that_is_not_synced_says_so() -> None:
+    environment = Environment()
+    environment.declare("app=web")
+    with pytest.raises(NotSynced):
+        environment.cache().held("pods", at_least="5")
+
+
+def test_11_an_answer_has_its_version() -> None:
+    cache: Cache = FakeCache([pod("a", **WEB), pod("b", **WEB)], {"v1/pods": "app=web"})
+    found = cache.held("pods", sort_by="metadata.name")
+    assert found.version == cache.explain("pods", label="app=web").version == cache.held("pods").version
+    assert found[:1].version == found.version
+    assert cache.explain("pods", label="app=web").age >= 0

@@ -1,0 +1,35 @@
+"""The rows of docs/features.md about the freshness and the explanation of reads, on both servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from kopf_selectcache import Stale
+from tests.real.inprocess import run
+
+from .places import Place
+from .test_features import WEB, cached, configs, names
+
+__all__ = ["configs"]
+
+
+def test_b10_an_answer_is_as_new_as_a_version(configs: Place) -> None:
+    async def main() -> None:
+        async with cached(configs) as cache:
+            for name, labels in (("web-1", WEB), ("db-1", {"app": "db"}), ("web-2", WEB)):
+                made = configs.create(name, labels=labels)
+                found = await cache.fetch_list(
+                    "configmaps", label="app=web", namespace=configs.namespace, at_least=made
+                )
+                assert int(found.version) >= int(made["metadata"]["resourceVersion"])
+                listed = cache.list("configmaps", label="app=web", namespace=configs.namespace, at_least=made)
+                assert set(names(found)) == set(names(listed)) == set(configs.names(labelSelector="app=web"))
+                with pytest.raises(Stale):
+                    cache.list(
+                        "configmaps",
+                        label="app=web",
+                        namespace=configs.namespace,
+                        at_least=f"{found.version}000",
+                    )
+
+    run(main())
