@@ -10,6 +10,7 @@ from .cache.formats.lazy_list import Objects
 from .cache.formats.partial import PartialObject
 from .cache.formats.views import BodyView
 from .cache.live import Live
+from .cache.pinned import PinnedReads
 from .cache.planning import ChangePlan, PlannedStream
 from .cache.scope import Scope
 from .cache.stats import Stats
@@ -117,6 +118,7 @@ __all__ = [
     "Oversized",
     "Overtaken",
     "PartialObject",
+    "PinnedReads",
     "PlannedStream",
     "ReadError",
     "ReadOnly",

@@ -38,6 +38,7 @@ from .matcher import (
     WaitOptions,
     Where,
 )
+from .pinned import PinnedReads
 from .planning import ChangePlan, plan
 from .reads import Reads
 from .request import RAISE, Request, with_options
@@ -368,6 +369,17 @@ class Cache(Reads):
         print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
         """
         return scope_of(informer_of(self._runtime, Request(verb="scope", kind=kind)))
+
+    def snapshot(self, *kinds: AnyKey) -> PinnedReads:
+        """Return reads of several kinds, each of one generation, whatever the watches report meanwhile.
+
+            with cache.snapshot('pods', 'configmaps') as now:
+                pods, configs = now.list('pods', label='app=web'), now.held('configmaps')
+                print(now.versions)
+
+        They have no order between kinds. Reads after the `with` raise ReadError.
+        """
+        return PinnedReads(self._access, kinds)
 
     def explain(
         self,

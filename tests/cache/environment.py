@@ -91,6 +91,7 @@ class FakeInformer:
         self.projection = projection
         self.indexes: dict[str, Indexed] = {}
         self.longest_wait = 0.0
+        self.environment = SimpleNamespace(clock=lambda: 0.0)
         self.filter = declared
         self.declared = SimpleNamespace(origins_for=lambda _: ())
         self.resource = resource
@@ -256,6 +257,9 @@ class Environment:
         self.informers: dict[KindKey, FakeInformer] = {}
         self.ending = Ending()
         self.names = Names()
+        # Nobody logs open snapshots.
+        unlogged = SimpleNamespace(add=lambda *_: None, discard=lambda _: None)
+        self.extensions = SimpleNamespace(get=lambda _: unlogged)
         self.memo = Memo()
         self.resources: dict[KindKey, Resource | Exception] = {}
 

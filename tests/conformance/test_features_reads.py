@@ -33,3 +33,19 @@ def test_b10_an_answer_is_as_new_as_a_version(configs: Place) -> None:
                     )
 
     run(main())
+
+
+def test_b10_a_snapshot_stays_as_it_is(configs: Place) -> None:
+    async def main() -> None:
+        configs.create("web-1", labels=WEB)
+        async with cached(configs) as cache:
+            with cache.snapshot("configmaps") as now:
+                made = configs.create("web-2", labels=WEB)
+                namespace = configs.namespace
+                await cache.fetch_list("configmaps", label="app=web", namespace=namespace, at_least=made)
+                assert names(now.list("configmaps", label="app=web", namespace=namespace)) == ["web-1"]
+                with pytest.raises(Stale):
+                    now.held("configmaps", at_least=made)
+            assert names(cache.list("configmaps", label="app=web", namespace=namespace)) == ["web-1", "web-2"]
+
+    run(main())

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from kopf_selectcache import AnyOf, Cached, LabelSelector, Selector
+from kopf_selectcache import AnyOf, Cached, LabelSelector, PinnedReads, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
@@ -71,6 +71,17 @@ def unordered() -> Cache:
     environment = Environment()
     environment.declare("app=web").hold(WEB, version="abc")
     return environment.cache()
+
+
+def fake(read: Callable[[FakeCache], Any]) -> Callable[[], Any]:
+    """Return a function that reads a fake cache of pods and nodes."""
+    return lambda: read(FakeCache([WEB], {"pods": "app=web", "nodes": ""}))
+
+
+def ended(cache: Cache) -> PinnedReads:
+    """Return a snapshot that has ended."""
+    with cache.snapshot("pods") as now:
+        return now
 
 
 def awaited(read: Callable[[FakeCache], Coroutine[Any, Any, Any]]) -> Callable[[], Any]:
@@ -228,6 +239,12 @@ WAITS = {
         lambda cache: cache.held("pods", at_least=node("n1") | {"kind": "Node"})
     ),
     "versions without an order": lambda: unordered().held("pods", at_least="5"),
+    "a snapshot of no kind": web(lambda cache: cache.snapshot()),
+    "a read of a snapshot that is not open": web(lambda cache: cache.snapshot("pods").held("pods")),
+    "a read of a snapshot that has ended": fake(lambda cache: ended(cache).held("pods")),
+    "a read of a kind that a snapshot does not have": fake(
+        lambda cache: cache.snapshot("pods").__enter__().held("nodes")
+    ),
     "at_least of a kind that is not declared": awaited(
         lambda cache: cache.wait_synced(at_least=node("n1") | {"kind": "Node"})
     ),

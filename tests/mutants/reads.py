@@ -6,6 +6,8 @@ from .mutant import Mutant
 
 AT_LEAST, AS_NEW = "tests/cache/test_at_least.py::test_11_", "cache/_at_least.py"
 
+PINNED = "tests/cache/test_pinned.py::test_"
+
 READS: tuple[Mutant, ...] = (
     Mutant(
         "answer although the cache is older than at_least",
@@ -90,4 +92,24 @@ READS: tuple[Mutant, ...] = (
         11,
         (AT_LEAST + "an_answer_has_its_version",),
     ),
+    Mutant("let later changes into a snapshot", "core/store/store.py", "{space: named.copy() for space, named in self._held.items()}", "self._held", 3,
+           (PINNED + "3_reads_of_a_snapshot_are_of_one_generation_of_each_kind",)),
+    Mutant("answer a read of a snapshot from the fast path", "cache/pinned.py", "    def get_fast(self,", "    def get_slow(self,", 3,
+           (PINNED + "3_reads_of_a_snapshot_are_of_one_generation_of_each_kind",)),
+    Mutant("let later own writes into a snapshot", "core/store/own_writes.py", "frozen.writes, frozen.resting = self.writes.copy(), self.resting.copy()", "frozen.writes, frozen.resting = self.writes, self.resting", 3,
+           (PINNED + "3_a_snapshot_shows_the_own_writes_from_before_it",)),
+    Mutant("let a later body into a snapshot", "cache/pinned.py", "            body = copy(opened.body)", "            body = opened.body", 3,
+           (PINNED + "3_a_snapshot_shows_the_handlers_own_object_as_it_was",)),
+    Mutant("open a snapshot of two states of an informer", "cache/pinned.py", "        if informer.state is state:\n", "        if True:\n", 3,
+           (PINNED + "3_a_change_of_the_filter_meanwhile_opens_the_snapshot_again",)),
+    Mutant("read a snapshot after its end", "cache/pinned.py", "        self.pins, self._closed = None,", "        self.pins, self._closed = self.pins,", 11,
+           (PINNED + "11_reads_before_and_after_the_with_and_of_other_kinds_raise", PINNED + "11_a_snapshot_keeps_no_object_after_its_end")),
+    Mutant("let a snapshot stay young", "cache/pinned.py", "age = pin.age + informer.environment.clock() - pin.at", "age = pin.age", 11,
+           (PINNED + "11_a_snapshot_grows_old",)),
+    Mutant("answer from a snapshot that is older than at_least", "cache/pinned.py", "        if is_newer(request.at_least.version, pin.version):\n", "        if False:\n", 11,
+           (PINNED + "11_a_snapshot_grows_old",)),
+    Mutant("do not name a snapshot that is kept", "cache/pinned.py", "            self._open[id(pinned)] = opened\n", "            pass\n", 11,
+           (PINNED + "11_the_log_names_a_snapshot_that_is_kept_for_minutes",)),
+    Mutant("name a snapshot that has ended", "cache/pinned.py", "            self._open.pop(id(pinned), None)\n", "            pass\n", 11,
+           (PINNED + "11_the_log_names_a_snapshot_that_is_kept_for_minutes",)),
 )

@@ -114,6 +114,12 @@ class OwnWrites:
     def __iter__(self) -> Iterator[OwnWrite]:
         return iter(self.writes.values())
 
+    def frozen(self) -> OwnWrites:
+        """Return the same writes, as they are now."""
+        frozen = OwnWrites()
+        frozen.writes, frozen.resting = self.writes.copy(), self.resting.copy()
+        return frozen
+
     def get(self, key: ObjectKey) -> OwnWrite | None:
         """Return the write of an object, also a deletion that rests."""
         return self.writes.get(key) or self.resting.get(key)

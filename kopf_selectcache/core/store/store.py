@@ -124,6 +124,14 @@ class Store:
         named = self._held.get(namespace)
         return named.get(name) if named is not None else None
 
+    def frozen(self) -> Store:
+        """Return a store of the same records, which no write reaches. It has no indexes."""
+        frozen = Store()
+        with self._lock:
+            frozen._held = {space: named.copy() for space, named in self._held.items()}
+            frozen._version, frozen.unreadable = self._version, self.unreadable
+        return frozen
+
     def records(self) -> tuple[list[Record], str]:
         """Return all records of one generation and its version."""
         with self._lock:
@@ -148,6 +156,11 @@ class Store:
                 unreadable=tuple(self.unreadable.values()),
             )
         return chosen._replace(beside=self._held.get(key[0], {}).get(key[1])) if key is not None else chosen
+
+    def count(self) -> int:
+        """Return the number of records."""
+        with self._lock:
+            return sum(map(len, self._held.values()))
 
     def weights(self) -> dict[str, int]:
         """Return the approximate size in bytes of each index, and of the tables of records under the empty

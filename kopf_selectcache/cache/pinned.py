@@ -1,0 +1,233 @@
+"""`cache.snapshot`: reads of several kinds, of one generation each. It copies references to records, and no
+record; they stay in memory until it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, replace
+from threading import Lock
+from types import MappingProxyType, TracebackType
+from typing import NamedTuple, Self, TypeVar
+
+from kopf_selectcache._errors import ReadError
+from kopf_selectcache.core.store.record import is_newer
+from kopf_selectcache.informer.environment import Environment
+from kopf_selectcache.informer.extensions import Extensions
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
+
+from ._access import Access, Counted
+from ._at_least import require_comparable
+from ._snapshot import Snapshot, informer_of
+from .declaring import caller
+from .errors import behind, stale
+from .reads import Reads
+from .request import Request
+
+_T = TypeVar("_T")
+
+LONG = 120.0
+"""Seconds after which the log names a snapshot that is still open."""
+
+_OPEN_ONE = "Write: with cache.snapshot('pods', 'configmaps') as now"
+
+
+class _Pin(NamedTuple):
+    """One kind, as it was when the snapshot was opened."""
+
+    snapshot: Snapshot
+    version: str
+    objects: int
+    age: float
+    """The age of the cache at that time."""
+    at: float
+
+
+def _pin(access: Access, informer: Informer, request: Request) -> _Pin:
+    while True:
+        state, opened = informer.state, access.open(informer, request)
+        age, at = informer.age() or 0.0, informer.environment.clock()
+        with opened.own_writes.lock:
+            store, own_writes = state.store.frozen(), opened.own_writes.frozen()
+        if informer.state is state:
+            body = copy(opened.body)  # That of a daemon changes.
+            pinned = replace(opened, store=store, own_writes=own_writes, body=body)
+            return _Pin(pinned, store.version, store.count(), age, at)
+
+
+class _PinnedAccess(Access):
+    """Answers requests from the pinned kinds alone."""
+
+    def __init__(self, access: Access, kinds: str) -> None:
+        self.__dict__.update(vars(access))
+        self._kinds = kinds
+        self._closed = f"the snapshot of {kinds} is not open"
+        self.pins: Mapping[Informer, _Pin] | None = None
+
+    def open_with(self, pins: Mapping[Informer, _Pin]) -> None:
+        self.pins = pins
+
+    def close(self) -> None:
+        self.pins, self._closed = None, f"the snapshot of {self._kinds} has ended with its `with`"
+
+    def get_fast(self, *_: object, **__: object) -> None:
+        """Return None: the record that is held now may be a later one."""
+
+    def read(self, request: Request, answer: Callable[[Request, Snapshot], _T]) -> _T:
+        pins = self.pins
+        if pins is None:
+            raise ReadError(f"{request!r}: {self._closed}", remedy=f"Read inside of it. {_OPEN_ONE}")
+        informer = informer_of(self.runtime, request)
+        with Counted(informer, request):
+            pin = pins.get(informer)
+            if pin is None:
+                what = f"{request!r}: the snapshot has {self._kinds} only"
+                raise ReadError(what, remedy="Name the kind as well: cache.snapshot(...)")
+            _require_fresh(request, informer, pin)
+            return answer(request, pin.snapshot)
+
+
+def _require_fresh(request: Request, informer: Informer, pin: _Pin) -> None:
+    """Raise Stale if the pinned kind is older than the request allows."""
+    age = pin.age + informer.environment.clock() - pin.at
+    if request.max_age is not None and age > request.max_age:
+        raise stale(request, age)
+    if request.at_least is not None:
+        require_comparable(informer, request, request.at_least)
+        if is_newer(request.at_least.version, pin.version):
+            raise behind(request, pin.version)
+
+
+class PinnedReads(Reads):
+    """The reads of `cache.snapshot`: of one generation of each kind that it names.
+
+    with cache.snapshot('pods', 'configmaps') as now:
+        pods = now.list('pods', label='app=web')
+        configs = now.held('configmaps')
+        print(now.versions)     # {'pods': '1234', 'configmaps': '1230'}
+    """
+
+    versions: Mapping[str, str]
+    """The version of each kind. Between kinds there is no order."""
+
+    def __init__(self, access: Access, kinds: tuple[AnyKey, ...]) -> None:
+        if not kinds:
+            raise ReadError("cache.snapshot(): no kind is given", remedy=_OPEN_ONE)
+        self._kinds = {_name_of(kind): kind for kind in kinds}
+        self._unpinned = access
+        self._access = self._pinned = _PinnedAccess(access, ", ".join(self._kinds))
+        self.versions = MappingProxyType({})
+
+    def __enter__(self) -> Self:
+        access, pins, versions = self._unpinned, dict[Informer, _Pin](), dict[str, str]()
+        for name, kind in self._kinds.items():
+            request = Request(verb="snapshot", kind=kind)
+            informer = informer_of(access.runtime, request)
+            with Counted(informer, request):
+                pins[informer] = pin = _pin(access, informer, request)
+            versions[name] = pin.version
+        self.versions = MappingProxyType(versions)
+        self._pinned.open_with(pins)
+        (informer, pin), *_ = pins.items()
+        objects = sum(each.objects for each in pins.values())
+        opened = _Open(", ".join(versions), caller(), objects, pin.at, informer.environment)
+        _snapshots_of(access.runtime).add(self, opened)
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self._pinned.close()
+        _snapshots_of(self._unpinned.runtime).discard(self)
+
+    def __repr__(self) -> str:
+        texts = [f"{name} {self.versions.get(name, 'not open')}" for name in self._kinds]
+        return f"<{type(self).__name__}: {', '.join(texts)}>"
+
+
+def _name_of(kind: AnyKey) -> str:
+    return kind if isinstance(kind, str) else as_given(kind)
+
+
+# ---- The log of snapshots that are kept.
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An open snapshot, as the log names it. It does not keep the objects."""
+
+    kinds: str
+    place: str
+    objects: int
+    at: float
+    environment: Environment
+
+
+class OpenSnapshots:
+    """The open snapshots of an operator. A task logs those that stay open, and runs while there are any."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = Lock()
+        self._open: dict[int, _Open] = {}
+        self._has_task = False
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, pinned: PinnedReads, opened: _Open) -> None:
+        """Note that a snapshot was opened, in any thread."""
+        with self._lock:
+            self._open[id(pinned)] = opened
+            has_task, self._has_task = self._has_task, True
+        if not has_task:
+            with suppress(RuntimeError):  # The loop is closed: nobody keeps anything for minutes.
+                self._runtime.loop.call_soon_threadsafe(self._start)
+
+    def discard(self, pinned: PinnedReads) -> None:
+        """Note that a snapshot has ended."""
+        with self._lock:
+            self._open.pop(id(pinned), None)
+
+    def close(self) -> None:
+        """End the task."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="selectcache: open snapshots")
+
+    async def _run(self) -> None:
+        while (oldest := self._oldest()) is not None:
+            key, opened = oldest
+            environment = opened.environment
+            if (left := opened.at + LONG - environment.clock()) > 0:
+                await environment.sleep(left)
+                continue
+            with self._lock:
+                self._open.pop(key, None)
+            environment.logger.warning(
+                "A snapshot of %(kinds)s is open for %(seconds).0f s, since %(place)s: it keeps %(objects)s"
+                " objects in memory, also those that have changed or departed. End its `with` earlier.",
+                {
+                    "kinds": opened.kinds,
+                    "seconds": environment.clock() - opened.at,
+                    "place": opened.place,
+                    "objects": f"{opened.objects:,}",
+                },
+            )
+
+    def _oldest(self) -> tuple[int, _Open] | None:
+        """Return the oldest snapshot that is not logged; if there is none, the task ends."""
+        with self._lock:
+            oldest = next(iter(self._open.items()), None)
+            self._has_task = oldest is not None
+        return oldest
+
+
+def _snapshots_of(runtime: Runtime) -> OpenSnapshots:
+    extensions: Extensions = runtime.extensions
+    return extensions.get(OpenSnapshots)

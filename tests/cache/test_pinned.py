@@ -1,0 +1,221 @@
+"""Contracts 3 and 11: `cache.snapshot` reads one generation of each kind, and keeps it until it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import logging
+import weakref
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kopf_selectcache import Cache, NotDeclared, NotFound, NotSynced, ReadError, Stale
+from kopf_selectcache.cache.pinned import LONG, OpenSnapshots, PinnedReads
+from kopf_selectcache.testing import FakeCache
+from tests.cache.clients import V1Pod
+from tests.cache.environment import NODES, Environment
+from tests.cache.test_freshness import WEB, pod
+from tests.faults.environment import until
+from tests.gated import gated, settle
+from tests.kopf_operators import run
+
+Obj = dict[str, Any]
+OWNER = {"metadata": {"uid": "o-1", "namespace": "shop"}}
+
+
+def fake() -> FakeCache:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": WEB}}
+    owned = pod("b", **WEB)
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "o-1", "controller": True}
+    ]
+    return FakeCache([pod("a", **WEB), owned, node], {"v1/pods": "", "nodes": "app=web"})
+
+
+def contents(reads: Any) -> list[Any]:
+    return [
+        sorted(reads.list("pods", keys_only=True)),
+        reads.list("pods", label="app=web", sort_by="metadata.name")[:],
+        reads.held("nodes"),
+        reads.get("pods", "a", "shop"),
+        reads.get("pods", "c", "shop", default=None),
+        reads.exists("pods", "b", "shop"),
+        reads.count("pods"),
+        reads.owned(OWNER, "pods"),
+        reads.list("pods").version,
+    ]
+
+
+def test_3_reads_of_a_snapshot_are_of_one_generation_of_each_kind() -> None:
+    cache = fake()
+    before = contents(cache)
+    with cache.snapshot("pods", "nodes") as now:
+        versions = dict(now.versions)
+        assert contents(now) == before
+        cache.cluster.create(pod("c", **WEB))
+        cache.cluster.patch(pod("a"), {"metadata": {"labels": {"app": "db"}}})
+        cache.cluster.delete(pod("b"), grace_period=0)
+        cache.cluster.patch(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}},
+            {"metadata": {"labels": {"new": "1"}}},
+        )
+        assert contents(now) == before != contents(cache)
+        assert now.versions == versions == {"pods": before[-1], "nodes": now.held("nodes").version}
+        kept = now.list("pods", label="app=web")
+        with pytest.raises(NotFound):
+            now.get("pods", "c", "shop")
+    assert len(kept) == 2, "a list outlives its snapshot"
+
+
+def test_3_a_relist_does_not_reach_a_snapshot() -> None:
+    cache = fake()
+    store = cache._runtime.informer("pods").store
+    before = contents(cache)
+    with cache.snapshot("pods", "nodes") as now:
+        store.begin()
+        store.commit("999999")
+        assert (len(cache.held("pods")), contents(now)) == (0, before)
+
+
+def test_3_a_snapshot_shows_the_own_writes_from_before_it() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut()
+            cache = environment.cache
+            b, c = environment.cluster.create(pod("b", **WEB), pod("c", **WEB))
+            cache.remember(b)
+            with cache.snapshot("pods") as now:
+                cache.remember(c)
+                cache.forget(b)
+                assert sorted(now.held("pods", keys_only=True)) == [("shop", "a"), ("shop", "b")]
+                assert sorted(cache.held("pods", keys_only=True)) == [("shop", "a"), ("shop", "c")]
+
+    run(main())
+
+
+def test_3_a_snapshot_shows_the_handlers_own_object_as_it_was() -> None:
+    body = copy.deepcopy(fake().get("pods", "a", "shop"))
+    body["metadata"] |= {"resourceVersion": "9000", "labels": {"tier": "gold"}}
+    with Cache(fake()._runtime, own=body).snapshot("pods") as now:
+        body["metadata"] = {**body["metadata"], "resourceVersion": "9001", "labels": {"app": "db"}}
+        assert now.get("pods", "a", "shop")["metadata"]["labels"] == {"tier": "gold"}
+
+
+def test_3_a_change_of_the_filter_meanwhile_opens_the_snapshot_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = fake()
+    informer = cache._runtime.informer("pods")
+    opened: list[object] = []
+
+    def age(request: object = None) -> float:
+        opened.append(request)
+        if len(opened) == 1:
+            informer.state = replace(informer.state)
+        return 0.0
+
+    monkeypatch.setattr(informer, "age", age)
+    with cache.snapshot("pods") as now:
+        assert (len(now.list("pods")), len(opened)) == (2, 2)
+
+
+def test_11_reads_before_and_after_the_with_and_of_other_kinds_raise() -> None:
+    cache = fake()
+    now = cache.snapshot("pods")
+    assert repr(now) == "<PinnedReads: pods not open>"
+    for _ in range(2):  # It can be opened again.
+        with pytest.raises(ReadError):
+            now.list("pods")
+        with now:
+            assert len(now.list("pods")) == 2
+            assert repr(now) == f"<PinnedReads: pods {now.versions['pods']}>"
+            with pytest.raises(ReadError):
+                now.held("nodes")
+    with pytest.raises(ReadError):
+        now.get("pods", "a", "shop")
+    with pytest.raises(ReadError):
+        cache.snapshot()
+    with pytest.raises(NotDeclared), cache.snapshot("pods", "configmaps"):
+        pass
+    environment = Environment()
+    environment.declare("app=web", NODES, "nodes")
+    with pytest.raises(NotSynced), environment.cache().snapshot("nodes"):
+        pass
+
+
+def test_11_a_snapshot_keeps_no_object_after_its_end() -> None:
+    cache = fake()
+    with cache.snapshot("pods") as now:
+        pins = now._pinned.pins
+        assert pins is not None
+        (pin,) = pins.values()
+        kept = weakref.ref(pin.snapshot.store)
+        del pins, pin
+        assert kept() is not None
+    gc.collect()
+    assert kept() is None
+
+
+def test_11_a_snapshot_grows_old() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            with environment.cache.snapshot("pods") as now:
+                version = now.versions["pods"]
+                assert now.held("pods", max_age=10).version == version
+                assert now.count("pods", label="app=web", at_least=version) == 1
+                (b,) = environment.cluster.create(pod("b", **WEB))
+                await until(lambda: len(environment.cache.held("pods")) == 2)
+                with pytest.raises(Stale):
+                    now.held("pods", at_least=b)
+                await environment.clock.move(11)
+                with pytest.raises(Stale):
+                    now.held("pods", max_age=10)
+
+    run(main())
+
+
+def test_11_the_log_names_a_snapshot_that_is_kept_for_minutes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    def logged() -> list[str]:
+        return [each.getMessage() for each in caplog.records if "snapshot" in each.getMessage()]
+
+    def in_thread(cache: Cache) -> PinnedReads:
+        return cache.snapshot("pods").__enter__()
+
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            with environment.cache.snapshot("pods"):
+                await environment.clock.move(LONG - 1)
+            await environment.clock.move(LONG)
+            assert logged() == []
+            kept = await asyncio.to_thread(in_thread, environment.cache)
+            with environment.cache.snapshot("pods"):
+                await environment.clock.move(LONG + 1)
+            kept.__exit__(None, None, None)
+            assert len(logged()) == 2
+            assert "pods" in logged()[0]
+            assert "test_pinned.py:" in logged()[0]
+            await environment.clock.move(2 * LONG)
+            assert len(logged()) == 2
+            with environment.cache.snapshot("pods"):
+                await settle()  # The operator ends first.
+
+    run(main())
+
+
+def test_11_a_snapshot_is_opened_though_the_loop_is_closed() -> None:
+    cache = fake()
+    loop = asyncio.new_event_loop()
+    loop.close()
+    opened = OpenSnapshots(cast("Any", SimpleNamespace(loop=loop)))
+    opened.add(cache.snapshot("pods"), cast("Any", None))
+    opened.close()
+
+
+def test_11_a_snapshot_of_a_class_is_named_like_it() -> None:
+    with fake().snapshot(V1Pod) as now:
+        assert list(now.versions) == ["V1Pod"]
+        assert len(now.list("pods")) == 2
