@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -44,6 +45,7 @@ from .errors import (
     unknown_field,
     unsynced,
 )
+from .formats.formats import Form
 from .formats.lazy_list import Objects
 from .formats.partial import object_of
 from .formats.views import BodyView
@@ -487,8 +489,8 @@ def form_objects(
     form, limit = request.form, request.limit
     if version and request.at_least is not None and is_newer(request.at_least.version, version):
         version = request.at_least.version  # The streams were compared with the server as of it.
-    if form is None or form.given == "view":
-        make = object_of if form is None else BodyView
+    if form is None or form.given == "view" or request.verb == "pages":
+        make = object_of if form is None else BodyView if form.given == "view" else partial(_made, form)
         if request.sort_by is None:
             return Objects(list(islice(match.chosen(records), limit)), make, unreadable, version)
         key = key_for(request.sort_by)
@@ -500,6 +502,10 @@ def form_objects(
     by = key_for(request.sort_by)
     pairs = sorted(match.pairs(records), key=lambda pair: by(pair[1]))
     return [form.make(record, obj) for record, obj in pairs[:limit]]
+
+
+def _made(form: Form, record: Record) -> Any:
+    return form.make(record, None)
 
 
 def _outside(request: Request, coverage: Coverage, snapshot: Snapshot) -> ReadError:

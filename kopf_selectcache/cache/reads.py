@@ -5,7 +5,7 @@ several kinds.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 from kopf_selectcache.core.store.record import Record
@@ -16,10 +16,10 @@ from ._access import Access
 from ._snapshot import list_owned
 from .errors import NotFound
 from .formats.formats import quick
-from .formats.lazy_list import Objects
+from .formats.lazy_list import Objects, in_pages
 from .formats.views import BodyView
 from .matcher import AsOf, Field, Label, Namespaces, Obj, ReadOptions, SortBy, Where
-from .request import RAISE, Request, owner_of, with_options
+from .request import RAISE, Request, owner_of, require_size, with_options
 
 if TYPE_CHECKING:
     from .formats.formats import As, AsView, Default, Made, Named
@@ -247,6 +247,52 @@ class Reads:
         )
         found = self._access.read(request, _snapshot.list_held)
         return cast("Objects[Any]", found).keys() if keys_only else found
+
+    @overload
+    def pages(
+        self, kind: AnyName, *, size: int = ..., as_: None = None, **options: Unpack[ReadOptions]
+    ) -> Iterator[builtins.list[Obj]]: ...
+    @overload
+    def pages(
+        self, kind: AnyKey, *, size: int = ..., as_: AsView, **options: Unpack[ReadOptions]
+    ) -> Iterator[builtins.list[BodyView]]: ...
+    @overload
+    def pages(
+        self, kind: type[Named], *, size: int = ..., as_: None = None, **options: Unpack[ReadOptions]
+    ) -> Iterator[builtins.list[Named]]: ...
+    @overload
+    def pages(
+        self, kind: AnyKey, *, size: int = ..., as_: As[Made], **options: Unpack[ReadOptions]
+    ) -> Iterator[builtins.list[Made]]: ...
+    def pages(
+        self,
+        kind: AnyKey,
+        *,
+        size: int = 500,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        names: Collection[str] | None = None,
+        where: Where | None = None,
+        sort_by: SortBy | None = None,
+        limit: int | None = None,
+        max_age: float | None = None,
+        at_least: object = None,
+        as_: Any = None,
+        index: Mapping[str, object] | None = None,
+    ) -> Any:
+        """Yield the held objects that match, as lists of `size`, of one generation: those of `held`.
+
+            for pods in cache.pages('pods', size=100):
+                send(pods)
+
+        Each list is made when it is reached, and not kept.
+        """
+        require_size(size)
+        selector = self._access.select("pages", label, field, names, namespace)
+        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
+        request = self._access.several("pages", kind, selector, as_=as_, at_least=at_least, **options)
+        return in_pages(cast("Objects[Any]", self._access.read(request, _snapshot.list_held)), size)
 
     @overload
     def owned(

@@ -236,6 +236,12 @@ def _check_numbers(call: str, options: Mapping[str, Any]) -> None:
     _require(limit is None or is_count, call, "limit", limit, "a number of objects")
 
 
+def require_size(size: object) -> None:
+    """Raise ReadError unless this is the number of objects of a page."""
+    is_count = isinstance(size, int) and not isinstance(size, bool) and size > 0
+    _require(is_count, "cache.pages()", "size", size, "a number of objects, 1 or more")
+
+
 def _check_objects(call: str, options: Mapping[str, Any]) -> None:
     where, index, sort_by = (options.get(name) for name in ("where", "index", "sort_by"))
     if where is not None:

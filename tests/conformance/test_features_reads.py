@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kopf_selectcache import Stale
@@ -11,6 +13,26 @@ from .places import Place
 from .test_features import WEB, cached, configs, names
 
 __all__ = ["configs"]
+
+
+def test_a20_many_objects_are_read_in_pages_of_one_generation(configs: Place) -> None:
+    async def main() -> None:
+        every = [f"web-{number}" for number in range(7)]
+        configs.create(*every, labels=WEB)
+        async with cached(configs) as cache:
+            made, found = list[str](), list[str]()
+
+            def name_of(obj: dict[str, Any]) -> str:
+                made.append(obj["metadata"]["name"])
+                return made[-1]
+
+            for page in cache.pages("configmaps", size=3, as_=name_of):
+                found += page
+                assert len(made) == len(found) > 0, "no object is decoded before its page"
+                configs.delete(page[0])
+            assert sorted(found) == every
+
+    run(main())
 
 
 def test_b10_an_answer_is_as_new_as_a_version(configs: Place) -> None:

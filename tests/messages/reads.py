@@ -239,6 +239,7 @@ WAITS = {
         lambda cache: cache.held("pods", at_least=node("n1") | {"kind": "Node"})
     ),
     "versions without an order": lambda: unordered().held("pods", at_least="5"),
+    "a size of pages that is no number": web(lambda cache: cache.pages("pods", size=0)),
     "a snapshot of no kind": web(lambda cache: cache.snapshot()),
     "a read of a snapshot that is not open": web(lambda cache: cache.snapshot("pods").held("pods")),
     "a read of a snapshot that has ended": fake(lambda cache: ended(cache).held("pods")),

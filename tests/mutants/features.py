@@ -79,6 +79,8 @@ FEATURES: tuple[FeatureMutant, ...] = (
     FeatureMutant("ignore the limit of a sorted list", SNAPSHOT, "        return Objects([record for _, record in keyed[:limit]], make, unreadable, version)",
                   "        return Objects([record for _, record in keyed], make, unreadable, version)",
                   "A20", (TESTS + "a20_lists_are_sorted_and_limited",)),
+    FeatureMutant("decode all pages at once", "cache/formats/lazy_list.py", "        yield list(found[start : start + size])\n", "        found = list(found)\n        yield found[start : start + size]\n",
+                  "A20", (READS + "a20_many_objects_are_read_in_pages_of_one_generation", "tests/cache/test_pages.py::test_pages_have_all_objects_once_and_are_made_when_they_are_reached")),
     FeatureMutant("do not ask the server for a hidden object", "cache/_fallback.py", "        return await _server_reads.fetch_object(access.runtime, request)\n",
                   "        return request.default\n",
                   "A22", (TESTS + "a22_what_is_not_cached_is_read_from_the_server",)),

@@ -24,6 +24,12 @@ def _refuse(*_: object, **__: object) -> NoReturn:
     )
 
 
+def in_pages(found: Objects[_T_co], size: int) -> Iterator[list[_T_co]]:
+    """Yield lists of at most `size` objects, each of which is made when it is reached."""
+    for start in range(0, len(found), size):
+        yield list(found[start : start + size])
+
+
 class Objects(Sequence[_T_co]):
     """The result of `cache.list` and similar reads. Each access decodes a new object, which the caller may
     change.
