@@ -14,6 +14,7 @@ from .cache.pinned import PinnedReads
 from .cache.planning import ChangePlan, PlannedStream
 from .cache.scope import Scope
 from .cache.stats import Stats
+from .cache.why import BranchResult, Standing, Why
 from .core.selection.kinds import Kind
 from .errors import (
     AlreadyExists,
@@ -83,6 +84,7 @@ __all__ = [
     "Audit",
     "BadSelector",
     "BodyView",
+    "BranchResult",
     "Cache",
     "Cached",
     "Caches",
@@ -134,6 +136,7 @@ __all__ = [
     "ServerError",
     "Stale",
     "Stalled",
+    "Standing",
     "StateError",
     "Stats",
     "Unauthorized",
@@ -142,6 +145,7 @@ __all__ = [
     "Verdict",
     "Watch",
     "WatchError",
+    "Why",
     "Witness",
     "cache_of",
     "collector",

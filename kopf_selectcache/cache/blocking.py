@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from .formats.formats import As, AsView, Default, Made, Named
     from .planning import ChangePlan
+    from .why import Why
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 _T = TypeVar("_T")
@@ -267,6 +268,7 @@ class Blocking(Protocol):
     def remove(self, kind: AnyKey) -> None: ...
     def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None: ...
     def audit(self, kind: AnyKey) -> Audit: ...
+    def why(self, kind: AnyKey, name: str, namespace: str | None = None, *, ask: bool = True) -> Why: ...
 
 
 _CAUSES = ("entered", "updated", "left", "gone")
@@ -339,6 +341,7 @@ AWAITED = (
     "gone",
     "plan",
     "remove",
+    "why",
     *WAITS,
 )
 

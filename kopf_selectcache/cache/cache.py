@@ -44,6 +44,8 @@ from .reads import Reads
 from .request import RAISE, Request, with_options
 from .scope import Scope, scope_of
 from .stats import Stats, weighed
+from .why import Why
+from .why import why as explain_standing
 
 if TYPE_CHECKING:
     from .formats.formats import As, AsView, Default, Made, Named
@@ -401,6 +403,17 @@ class Cache(Reads):
         informer = informer_of(self._runtime, request)
         answer = partial(_introspection.explain, age=lambda: informer.age(selector))
         return self._access.read(request, answer)
+
+    @awaited
+    async def why(self, kind: AnyKey, name: str, namespace: str | None = None, *, ask: bool = True) -> Why:
+        """Return why an object is held or not: the requirements that it fails, and the state of the cache.
+
+            print(await cache.why('pods', 'db-1', namespace))
+
+        Unless `ask=False`, the server is asked for the metadata of an object that is not held.
+        """
+        request = self._access.one("why", kind, name, namespace)
+        return await explain_standing(self._access, request, ask=ask)
 
     def stats(self, kind: AnyKey) -> Stats:
         """Return the number of held objects, and the bytes of them and of each index.

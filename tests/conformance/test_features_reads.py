@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Stale
+from kopf_selectcache import Selector, Stale, Standing
 from tests.real.inprocess import run
 
 from .places import Place
@@ -69,5 +69,24 @@ def test_b10_a_snapshot_stays_as_it_is(configs: Place) -> None:
                 with pytest.raises(Stale):
                     now.held("configmaps", at_least=made)
             assert names(cache.list("configmaps", label="app=web", namespace=namespace)) == ["web-1", "web-2"]
+
+    run(main())
+
+
+def test_b11_the_reason_for_one_object_is_known(place: Place) -> None:
+    async def main() -> None:
+        pods = place.of("pods")
+        spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]}
+        pods.create("db-1", labels={"app": "db"}, spec=spec)
+        branches = ["app=web", "app=db,tier", Selector(field="spec.nodeName=n2"), Selector(names=["a"])]
+        async with cached(place, {"v1/pods": branches}) as cache:
+            found = await cache.why("pods", "db-1", place.namespace)
+            assert found.standing is Standing.OUTSIDE
+            expected = [("app=web",), ("tier",), ("spec.nodeName=n2",), ("name=a",)]
+            assert [each.fails for each in found.branches] == expected
+            assert (found.state, found.message) == ("synced", "")
+            assert (await cache.why("pods", "db-2", place.namespace)).standing is Standing.ABSENT
+        async with cached(place, {"v1/pods": Selector(field="spec.nodeName=n1")}) as cache:
+            assert (await cache.why("pods", "db-1", place.namespace)).standing is Standing.HELD
 
     run(main())

@@ -1,0 +1,280 @@
+"""`cache.why`: one object, held or not, with the reason: the requirement that it fails in each branch of the
+filter, the state of the cache, and the right that is missing. Shows labels, and nothing else of an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from typing import Protocol, cast
+
+from kopf_selectcache._errors import ReadError
+from kopf_selectcache.client import partial_metadata
+from kopf_selectcache.client.transport import Refused, Transport, Unreachable
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.pager import Paging
+from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.selectors.selecting import failures
+from kopf_selectcache.selectors.selector import Branches, Selector
+from kopf_selectcache.settings.rights import Right
+
+from . import _snapshot
+from ._access import Access
+from ._checks import require_names_of, require_place
+from ._server_reads import resource_of
+from ._snapshot import informer_of
+from .errors import NotFound
+from .request import Request
+
+_METADATA = ("metadata.name", "metadata.namespace")
+
+
+class Standing(StrEnum):
+    """Where an object stands in a cache."""
+
+    HELD = "held"
+    ABSENT = "absent"
+    """It does not exist: the server says so, or the filter would hold it."""
+    OUTSIDE = "outside"
+    """It exists, and no branch of the filter selects it."""
+    DUE = "due"
+    """It exists, and a branch selects it, but the cache does not hold it: look at the state of the cache."""
+    UNKNOWN = "unknown"
+    """It is not held, and the server does not tell if it exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchResult:
+    """One branch of the filter, compared with an object."""
+
+    filter: Selector
+    fails: tuple[str, ...]
+    """The requirements that the object fails; empty if the branch selects it."""
+    has: tuple[str, ...] = ()
+    """The labels that the object has instead, such as `app=db` or `no label tier`."""
+    is_known: bool = True
+    """False if only the server can tell, and was not asked."""
+
+    def __str__(self) -> str:
+        filter_ = clipped(self.filter, 300)
+        if self.fails:
+            has = f", and has {', '.join(self.has)}" if self.has else ""
+            return f"{filter_}: fails {' and '.join(self.fails)}{has}"
+        return f"{filter_}: selects it" if self.is_known else f"{filter_}: only the server can tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The result of `cache.why`; `str` gives a few lines of text."""
+
+    kind: str
+    namespace: str | None
+    name: str
+    standing: Standing
+    branches: tuple[BranchResult, ...] = ()
+    """Each branch of the filter; empty if nothing is known of the object."""
+    state: str = ""
+    """The health of the cache, such as `synced` or `forbidden`; empty if none runs."""
+    message: str = ""
+    """The failure of the cache; empty if there is none."""
+    since: float | None = None
+    """The seconds for which it has been in this state."""
+    version: str = ""
+    """The version of the cache; empty before its first complete list."""
+    age: float | None = None
+    """The seconds since the server last confirmed the cache."""
+    object_version: str = ""
+    """The version of the object, as the server or the cache has it."""
+    missing: Right | None = None
+    """The right without which the server does not tell if the object exists."""
+    unanswered: str = ""
+    """Why the server does not tell; empty if it does, or was not asked."""
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        lines = [f"{self.kind} {clipped(place, 500)} {self._described()}."]
+        lines += [f"  {branch}" for branch in self.branches]
+        if self.missing is not None:
+            lines.append(f"The right is missing to {self.missing}: {self.missing.written()}")
+        elif self.unanswered:
+            lines.append(f"The server does not tell: {self.unanswered}.")
+        return "\n".join([*lines, *self._state()])
+
+    def _described(self) -> str:
+        match self.standing:
+            case Standing.HELD:
+                return f"is held, as of its version {self.object_version}"
+            case Standing.ABSENT:
+                return "does not exist"
+            case Standing.OUTSIDE:
+                return "exists, and the filter does not select it"
+            case Standing.DUE:
+                behind = "; it is not held yet" if self.state else ""
+                return f"exists, at version {self.object_version}, and the filter selects it{behind}"
+            case _:
+                return "is not held: it does not exist, or the filter does not select it"
+
+    def _state(self) -> Iterator[str]:
+        if not self.state:
+            return
+        since = "" if self.since is None else f", for {self.since:.0f} s"
+        as_of = f", as of version {self.version}" if self.version else ""
+        age = f", confirmed {self.age:.1f} s ago" if self.age is not None else ""
+        failure = f": {self.message}" if self.message else ""
+        yield f"The cache is {self.state}{since}{as_of}{age}{failure}."
+
+
+class _Client(Protocol):
+    """Sends GET requests: a transport, or the fetcher of an operator."""
+
+    async def get(
+        self, path: str, query: Mapping[str, str], *, accept: str = ..., most: int | None = None
+    ) -> bytes: ...
+
+
+class Metadata:
+    """Asks the server for the metadata of one object, and which fields it matches."""
+
+    def __init__(self, client: _Client, resource: Resource, namespace: str | None, name: str) -> None:
+        self._client = client
+        self._resource = resource
+        self._namespace = namespace
+        self._name = name
+
+    async def record(self) -> Record | None:
+        """Return the metadata; None if the object does not exist. Raise Refused, Unreachable or Garbled."""
+        path = self._resource.path(self._namespace, self._name)
+        try:
+            answer = await self._client.get(path, {}, accept=partial_metadata.ONE)
+        except Refused as error:
+            if (error.refusal.code, error.refusal.reason) == (404, "NotFound"):
+                return None
+            raise
+        record = partial_metadata.metadata_of(self._resource, answer)
+        if (record.namespace, record.name) != (self._namespace or "", self._name):
+            raise Garbled("another object came than was asked for")
+        return record
+
+    async def results(self, declared: Branches, record: Record) -> tuple[BranchResult, ...]:
+        """Compare the object with each branch; the server decides about fields. Raises likewise."""
+        found = []
+        for branch in declared.branches:
+            result = compare(branch, record, self._resource, is_whole=False)
+            if not result.is_known and not await self._is_selected(branch):
+                terms = tuple(str(term) for term in branch.terms)
+                result = BranchResult(branch, terms)
+            elif not result.is_known:
+                result = BranchResult(branch, ())
+            found.append(result)
+        return tuple(found)
+
+    async def _is_selected(self, branch: Selector) -> bool:
+        """Ask the server if the fields of a branch select the object."""
+        query = Selector(field=branch.field, names=[self._name]).query()
+        paging = Paging(query, page_limit=None, patience=60.0)
+        path = self._resource.path(self._namespace, None)
+        client = cast("Transport", self._client)
+        page = await partial_metadata.page_of_metadata(client, self._resource, path, paging)
+        return any(record.name == self._name for record in page.records)
+
+
+def compare(branch: Selector, record: Record, resource: Resource, *, is_whole: bool = True) -> BranchResult:
+    """Compare an object with one branch of a filter. If only its metadata is there, other fields are left to
+    the server.
+    """
+    fails, has = list[str](), dict[str, None]()
+    if branch.namespace_label is not None and record.namespace not in (branch.namespaces or ()):
+        fails.append(f"the label {branch.namespace_label} of its namespace")
+    else:
+        alone = Selector(names=branch.names, namespaces=branch.namespaces)
+        fields = dict(zip(_METADATA, (record.name, record.namespace), strict=True))
+        if (failed := alone.failed({}, fields)) is not None:
+            fails.append(failed)
+    for requirement in branch.requirements:
+        if not requirement.matches(record.labels):
+            fails.append(str(requirement))
+            value = record.labels.get(requirement.key)
+            has[f"no label {requirement.key}" if value is None else f"{requirement.key}={value}"] = None
+    if fails or not branch.terms:
+        return BranchResult(branch, tuple(fails), tuple(has))
+    failed_terms = _failed_terms(branch, record, resource, is_whole=is_whole)
+    return BranchResult(branch, failed_terms or (), is_known=failed_terms is not None)
+
+
+def _failed_terms(
+    branch: Selector, record: Record, resource: Resource, *, is_whole: bool
+) -> tuple[str, ...] | None:
+    """Return the first field that the object fails; None if only the server can tell."""
+    if not is_whole and any(term.label not in _METADATA for term in branch.terms):
+        return None
+    return failures(Selector(field=branch.field), record, resource)
+
+
+def right_to_get(resource: Resource, namespace: str | None, name: str) -> Right:
+    """Return the right that `why` needs."""
+    return Right(resource.kind.group, resource.kind.plural, frozenset({"get"}), namespace, frozenset({name}))
+
+
+async def ask_server(
+    client: _Client, declared: Branches, resource: Resource, namespace: str | None, name: str
+) -> Why:
+    """Return where an object stands that is not held, as the server answers."""
+    metadata = Metadata(client, resource, namespace, name)
+    why = partial(Why, str(resource), namespace, name)
+    try:
+        record = await metadata.record()
+        if record is None:
+            return why(Standing.ABSENT)
+        results = await metadata.results(declared, record)
+    except Refused as error:
+        if error.refusal.code == 403:
+            return why(Standing.UNKNOWN, missing=right_to_get(resource, namespace, name))
+        unanswered = f"{error.refusal.code} {error.refusal.reason}".rstrip()
+        return why(Standing.UNKNOWN, unanswered=unanswered)
+    except (Unreachable, Garbled) as error:
+        return why(Standing.UNKNOWN, unanswered=clipped(error, 300))
+    is_due = any(not each.fails for each in results)
+    standing = Standing.DUE if is_due else Standing.OUTSIDE
+    return why(standing, branches=results, object_version=record.version)
+
+
+async def why(access: Access, request: Request, *, ask: bool) -> Why:
+    """Return where an object stands in the cache of its kind, and why."""
+    informer = informer_of(access.runtime, request)
+    resource = informer.resource or await resource_of(access.runtime, request)
+    require_place(request, resource)
+    require_names_of(request)
+    namespace, name = request.namespace, request.name or ""
+    held, is_absent = None, False
+    try:
+        held = access.read(request, _snapshot.get_record)
+    except NotFound:
+        is_absent = True
+    except ReadError:
+        pass  # The state of the cache is part of the result.
+    declared = informer.filter
+    if held is not None:
+        results = tuple(compare(branch, held, resource) for branch in declared.branches)
+        found = Why(str(resource), namespace, name, Standing.HELD, results, object_version=held.version)
+    elif is_absent or not ask:
+        standing = Standing.ABSENT if is_absent else Standing.UNKNOWN
+        found = Why(str(resource), namespace, name, standing)
+    else:
+        found = await ask_server(access.runtime.fetches, declared, resource, namespace, name)
+    return _with_state(found, informer)
+
+
+def _with_state(found: Why, informer: Informer) -> Why:
+    return replace(
+        found,
+        state=str(informer.health),
+        message=clipped(informer.message, 500),
+        since=informer.lasted(),
+        version=informer.version,
+        age=informer.age(),
+    )

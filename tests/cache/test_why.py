@@ -1,0 +1,217 @@
+"""`cache.why`: for one object, each branch of the filter, the right, and the state of the cache."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import (
+    BranchResult,
+    Cached,
+    LabelSelector,
+    NotDeclared,
+    ReadError,
+    Selector,
+    Standing,
+    Why,
+)
+from kopf_selectcache.cache.why import ask_server
+from kopf_selectcache.core.selection.kinds import find
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing.faults import Refuse
+from tests.cache.environment import PODS, Server
+from tests.cache.environment import pod as answered
+from tests.cache.test_freshness import WEB, pod
+from tests.gated import gated
+from tests.kopf_operators import run
+
+DB = {"app": "db"}
+
+
+def fake(declared: Any = "app=web", *more: dict[str, Any], kind: str = "v1/pods") -> FakeCache:
+    return FakeCache([pod("web-1", **WEB), pod("db-1", **DB), pod("bare"), *more], {kind: declared})
+
+
+def fails(why: Why) -> list[tuple[str, ...]]:
+    return [each.fails for each in why.branches]
+
+
+def why(cache: FakeCache, name: str = "db-1", **options: Any) -> Why:
+    return cache.blocking.why("pods", name, "shop", **options)
+
+
+def test_a_held_object_is_compared_with_each_branch() -> None:
+    found = why(fake(["app=web", "tier=gold"]), "web-1")
+    assert (found.standing, fails(found)) == (Standing.HELD, [(), ("tier=gold",)])
+    assert found.version
+    assert found.object_version
+    assert str(found).startswith("pods shop/web-1 is held, as of its version ")
+    assert "\n  label='app=web': selects it\n" in str(found)
+
+
+def test_an_object_outside_of_the_filter_fails_a_requirement_of_each_branch() -> None:
+    found = why(fake(["app=web,tier", Selector("app=db", namespaces=["infra"]), Selector(names=["a", "b"])]))
+    assert found.standing is Standing.OUTSIDE
+    assert fails(found) == [("app=web", "tier"), ("namespace=infra",), ("name in (a,b)",)]
+    assert found.branches[0].has == ("app=db", "no label tier")
+    assert "pods shop/db-1 exists, and the filter does not select it.\n" in str(found)
+    assert "label='app=web,tier': fails app=web and tier, and has app=db, no label tier\n" in str(found)
+    assert "\nThe cache is synced, for 0 s, as of version " in str(found)
+
+
+def test_an_object_of_a_namespace_without_the_label_fails_that() -> None:
+    infra = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "infra", "labels": {"tenant": "yes"}},
+    }
+    declared = Selector("app=db", namespaces=LabelSelector.parse("tenant=yes"))
+    assert fails(why(fake(declared, infra))) == [("the label tenant=yes of its namespace",)]
+
+
+def test_the_server_decides_about_fields() -> None:
+    declared = Selector("app=db", field="spec.nodeName=n1")
+    mine = pod("mine", **DB) | {"spec": {"nodeName": "n1"}}
+    cache = fake(declared, mine)
+    assert fails(why(cache)) == [("spec.nodeName=n1",)]
+    assert fails(why(cache, "mine")) == [()]
+    assert why(cache, "mine").standing is Standing.HELD
+    cache = fake([declared, Selector(field="metadata.name=other")])
+    assert fails(why(cache, "web-1")) == [("app=db",), ("name=other",)]
+
+
+def test_a_proof_of_absence_needs_no_request() -> None:
+    cache = FakeCache([pod("web-1")], {"v1/pods": Selector(namespaces=["shop"])})
+    cache.cluster.faults.add(Refuse(503), verb="get", resource="pods")
+    assert why(cache, "gone").standing is Standing.ABSENT
+    assert why(fake(), "gone").standing is Standing.ABSENT
+    assert str(why(fake(), "gone")).startswith("pods shop/gone does not exist.\n")
+
+
+def test_without_asking_it_is_not_known_if_an_object_exists() -> None:
+    found = why(fake(), ask=False)
+    assert (found.standing, found.branches) == (Standing.UNKNOWN, ())
+    assert "is not held: it does not exist, or the filter does not select it." in str(found)
+
+
+def test_the_missing_right_is_named() -> None:
+    cache = fake()
+    cache.cluster.faults.add(Refuse(403), verb="get", resource="pods")
+    found = why(cache)
+    assert found.standing is Standing.UNKNOWN
+    assert str(found.missing) == "get pods db-1 in shop"
+    assert "\nThe right is missing to get pods db-1 in shop: - {apiGroups: ['']" in str(found)
+
+
+def test_a_server_that_does_not_answer_is_no_proof() -> None:
+    cache = fake()
+    cache.cluster.faults.add(Refuse(503), verb="get", resource="pods")
+    found = why(cache)
+    assert (found.standing, found.unanswered[:3]) == (Standing.UNKNOWN, "503")
+    assert "\nThe server does not tell: 503" in str(found)
+    server = Server()
+    server.answer("/api/v1/namespaces/shop/pods/db-1", answered("another", "shop"))
+
+    async def main() -> Why:
+        return await ask_server(server, Selector("app=web"), PODS, "shop", "db-1")
+
+    assert asyncio.run(main()).standing is Standing.UNKNOWN
+
+
+def test_an_object_that_the_cache_has_not_received_yet_is_due() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            await environment.cut()
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            found = await environment.cache.why("pods", "b", "shop")
+            assert (found.standing, fails(found)) == (Standing.DUE, [()])
+            assert found.object_version == b["metadata"]["resourceVersion"]
+            assert (found.state, found.since is not None) == ("synced", True)
+            assert "; it is not held yet." in str(found)
+
+    run(main())
+
+
+def test_the_state_of_a_cache_that_cannot_be_read_is_told_with_its_reason() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            environment.cluster.faults.add(Refuse(403), verb="list", resource="pods")
+            environment.cluster.faults.add(Refuse(403), verb="watch", resource="pods")
+            environment.cluster.cut("watch", "pods")
+            await environment.clock.move_until(lambda: environment.informer.part().error is not None)
+            found = await environment.cache.why("pods", "a", "shop")
+            assert (found.standing, found.state) == (Standing.DUE, "forbidden")
+            assert "The cache is forbidden, for " in str(found)
+            assert found.message
+
+    run(main())
+
+
+def test_a_kind_without_namespaces_is_named_without_one() -> None:
+    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": DB}}]
+    cache = FakeCache(nodes, {"nodes": "app=web"})
+    assert str(cache.blocking.why("nodes", "n1")).startswith("nodes n1 exists, and")
+
+
+def test_nothing_of_a_secret_but_its_labels_is_shown() -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "shop", "labels": DB, "annotations": {"note": "hunter2"}},
+        "data": {"password": "aHVudGVyMg=="},
+    }
+    for declared in ("app=web", "app=db", Selector("app=db", field="type=other")):
+        cache = FakeCache([secret], {"v1/secrets": Cached(declared)})
+        found = cache.blocking.why("secrets", "s", "shop")
+        assert "hunter2" not in f"{found}{found!r}"
+        assert "aHVudGVyMg" not in f"{found}{found!r}"
+
+
+def test_what_names_no_object_is_refused() -> None:
+    cache = fake()
+    for name, namespace in (("web-1", None), ("a/b", "shop"), (5, "shop"), ("web-1", "a/b")):
+        with pytest.raises(ReadError):
+            cache.blocking.why("pods", name, namespace)  # type: ignore[arg-type]
+    with pytest.raises(NotDeclared):
+        cache.blocking.why("configmaps", "a", "shop")
+
+
+def test_a_field_that_nobody_can_read_is_left_to_the_server() -> None:
+    kind = find("pods")
+    assert kind is not None
+    server = Server()
+    server.answer("/api/v1/namespaces/shop/pods/db-1", answered("db-1", "shop", app="db"))
+    server.answer(
+        "/api/v1/namespaces/shop/pods",
+        {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": []},
+    )
+
+    async def main() -> Why:
+        declared = Selector(field="status.phase=Failed")
+        return await ask_server(server, declared, Resource(kind, "v1"), "shop", "db-1")
+
+    found = asyncio.run(main())
+    assert str(found).endswith("fails status.phase=Failed")
+    assert fails(found) == [("status.phase=Failed",)]
+    assert server.asked[-1][1]["fieldSelector"] == "status.phase=Failed,metadata.name=db-1"
+    assert all("PartialObjectMetadata" in each for each in server.accepted)
+    server.answer(
+        "/api/v1/namespaces/shop/pods",
+        {
+            "apiVersion": "v1",
+            "kind": "PodList",
+            "metadata": {"resourceVersion": "9"},
+            "items": [answered("db-1", "shop", app="db")],
+        },
+    )
+    assert asyncio.run(main()).standing is Standing.DUE
+
+
+def test_a_branch_that_only_the_server_knows_says_so() -> None:
+    assert (
+        str(BranchResult(Selector("app=web"), (), is_known=False))
+        == "label='app=web': only the server can tell"
+    )

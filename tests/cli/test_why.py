@@ -1,0 +1,111 @@
+"""The command `why`: for one object, the branches of the filter and the missing rights."""
+
+from __future__ import annotations
+
+import pytest
+
+from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults import Refuse
+from tests.cli.conftest import DEFINITION, Command, pod
+
+WEB, AS_WEB = "system:serviceaccount:operators:web", ("--account", "operators/web")
+READS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize(
+    ("named", "code", "text"),
+    [
+        ("pods/web-1", 0, "pods default/web-1 exists, at version "),
+        ("pods/default/web-1", 0, "\n  label='app=web': selects it\n"),
+        ("Pod/db-1", 1, "\n  label='app=web': fails app=web, and has app=db\n"),
+        ("po/db-9", 1, "pods default/db-9 does not exist.\n"),
+    ],
+)
+def test_an_object_is_compared_with_the_filter(command: Command, named: str, code: int, text: str) -> None:
+    said = command("why", "select['v1/pods'] = 'app=web'", named)
+    assert (said.code, said.errors) == (code, "")
+    assert text in said.output
+    assert "The cache" not in said.output, "none runs"
+
+
+def test_the_namespace_is_that_of_the_operator_if_there_is_one(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    cluster.namespace("shop")
+    cluster.create(pod("web-1", "web", namespace="shop"), pod("web-2", "web"))
+    assert command("why", "select['v1/pods'] = 'app=web'", "pods/web-1", "-n", "shop").code == 0
+    said = command("why", "select['v1/pods'] = 'app=web'", "pods/default/web-2", "-n", "shop")
+    assert (said.code, "fails namespace=shop" in said.output) == (1, True)
+
+
+def test_namespaces_by_label_are_looked_up(cluster: EmbeddedCluster, command: Command) -> None:
+    for name, labels in (("shop", {"tenant": "yes"}), ("infra", {})):
+        cluster.create({"kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        cluster.create(pod("web-1", "web", namespace=name))
+    declared = "select['v1/pods'] = Selector('app=web', namespaces=LabelSelector.parse('tenant=yes'))"
+    assert command("why", declared, "pods/shop/web-1").code == 0
+    said = command("why", declared, "pods/infra/web-1")
+    assert (said.code, "fails the label tenant=yes of its namespace" in said.output) == (1, True)
+
+
+def test_each_cache_of_the_kind_is_compared(cluster: EmbeddedCluster, command: Command) -> None:
+    cluster.create({"kind": "Node", "metadata": {"name": "n1", "labels": {"app": "web"}}})
+    said = command(
+        "why", "select['nodes'] = 'app=db'", "nodes/n1", "--kind", "v1/nodes", "--filter", "app=web"
+    )
+    assert said.code == 0
+    assert "fails app=db" in said.output
+    assert "label='app=web': selects it" in said.output
+    assert command("why", "select['nodes'] = 'app=db'", "nodes/default/n1").code == 2
+
+
+def test_the_rights_that_the_cache_lacks_are_named(busy: EmbeddedCluster, command: Command) -> None:
+    declared = "select['v1/pods'] = 'app=web'"
+    said = command("why", declared, "pods/web-1", *AS_WEB)
+    assert said.code == 1
+    assert "The cache lacks the right to list, watch pods: - {apiGroups: ['']" in said.output
+    busy.user(WEB, [READS])
+    assert command("why", declared, "pods/web-1", *AS_WEB).code == 0
+
+
+def test_what_cannot_be_told_is_an_error(cluster: EmbeddedCluster, command: Command) -> None:
+    cluster.create(DEFINITION)
+    declared = "select['v1/pods'] = 'app=web'"
+    for named, code, text in (
+        ("pods", 2, "names no object"),
+        ("pods/", 2, "names no object"),
+        ("a/b/c/d", 2, "names no object"),
+        ("nodes/n1", 1, "declares no cache of nodes"),
+        ("gadgets.example.com/a", 1, "gadgets"),
+        ("p*/a", 2, "p*"),
+    ):
+        said = command("why", declared, named)
+        assert (said.code, text in said.errors, said.output) == (code, True, ""), said
+    assert command("why", "select['nodes'] = Selector(namespaces=['a'])", "nodes/n1").code == 1
+
+
+def test_an_object_that_may_not_be_read_is_not_called_absent(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    cluster.create(pod("web-1", "web"))
+    cluster.faults.add(Refuse(403), verb="get", resource="pods")
+    said = command("why", "select['v1/pods'] = 'app=web'", "pods/web-1")
+    assert said.code == 2
+    assert "The right is missing to get pods web-1 in default" in said.output
+
+
+def test_a_secret_is_not_shown(cluster: EmbeddedCluster, command: Command) -> None:
+    cluster.create(
+        {
+            "kind": "Secret",
+            "metadata": {"name": "ca", "namespace": "default", "annotations": {"note": "hunter2"}},
+            "data": {"password": "aHVudGVyMg=="},
+        }
+    )
+    for declared in ("'app=web'", "Selector(names=['ca'])", "Selector(field='type=other')"):
+        said = command("why", f"select['v1/secrets'] = {declared}", "secrets/ca")
+        assert "hunter2" not in said.output + said.errors
+        assert "aHVudGVyMg" not in said.output + said.errors
+    answered = [asked for asked in cluster.requests if asked.path.endswith("/secrets/ca")]
+    assert answered
