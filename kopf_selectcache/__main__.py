@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from .cli import check, completion, rbac, serve, why
+from .cli import check, completion, hidden, rbac, serve, why
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('kopf_selectcache')}")
     parser.set_defaults(parser=parser)
     commands = parser.add_subparsers(metavar="COMMAND")
-    for command in (check, rbac, why, serve, completion):
+    for command in (check, rbac, why, hidden, serve, completion):
         added = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         command.add_arguments(added)
         added.set_defaults(run=command.run)

@@ -188,7 +188,7 @@ class Needs:
     async def _of_kopf(self) -> AsyncIterator[Right]:
         operator = self._operator
         for handler in _kopf.watching_handlers(operator.registry):
-            key = _key_of(handler.selector)
+            key = key_of(handler.selector)
             if key is None:
                 self._unknown(f"{handler} is of kinds that only the cluster knows, and they are not in here.")
                 continue
@@ -252,7 +252,7 @@ class Needs:
             return [None]
         keys = [handler.kind for handler in reconcilers(registry)]
         keys += [handler.kind for handler in change_handlers(registry)]
-        keys += [key for each in _kopf.watching_handlers(registry) if (key := _key_of(each.selector))]
+        keys += [key for each in _kopf.watching_handlers(registry) if (key := key_of(each.selector))]
         handled = [await self._resource(key) for key in keys]
         of_cluster = any(resource.kind.namespaced is False for resource in handled)
         return [*sorted({*watched, *(["default"] if of_cluster else [])})]
@@ -309,7 +309,7 @@ class Needs:
             self.unknown.append(text)
 
 
-def _key_of(selector: _kopf.Selector | None) -> KindKey | None:
+def key_of(selector: _kopf.Selector | None) -> KindKey | None:
     """Return the key of a handler's kind; None if its selector is for several kinds."""
     name = selector and (
         selector.plural or selector.kind or selector.singular or selector.shortcut or selector.any_name

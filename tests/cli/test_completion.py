@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
         (["selectcache", "check", "app.py", "--al"], ["--all-namespaces"]),
         (["selectcache", "check", "-o", ""], ["json", "text", "wide", "yaml"]),
         (["selectcache", "rbac", *["a.py"] * 9, "--output", "j"], ["json"]),
+        (["selectcache", "w"], ["why"]),
+        (["selectcache", "hidden", "app.py", "--name"], ["--namespace"]),
         (["selectcache", "serve", "--no"], ["--no-garbage-collection"]),
         (["selectcache", "completion", "z"], ["zsh"]),
         (["selectcache", "check", "oper"], []),

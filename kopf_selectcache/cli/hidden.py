@@ -1,0 +1,252 @@
+"""`hidden`: lists objects that an operator's objects own or name, and that the filters of its caches hide,
+with the requirements that each fails. Changes nothing in the cluster, and reads no Secret as a whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kopf_selectcache import _kopf
+from kopf_selectcache.cache.why import compare
+from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.protocol.pager import Paging
+from kopf_selectcache.core.selection.kinds import KindKey
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.informer.estimate import PAGE_LIMIT, PATIENCE
+from kopf_selectcache.plugin.on import change_handlers
+from kopf_selectcache.plugin.reconcile import reconcilers
+
+from . import _late, _operator_loader
+from ._caches import PlannedCache, declared_in, metadata_in, plan_of, resource_of
+from ._operator_loader import INTERRUPTED, PROBLEM, UNKNOWN, Loaded, Unloadable
+from ._required_rights import key_of
+from ._terminal import write
+
+NAME = "hidden"
+HELP = "List the objects that an operator's objects own or name, and that the filters of its caches hide."
+
+_UNREAD = "secrets"
+"""The objects of this kind are never read as a whole: they are looked for, and not looked into."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    _operator_loader.add_arguments(parser)
+    _late.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the hidden objects; return the exit code: 0 if there are none, 1 if there are some, 2 if
+    some kinds could not be looked at.
+    """
+    try:
+        found = asyncio.run(answered(arguments))
+    except Unloadable as error:
+        write(sys.stderr, f"{error}\n")
+        return error.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    write(sys.stderr, "".join(f"{note}\n" for note in found.notes))
+    lines = [str(each) for each in found.hidden] or [
+        "The filters hide no object that the operator's objects own or name."
+    ]
+    write(sys.stdout, "".join(f"{line}\n" for line in lines))
+    return PROBLEM if found.hidden else UNKNOWN if found.notes else 0
+
+
+class Hidden(NamedTuple):
+    """One object that the filter hides."""
+
+    resource: Resource
+    record: Record
+    reasons: tuple[str, ...]
+    """The objects that own or name it."""
+    fails: tuple[str, ...]
+    """For each branch of the filter, the requirements that it fails."""
+
+    def __str__(self) -> str:
+        place = "/".join(filter(None, self.record.key))
+        return f"{self.resource} {place}: {', '.join(self.reasons)}; it fails {'; or '.join(self.fails)}"
+
+
+class Found(NamedTuple):
+    """The result for an operator."""
+
+    hidden: tuple[Hidden, ...]
+    notes: tuple[str, ...]
+    """The kinds that could not be looked at."""
+
+
+async def answered(arguments: argparse.Namespace) -> Found:
+    """Return the hidden objects; raise Unloadable."""
+    late = _late.given(arguments)
+    async with _operator_loader.loaded(arguments) as operator:
+        await operator.log_in()
+        return await _Search(operator, late).result()
+
+
+class _Search:
+    """Lists the operator's own objects, and then those of its caches that the filters hide."""
+
+    def __init__(self, operator: Loaded, late: Sequence[_late.Late]) -> None:
+        self._operator = operator
+        self._late = late
+        self._notes: list[str] = []
+        self._owners: dict[str, str] = {}
+        """The operator's objects, as text, by uid."""
+        self._named: dict[tuple[str, str, str], str] = {}
+        """The objects that name another one: by its kind, in lower case, its namespace, and its name."""
+
+    async def result(self) -> Found:
+        """Ask the cluster; raise Unloadable, Refused or Unreachable."""
+        caches = [
+            await plan_of(self._operator, await resource_of(self._operator, key), cached)
+            for key, cached in declared_in(self._operator, self._late)
+        ]
+        kinds = [cache.resource for cache in caches]
+        for resource in await self._handled():
+            await self._look_into(resource, kinds)
+        selected = {id(cache): await self._selected(cache) for cache in caches}
+        for cache in caches:
+            for record in selected[id(cache)].values():
+                self._owners.setdefault(record.uid, _text_of(cache.resource, record))
+        hidden = [each for cache in caches for each in await self._hidden(cache, selected[id(cache)])]
+        return Found(tuple(hidden), tuple(dict.fromkeys(self._notes)))
+
+    async def _handled(self) -> list[Resource]:
+        """Return the kinds that the operator has handlers for."""
+        registry = self._operator.registry
+        keys: list[KindKey] = [handler.kind for handler in reconcilers(registry)]
+        keys += [handler.kind for handler in change_handlers(registry)]
+        keys += [key for each in _kopf.watching_handlers(registry) if (key := key_of(each.selector))]
+        found = dict[tuple[str, str], Resource]()
+        for key in keys:
+            resource = await resource_of(self._operator, key)
+            found[resource.kind.group, resource.kind.plural] = resource
+        return list(found.values())
+
+    async def _look_into(self, resource: Resource, kinds: Sequence[Resource]) -> None:
+        """Note the objects of a handled kind, and the objects of the cached kinds that they name."""
+        try:
+            for path in self._paths(resource):
+                if resource.kind.plural == _UNREAD:
+                    async for record in metadata_in(self._operator.transport, resource, path, {}):
+                        self._owners[record.uid] = _text_of(resource, record)
+                    continue
+                async for record in self._whole(resource, path):
+                    self._owners[record.uid] = _text_of(resource, record)
+                    if not record.stored:
+                        continue  # It cannot be decoded.
+                    for kind, namespace, name in _named_in(record.decode(), kinds):
+                        self._named[kind, namespace or record.namespace, name] = _text_of(resource, record)
+        except (Refused, Garbled) as error:
+            self._note(resource, error)
+
+    async def _whole(self, resource: Resource, path: str) -> AsyncIterator[Record]:
+        """Yield the objects of a list, as a whole."""
+        reader, paging = Reader.of(resource, ALL), Paging({}, page_limit=PAGE_LIMIT, patience=PATIENCE)
+        while not paging.is_complete:
+            if pause := paging.take_pause(1.0):
+                await asyncio.sleep(pause)
+            page = reader.page(await self._operator.transport.get(path, paging.query))
+            if isinstance(page, Refusal):
+                raise Refused(page)
+            paging.turn(page)
+            for record in page.records:
+                yield record
+
+    def _paths(self, resource: Resource) -> list[str]:
+        """Return the paths of all objects in the namespaces that the operator watches."""
+        watched = self._operator.watched if resource.kind.namespaced is not False else None
+        return [resource.path(namespace) for namespace in watched or (None,)]
+
+    async def _selected(self, cache: PlannedCache) -> dict[tuple[str, str], Record]:
+        """Return the metadata of the objects that the filter selects, by namespace and name."""
+        found, resource = dict[tuple[str, str], Record](), cache.resource
+        try:
+            for stream in cache.planned.streams:
+                path, query = stream.path(resource), stream.query()
+                async for record in metadata_in(self._operator.transport, resource, path, query):
+                    found[record.key] = record
+        except (Refused, Garbled) as error:
+            self._note(resource, error)
+        return found
+
+    async def _hidden(self, cache: PlannedCache, selected: Mapping[tuple[str, str], Record]) -> list[Hidden]:
+        resource, found = cache.resource, list[Hidden]()
+        try:
+            for path in self._paths(resource):
+                async for record in metadata_in(self._operator.transport, resource, path, {}):
+                    if record.key in selected:
+                        continue
+                    if reasons := tuple(dict.fromkeys(self._reasons(resource, record))):
+                        found.append(Hidden(resource, record, reasons, _fails(cache, record)))
+        except (Refused, Garbled) as error:
+            self._note(resource, error)
+        return found
+
+    def _reasons(self, resource: Resource, record: Record) -> Iterator[str]:
+        for uid in record.owners:
+            if (owner := self._owners.get(uid)) is not None:
+                yield f"{owner} owns it"
+        kind = (resource.kind.kind or "").lower()
+        if (by := self._named.get((kind, *record.key))) is not None and self._owners.get(record.uid) != by:
+            yield f"{by} names it"
+
+    def _note(self, resource: Resource, error: Refused | Garbled) -> None:
+        why = f"{error.refusal.code} {error.refusal.reason}" if isinstance(error, Refused) else str(error)
+        self._notes.append(f"{resource} cannot be listed, and some objects are not known: {why}")
+
+
+def _fails(cache: PlannedCache, record: Record) -> tuple[str, ...]:
+    """Return the requirements that an object fails, for each branch."""
+    found = list[str]()
+    for branch in cache.planned.filter.branches:
+        result = compare(branch, record, cache.resource, is_whole=False)
+        found.append(" and ".join(result.fails or tuple(map(str, branch.terms))))
+    return tuple(dict.fromkeys(found))
+
+
+def _text_of(resource: Resource, record: Record) -> str:
+    return f"{resource} {'/'.join(filter(None, record.key))}"
+
+
+def _named_in(obj: Mapping[str, Any], kinds: Sequence[Resource]) -> Iterator[tuple[str, str, str]]:
+    """Yield the kind, in lower case, the namespace and the name of each object of these kinds that an object
+    names: in a `secretName`, a `configMapRef: {name: ...}`, or a reference with `kind` and `name`.
+    """
+    known = {(resource.kind.kind or "").lower() for resource in kinds} - {""}
+
+    def search(value: object, key: str) -> Iterator[tuple[str, str, str]]:
+        if isinstance(value, list):
+            for each in value:
+                yield from search(each, key)
+        elif isinstance(value, Mapping):
+            name, namespace, kind = (value.get(each) for each in ("name", "namespace", "kind"))
+            if isinstance(name, str):
+                of = {kind.lower()} & known if isinstance(kind, str) else _kinds_in(key, known)
+                for each in of:
+                    yield each, namespace if isinstance(namespace, str) else "", name
+            for inner, each in value.items():
+                yield from search(each, str(inner))
+        elif isinstance(value, str) and key.lower().endswith("name"):
+            for each in _kinds_in(key, known):
+                yield each, "", value
+
+    for part, value in obj.items():
+        if part not in ("metadata", "apiVersion", "kind"):
+            yield from search(value, part)
+
+
+def _kinds_in(key: str, kinds: set[str]) -> set[str]:
+    """Return the kinds that the key of a reference names, such as `secretKeyRef`; the longest ones only."""
+    found = {kind for kind in kinds if kind in key.lower()}
+    return {kind for kind in found if not any(kind != other and kind in other for other in found)}

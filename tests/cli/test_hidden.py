@@ -1,0 +1,170 @@
+"""The command `hidden`: objects that an operator's objects own or name, and that the filters hide."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults import Refuse
+from tests.cli.conftest import DEFINITION, Command, pod
+
+HANDLERS = """
+@kopf.on.create('example.com', 'v1', 'widgets')
+def create(**_): ...
+"""
+NOTHING = "The filters hide no object that the operator's objects own or name.\n"
+PODS = "select['v1/pods'] = 'app=web'"
+
+
+def config(name: str, kind: str = "ConfigMap", **labels: str) -> dict[str, Any]:
+    return {"kind": kind, "metadata": {"name": name, "namespace": "default", "labels": labels}}
+
+
+def widget(cluster: EmbeddedCluster, **spec: Any) -> dict[str, Any]:
+    """Create a widget, and the definition of widgets."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    definition: Any = copy.deepcopy(DEFINITION)
+    definition["spec"]["versions"][0]["schema"] = schema
+    cluster.create(definition)
+    metadata = {"name": "mine", "namespace": "default"}
+    (made,) = cluster.create(
+        {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": spec}
+    )
+    return made
+
+
+def api_version(obj: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, **obj}
+
+
+def owned(obj: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
+    references = [
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+        }
+    ]
+    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": references}}
+
+
+def test_an_owned_object_without_the_label_is_listed(cluster: EmbeddedCluster, command: Command) -> None:
+    mine = widget(cluster)
+    cluster.create(
+        owned(pod("web-1", "web"), mine),
+        owned(pod("lost-1", "db"), mine),
+        pod("foreign", "db"),
+        pod("held", "web"),
+    )
+    said = command("hidden", PODS, handlers=HANDLERS)
+    assert said == (
+        1,
+        "pods default/lost-1: widgets.example.com default/mine owns it; it fails app=web\n",
+        "",
+    )
+
+
+def test_an_object_of_a_held_one_is_listed_without_handlers(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    (web,) = cluster.create(pod("web-1", "web"))
+    cluster.create(owned(config("settings", app="db"), api_version(web, "Pod")))
+    declared = f"{PODS}\nselect['v1/configmaps'] = ['app=web', Selector('tier', namespaces=['infra'])]"
+    said = command("hidden", declared)
+    assert said.output == (
+        "configmaps default/settings: pods default/web-1 owns it; it fails app=web; or namespace=infra and"
+        " tier\n"
+    )
+
+
+def test_objects_that_are_named_are_listed(cluster: EmbeddedCluster, command: Command) -> None:
+    names = ("by-key", "by-ref", "by-kind", "in-list", "elsewhere", "unnamed")
+    cluster.create(*(config(name, app="db") for name in names), config("held", app="web"))
+    cluster.create(*(config(name, "Secret", app="db") for name in ("token", "pull")))
+    widget(
+        cluster,
+        configMapName="by-key",
+        other={"configMapRef": {"name": "by-ref"}, "target": {"kind": "ConfigMap", "name": "by-kind"}},
+        volumes=[{"name": "unnamed", "configMap": {"name": "in-list"}}, {"configMap": {"name": "held"}}],
+        config={"kind": "ConfigMap", "name": "elsewhere", "namespace": "infra"},
+        secretName="token",
+        imagePullSecrets=[{"name": "pull"}],
+        number=5,
+    )
+    declared = "select['v1/configmaps'] = 'app=web'\nselect['v1/secrets'] = 'app=web'"
+    said = command("hidden", declared, handlers=HANDLERS)
+    lines = said.output.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        *(f"configmaps default/{name}" for name in sorted(names[:4])),
+        "secrets default/pull",
+        "secrets default/token",
+    ]
+    assert all(
+        line.endswith(": widgets.example.com default/mine names it; it fails app=web") for line in lines
+    )
+
+
+def test_nothing_is_hidden_by_a_filter_that_fits(cluster: EmbeddedCluster, command: Command) -> None:
+    mine = widget(cluster)
+    cluster.create(owned(pod("web-1", "web"), mine), pod("db-1", "db"))
+    assert command("hidden", PODS, handlers=HANDLERS) == (0, NOTHING, "")
+
+
+def test_a_filter_with_fields_is_decided_by_the_server(cluster: EmbeddedCluster, command: Command) -> None:
+    mine = widget(cluster)
+    cluster.create(
+        *(
+            owned(pod(name, "web") | {"spec": pod(name, "web")["spec"] | {"nodeName": name}}, mine)
+            for name in ("n1", "n2")
+        )
+    )
+    said = command("hidden", "select['v1/pods'] = Selector(field='spec.nodeName=n1')", handlers=HANDLERS)
+    assert said.output == (
+        "pods default/n2: widgets.example.com default/mine owns it; it fails spec.nodeName=n1\n"
+    )
+
+
+def test_only_the_namespaces_of_the_operator_are_looked_at(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    mine = widget(cluster)
+    cluster.create(owned(pod("lost-1", "db"), mine))
+    cluster.namespace("shop")
+    assert command("hidden", PODS, "-n", "shop", handlers=HANDLERS).output == NOTHING
+    assert command("hidden", PODS, "-n", "default", handlers=HANDLERS).code == 1
+
+
+def test_what_may_not_be_listed_is_told(cluster: EmbeddedCluster, command: Command) -> None:
+    widget(cluster)
+    for resource in ("widgets", "pods"):
+        cluster.faults.add(Refuse(403), verb="list", resource=resource)
+        said = command("hidden", PODS, handlers=HANDLERS)
+        assert (said.code, said.output) == (2, NOTHING)
+        assert f"{resource}" in said.errors
+        assert "cannot be listed, and some objects are not known: 403" in said.errors
+
+
+def test_no_secret_is_read_as_a_whole(
+    cluster: EmbeddedCluster, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers = f"{HANDLERS}\n@kopf.on.event('v1', 'secrets')\ndef follow(**_): ...\n"
+    data = {"data": {"password": "aHVudGVyMg=="}}
+    (secret,) = cluster.create(config("owner", "Secret", app="web") | data)
+    widget(cluster)
+    cluster.create(owned(config("lost", "Secret", app="db") | data, api_version(secret, "Secret")))
+    get, accepted = KopfTransport.get, list[str]()
+
+    async def recorded(self: Any, path: str, query: Any, *, accept: str = "", **options: Any) -> bytes:
+        accepted.extend([accept] if path.endswith("/secrets") else [])
+        return await get(self, path, query, **options, **({"accept": accept} if accept else {}))
+
+    monkeypatch.setattr(KopfTransport, "get", recorded)
+    said = command("hidden", "select['v1/secrets'] = 'app=web'", handlers=handlers)
+    assert said.output == "secrets default/lost: secrets default/owner owns it; it fails app=web\n"
+    assert len(accepted) >= 3
+    assert all("PartialObjectMetadata" in each for each in accepted)
