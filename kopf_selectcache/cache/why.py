@@ -17,6 +17,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.selecting import failures
@@ -31,7 +32,8 @@ from ._snapshot import informer_of
 from .errors import NotFound
 from .request import Request
 
-_METADATA = ("metadata.name", "metadata.namespace")
+METADATA_ONLY = Projection(metadata_only=True)
+"""The projection of the metadata that the server returns."""
 
 
 class Standing(StrEnum):
@@ -164,7 +166,7 @@ class Metadata:
         """Compare the object with each branch; the server decides about fields. Raises likewise."""
         found = []
         for branch in declared.branches:
-            result = compare(branch, record, self._resource, is_whole=False)
+            result = compare(branch, record, self._resource)
             if not result.is_known and not await self._is_selected(branch):
                 terms = tuple(str(term) for term in branch.terms)
                 result = BranchResult(branch, terms)
@@ -183,16 +185,18 @@ class Metadata:
         return any(record.name == self._name for record in page.records)
 
 
-def compare(branch: Selector, record: Record, resource: Resource, *, is_whole: bool = True) -> BranchResult:
-    """Compare an object with one branch of a filter. If only its metadata is there, other fields are left to
-    the server.
+def compare(
+    branch: Selector, record: Record, resource: Resource, projection: Projection = METADATA_ONLY
+) -> BranchResult:
+    """Compare an object with one branch of a filter. `projection` is that of the record; fields that it does
+    not have are left to the server.
     """
     fails, has = list[str](), dict[str, None]()
     if branch.namespace_label is not None and record.namespace not in (branch.namespaces or ()):
         fails.append(f"the label {branch.namespace_label} of its namespace")
     else:
         alone = Selector(names=branch.names, namespaces=branch.namespaces)
-        fields = dict(zip(_METADATA, (record.name, record.namespace), strict=True))
+        fields = {"metadata.name": record.name, "metadata.namespace": record.namespace}
         if (failed := alone.failed({}, fields)) is not None:
             fails.append(failed)
     for requirement in branch.requirements:
@@ -202,17 +206,8 @@ def compare(branch: Selector, record: Record, resource: Resource, *, is_whole: b
             has[f"no label {requirement.key}" if value is None else f"{requirement.key}={value}"] = None
     if fails or not branch.terms:
         return BranchResult(branch, tuple(fails), tuple(has))
-    failed_terms = _failed_terms(branch, record, resource, is_whole=is_whole)
+    failed_terms = failures(Selector(field=branch.field), record, resource, projection)
     return BranchResult(branch, failed_terms or (), is_known=failed_terms is not None)
-
-
-def _failed_terms(
-    branch: Selector, record: Record, resource: Resource, *, is_whole: bool
-) -> tuple[str, ...] | None:
-    """Return the first field that the object fails; None if only the server can tell."""
-    if not is_whole and any(term.label not in _METADATA for term in branch.terms):
-        return None
-    return failures(Selector(field=branch.field), record, resource)
 
 
 def right_to_get(resource: Resource, namespace: str | None, name: str) -> Right:
@@ -259,7 +254,7 @@ async def why(access: Access, request: Request, *, ask: bool) -> Why:
         pass  # The state of the cache is part of the result.
     declared = informer.filter
     if held is not None:
-        results = tuple(compare(branch, held, resource) for branch in declared.branches)
+        results = tuple(compare(branch, held, resource, informer.projection) for branch in declared.branches)
         found = Why(str(resource), namespace, name, Standing.HELD, results, object_version=held.version)
     elif is_absent or not ask:
         standing = Standing.ABSENT if is_absent else Standing.UNKNOWN

@@ -210,7 +210,7 @@ def _fails(cache: PlannedCache, record: Record) -> tuple[str, ...]:
     """Return the requirements that an object fails, for each branch."""
     found = list[str]()
     for branch in cache.planned.filter.branches:
-        result = compare(branch, record, cache.resource, is_whole=False)
+        result = compare(branch, record, cache.resource)
         found.append(" and ".join(result.fails or tuple(map(str, branch.terms))))
     return tuple(dict.fromkeys(found))
 

@@ -215,3 +215,11 @@ def test_a_branch_that_only_the_server_knows_says_so() -> None:
         str(BranchResult(Selector("app=web"), (), is_known=False))
         == "label='app=web': only the server can tell"
     )
+
+
+def test_a_field_that_a_cache_of_metadata_does_not_have_is_left_to_the_server() -> None:
+    declared = Cached(Selector("app=db", field="spec.nodeName=n1"), metadata_only=True)
+    cache = fake(declared, pod("mine", **DB) | {"spec": {"nodeName": "n1"}})
+    found = why(cache, "mine")
+    assert (found.standing, found.branches[0].is_known) == (Standing.HELD, False)
+    assert fails(why(cache)) == [("spec.nodeName=n1",)]

@@ -159,9 +159,9 @@ def test_no_secret_is_read_as_a_whole(
     cluster.create(owned(config("lost", "Secret", app="db") | data, api_version(secret, "Secret")))
     get, accepted = KopfTransport.get, list[str]()
 
-    async def recorded(self: Any, path: str, query: Any, *, accept: str = "", **options: Any) -> bytes:
-        accepted.extend([accept] if path.endswith("/secrets") else [])
-        return await get(self, path, query, **options, **({"accept": accept} if accept else {}))
+    async def recorded(self: Any, path: str, query: Any, **options: Any) -> bytes:
+        accepted.extend([options.get("accept", "")] if path.endswith("/secrets") else [])
+        return await get(self, path, query, **options)
 
     monkeypatch.setattr(KopfTransport, "get", recorded)
     said = command("hidden", "select['v1/secrets'] = 'app=web'", handlers=handlers)
