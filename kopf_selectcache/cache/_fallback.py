@@ -8,8 +8,7 @@ from typing import Any
 from kopf_selectcache._errors import NotDeclared, NotKept, NotSynced, Stale, StateError
 
 from . import _server_reads, _snapshot
-from ._access import Access
-from ._snapshot import informer_of
+from ._snapshot import Access, informer_of
 from .errors import NotFound, OutsideFilter, Unmatchable, Unreadable
 from .request import RAISE, Request
 

@@ -8,10 +8,10 @@ than the stream, it replaces the stored object of its name.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -19,11 +19,15 @@ from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.index_spec import ODD, Indexed
+from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Record, is_older
+from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_older
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Branches
+
+Pair: TypeAlias = tuple[Record | None, Record | None]
+"""A stored object, and the one that a read shows instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +87,25 @@ def own_of(
         return None
     selected = not deleted and selects(declared, record, resource, projection)
     return None if selected is None else Own(record.key, own, record if selected else None)
+
+
+def laid_over(chosen: Chosen, lookup: Lookup, pairs: Collection[Pair]) -> Chosen:
+    """Return the candidates with some objects replaced by those that are shown instead."""
+    hidden = {id(held) for held, _ in pairs}
+    shown = [record for _, record in pairs if record is not None]
+    records = [record for record in chosen.records if id(record) not in hidden]
+    unreadable = [record for record in chosen.unreadable if id(record) not in hidden]
+    unreadable += [record for record in shown if isinstance(record, UnreadableRecord)]
+    rest = chosen.rest
+    if any(ODD in index.of(record) for record in shown if record.stored for index, _ in lookup.where):
+        # A path may lead into a list there: the reader compares it, as where there is no index.
+        rest = rest._replace(where=lookup.where)
+    done = [(index, value) for index, value in lookup.where if (index, value) not in rest.where]
+    records += [
+        record
+        for record in shown
+        if record.stored
+        and lookup.admits(record)
+        and all(index.keys(record) == (value,) for index, value in done)
+    ]
+    return chosen._replace(records=records, rest=rest, unreadable=tuple(unreadable))

@@ -17,8 +17,7 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.settings.declaration import Declared
 
 from . import _fallback, _introspection, _server_reads, changes, declaring, own_writes, waits
-from ._access import Access
-from ._snapshot import informer_of
+from ._snapshot import Access, informer_of
 from .blocking import Blocking, ThreadReads, Waits, awaited, explain_call
 from .changes import Change
 from .declaring import Options, placed

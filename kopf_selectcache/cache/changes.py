@@ -19,8 +19,9 @@ from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
-from ._access import Access, Counted
 from ._snapshot import (
+    Access,
+    Counted,
     Snapshot,
     compare,
     comparisons_of,

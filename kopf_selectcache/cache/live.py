@@ -14,7 +14,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
 from . import _server_reads, writes
-from ._access import Access
+from ._snapshot import Access
 from ._write_options import (
     AnyOptions,
     ApplyOptions,

@@ -21,9 +21,8 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 
-from ._access import Access, Counted
 from ._at_least import require_comparable
-from ._snapshot import Snapshot, informer_of
+from ._snapshot import Access, Counted, Snapshot, informer_of
 from .declaring import caller
 from .errors import behind, stale
 from .reads import Reads

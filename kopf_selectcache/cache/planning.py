@@ -31,8 +31,8 @@ from kopf_selectcache.settings.planner import Plan, Stream
 from kopf_selectcache.settings.quantity import written as sized
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
-from ._access import Access
 from ._server_reads import resource_of
+from ._snapshot import Access
 from .declaring import Options, checked_request, completed, started
 from .errors import answering
 from .request import Request

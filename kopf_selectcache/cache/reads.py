@@ -12,8 +12,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
 from . import _snapshot
-from ._access import Access
-from ._snapshot import list_owned
+from ._snapshot import Access, list_owned
 from .errors import NotFound
 from .formats.formats import quick
 from .formats.lazy_list import Objects, in_pages

@@ -25,10 +25,9 @@ from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.rights import Right
 
 from . import _snapshot
-from ._access import Access
 from ._checks import require_names_of, require_place
 from ._server_reads import resource_of
-from ._snapshot import informer_of
+from ._snapshot import Access, informer_of
 from .errors import NotFound
 from .request import Request
 

@@ -19,7 +19,7 @@ READS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "do not wait for the version of an awaited read",
-        "cache/_access.py",
+        "cache/_snapshot.py",
         "                await wait(informer, request.at_least, region_of(request), seconds)\n",
         "                pass\n",
         11,
