@@ -43,8 +43,14 @@ async def gone(access: Access, departed: str | None, request: Request) -> bool:
     """
     uid = request.uid
     await access.wait(request)
-    with suppress(NotFound, *_NOT_HERE):
+    held = ""
+    try:
         held = access.read(request, _snapshot.get_record).uid
+    except OutsideFilter as error:
+        held = error.uid  # Empty if it is not known.
+    except (NotFound, *_NOT_HERE):
+        pass
+    if held:
         informer = informer_of(access.runtime, request)
         if (
             uid in (None, held)

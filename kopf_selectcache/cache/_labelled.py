@@ -1,4 +1,4 @@
-"""The error of a read outside of a filter that chooses namespaces by their labels."""
+"""Filters that choose namespaces by their labels: what they serve, and the error of a read outside."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ from collections.abc import Collection
 
 from kopf_selectcache._errors import NotSynced, ReadError
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.informer.state import Serving
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.state import InformerState, Serving
 from kopf_selectcache.selectors.selector import Selector
 
 from .errors import OutsideFilter, for_request
 from .matcher import Comparisons, Coverage
 from .request import Request
+
+
+def serving_of(informer: Informer, state: InformerState) -> Serving | None:
+    """Return the namespaces that a filter chooses by label; None if it chooses none."""
+    if not state.followed:
+        return None
+    chosen = informer.chosen
+    return Serving(state.followed, chosen.error_of, state.lost, chosen.watched)
 
 
 def outside_labelled(

@@ -39,6 +39,8 @@ class Own:
     version: str
     record: Record | None
     """None if it is deleted, or has left the filter."""
+    outside: Record | None = None
+    """The object if it has left the filter."""
 
     def instead_of(self, held: Record | None) -> Record | None:
         """Return whichever is newer. Of two objects of one name, with two uids, the newer is the one that is
@@ -86,7 +88,9 @@ def own_of(
         # UTF-8.
         return None
     selected = not deleted and selects(declared, record, resource, projection)
-    return None if selected is None else Own(record.key, own, record if selected else None)
+    if selected is None:
+        return None
+    return Own(record.key, own, record if selected else None, None if selected or deleted else record)
 
 
 def laid_over(chosen: Chosen, lookup: Lookup, pairs: Collection[Pair]) -> Chosen:

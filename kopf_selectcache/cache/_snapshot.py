@@ -1,6 +1,4 @@
-"""Snapshots: the state of one kind that one read looks at, with the handler's own object over it. Opens a
-snapshot for a request, and answers the request from it.
-"""
+"""Snapshots: opens the state of one kind that one read looks at, and answers the request from it."""
 
 from __future__ import annotations
 
@@ -20,7 +18,14 @@ from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection, at
-from kopf_selectcache.core.store.record import PartialRecord, Record, UnreadableRecord, is_newer, is_older
+from kopf_selectcache.core.store.record import (
+    OutsideRecord,
+    PartialRecord,
+    Record,
+    UnreadableRecord,
+    is_newer,
+    is_older,
+)
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -29,10 +34,12 @@ from kopf_selectcache.informer.state import InformerState, Serving
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.settings.planner import Plan
 
 from ._at_least import is_as_new, require_comparable, wait
 from ._checks import index_values, require_place, require_stored
-from ._labelled import outside_labelled
+from ._labelled import outside_labelled, serving_of
+from ._outside import require_inside, shown_outside
 from ._overlay import Own, Pair, is_of, laid_over, own_of
 from .errors import (
     NotFound,
@@ -87,6 +94,8 @@ class Snapshot:
     no selector may match."""
     serving: Serving | None = None
     """The namespaces that the filter chooses by label; None if it chooses none."""
+    plan: Plan | None = None
+    """The plan of the streams."""
 
     @property
     def resource(self) -> Resource:
@@ -100,9 +109,20 @@ class Snapshot:
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         """Return the object, or None if it is absent, and the version as of which that is true."""
         found, version = self._get(namespace, name)
-        if self.serving is not None and found is not None and self._is_lost(found):
+        if isinstance(found, OutsideRecord) or (found is not None and self._is_lost(found)):
             return None, version
         return found, version
+
+    def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        """Return the object of a split cache, inside or outside of the filter, and the version."""
+        key = namespace, name
+        own = self._own(self.store.version) if self._own_key() == key else None
+        with self.own_writes.lock:
+            held, version = self.store.locate(namespace, name)
+            found, as_of = self._newest(key, held, version, own)
+            if found is None:
+                found = shown_outside(held, version, self.own_writes.get(key), own)
+            return found, as_of
 
     def _get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         key = namespace, name
@@ -246,7 +266,8 @@ def open_snapshot(
     comparisons: Comparisons | None = state.derived.value
     if comparisons is None:
         comparisons = comparisons_of(state)
-    snapshot = Snapshot(comparisons, store, state.own_writes, own, deleted, serving_of(informer, state))
+    serving = serving_of(informer, state)
+    snapshot = Snapshot(comparisons, store, state.own_writes, own, deleted, serving, state.plan)
     if is_behind:
         _require_shown(request, snapshot)
     return snapshot
@@ -268,14 +289,6 @@ def _require_shown(request: Request, snapshot: Snapshot) -> None:
         if shown is not None and not is_newer(request.at_least.version, shown.version):
             return
     raise behind(request, snapshot.store.version)
-
-
-def serving_of(informer: Informer, state: InformerState) -> Serving | None:
-    """Return the namespaces that a filter chooses by label; None if it chooses none."""
-    if not state.followed:
-        return None
-    chosen = informer.chosen
-    return Serving(state.followed, chosen.error_of, state.lost, chosen.watched)
 
 
 def comparisons_of(state: InformerState) -> Comparisons:
@@ -518,9 +531,11 @@ def get_record(request: Request, snapshot: Snapshot) -> Record:
     if record is not None:
         return record
     coverage = comparisons.of_object(namespace, name)
+    if snapshot.plan is not None and snapshot.plan.proves(namespace):
+        return require_inside(request, coverage, comparisons, *snapshot.locate(namespace, name))
     if coverage.answer is Answer.YES:
         raise NotFound(request, version)
-    raise _outside(request, coverage, snapshot)
+    raise outside_of(request, coverage, snapshot)
 
 
 def get_object(request: Request, snapshot: Snapshot) -> Any:
@@ -567,7 +582,7 @@ def count_objects(request: Request, snapshot: Snapshot) -> int:
 def _find_all(request: Request, snapshot: Snapshot) -> Found:
     compared = compare(request, snapshot)
     if not compared.is_covered:
-        raise _outside(request, compared.coverage, snapshot)
+        raise outside_of(request, compared.coverage, snapshot)
     found = find(request, snapshot, compared)
     if found.unreadable:
         raise Unreadable(request, found.unreadable)
@@ -593,7 +608,7 @@ def require_overlap(request: Request, compared: Compared, snapshot: Snapshot, *,
     if lasts and snapshot.serving is not None and compared.selector.namespaces is None:
         return
     if compared.is_excluded:
-        raise _outside(request, compared.coverage, snapshot)
+        raise outside_of(request, compared.coverage, snapshot)
 
 
 class Found(NamedTuple):
@@ -677,7 +692,7 @@ def _made(form: Form, record: Record) -> Any:
     return form.make(record, None)
 
 
-def _outside(request: Request, coverage: Coverage, snapshot: Snapshot) -> ReadError:
+def outside_of(request: Request, coverage: Coverage, snapshot: Snapshot) -> ReadError:
     """Return the error of a read that the filter does not cover."""
     if snapshot.serving is None or coverage.possible:
         return OutsideFilter(request, coverage)

@@ -19,6 +19,7 @@ from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
+from ._labelled import serving_of
 from ._snapshot import (
     Access,
     Counted,
@@ -30,7 +31,6 @@ from ._snapshot import (
     require_declared,
     require_overlap,
     require_readable,
-    serving_of,
 )
 from .blocking import Waits, end_with
 from .errors import OutsideFilter, misdeclared, unknown_field

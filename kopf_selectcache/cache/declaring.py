@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import wraps
 from inspect import currentframe
 from pathlib import Path as FilePath
-from typing import Any, Protocol, TypedDict, TypeVar, cast
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError, require
 from kopf_selectcache.core.errors import NO_VALUE
@@ -50,6 +50,7 @@ class Options(TypedDict, total=False):
     drop: Collection[Path]
     transform: Transform | None
     metadata_only: bool
+    outside: Literal["metadata"] | None
     share_watches: bool
     storage: Storage | None
     index: Mapping[str, Path | Function] | None

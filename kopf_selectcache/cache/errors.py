@@ -77,6 +77,8 @@ class Reason(StrEnum):
     """The object is absent, or it exists and fails the filter: from here the two look the same."""
     OVERLAPS = "overlaps"
     """Some of the requested objects may be held, and some of them cannot be."""
+    OUTSIDE = "outside"
+    """The object exists, and the filter does not select it. Split caches know its labels."""
     UNDECIDED = "undecided"
     """It would cost too much to find out if the filter holds all requested objects."""
 
@@ -86,14 +88,48 @@ class OutsideFilter(ReadError):
     guess.
     """
 
-    def __init__(self, request: Request, coverage: Coverage, *, lacking: str = "") -> None:
+    def __init__(
+        self,
+        request: Request,
+        coverage: Coverage,
+        *,
+        lacking: str = "",
+        outside: Record | None = None,
+        failed: tuple[str, ...] = (),
+    ) -> None:
         self.witness = coverage.witness
+        self.uid = "" if outside is None else outside.uid
+        """The uid of the object, if it is known that it exists (`reason` is `outside`)."""
+        self.labels = None if outside is None else dict(outside.labels)
+        """The labels of the object, if it is known that it exists."""
+        self.wanted = failed
+        """The requirements that it fails, one of each branch of the filter; empty if only the server knows
+        them."""
         describe = _describe_one if request.name is not None else _describe_several
         self.reason, why, remedy = describe(request, coverage)
         if lacking:
             why = f"{lacking}; the filter is {_short(coverage.filter)}"
             remedy = f"Label the namespace; {remedy[0].lower()}{remedy[1:]}"
+        if outside is not None:
+            self.reason, why = Reason.OUTSIDE, _describe_outside(coverage, outside, failed)
         super().__init__(f"{request!r}: {why}", remedy=remedy)
+
+
+def is_there(error: NotFound | OutsideFilter) -> bool:
+    """Return if the object exists for which a read has raised this error; raise it if that is not known."""
+    if isinstance(error, OutsideFilter) and error.reason is not Reason.OUTSIDE:
+        raise error
+    return isinstance(error, OutsideFilter)
+
+
+def _describe_outside(coverage: Coverage, outside: Record, failed: tuple[str, ...]) -> str:
+    keys = dict.fromkeys(each.key for branch in coverage.filter.branches for each in branch.requirements)
+    labels = (
+        f"{key} is {clipped(repr(outside.labels[key]), 100)}" if key in outside.labels else f"it has no {key}"
+        for key in keys
+    )
+    has, wanted = _short(", ".join(labels)), _short(" or ".join(dict.fromkeys(failed)) or coverage.filter)
+    return f"the object exists outside of the filter{f': {has}' if has else ''}, and {wanted} is wanted"
 
 
 def _describe_one(request: Request, coverage: Coverage) -> tuple[Reason, str, str]:
@@ -140,12 +176,15 @@ class NotFound(ReadError):
         *,
         why: str = "",
         remedy: str = "",
+        is_split: bool = False,
     ) -> None:
         self.version = version
         if not remedy:
             takes_default = request.verb in ("get", "fetch", "live.get")
             remedy = f"{'Give a default' if takes_default else 'Catch NotFound'} if it may be absent"
-        source = f"as of version {version}, and the filter would hold it" if version else "on the server"
+        source = f"as of version {version}" if version else "on the server"
+        if version:
+            source += ", inside and outside of the filter" if is_split else ", and the filter would hold it"
         super().__init__(f"{request!r}: {why or f'the object is absent {source}'}", remedy=remedy)
 
 

@@ -182,7 +182,7 @@ async def _held(runtime: Runtime, resource: Resource, cached: Cached, split: Spl
     seen, amount = set(present), Amount()
     counter = Counter(runtime.transport, resource)
     for stream in split.opened:
-        amount += await counter.held(stream, cached.projection, seen, cached.indexes)
+        amount += await counter.held(stream, cached.stored_part(stream), seen, cached.indexes)
     storage = cached.storage or runtime.settings.storage
     added = await counter.memory(amount, storage)
     return len(seen), sum(map(weight, present.values())) + added

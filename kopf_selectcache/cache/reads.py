@@ -12,8 +12,9 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
 from . import _snapshot
+from ._counting import counting
 from ._snapshot import Access, list_owned
-from .errors import NotFound
+from .errors import NotFound, OutsideFilter, is_there
 from .formats.formats import quick
 from .formats.lazy_list import Objects, in_pages
 from .formats.views import BodyView
@@ -135,8 +136,8 @@ class Reads:
         try:
             request = self._access.one("exists", kind, name, namespace, max_age=max_age, at_least=at_least)
             self._access.read(request, _snapshot.get_record)
-        except NotFound:
-            return False
+        except (NotFound, OutsideFilter) as error:
+            return is_there(error)
         return True
 
     # ---- Several objects.
@@ -341,13 +342,16 @@ class Reads:
         max_age: float | None = None,
         at_least: object = None,
         index: Mapping[str, object] | None = None,
+        outside: bool = False,
     ) -> int:
         """Return how many objects there are; raise OutsideFilter if some of them might not be held.
 
-        replicas = cache.count('pods', namespace=namespace, label={'app': name})
+            replicas = cache.count('pods', namespace=namespace, label={'app': name})
+
+        With `outside=True`, a split cache counts the objects outside of the filter as well.
         """
         selector = self._access.select("count", label, field, names, namespace)
         request = self._access.several(
             "count", kind, selector, where=where, max_age=max_age, at_least=at_least, index=index
         )
-        return self._access.read(request, _snapshot.count_objects)
+        return self._access.read(request, counting(outside=outside))

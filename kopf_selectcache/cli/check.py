@@ -316,7 +316,9 @@ class Check:
         for stream in planned.streams:
             amount: Amount | None = None
             try:
-                amount = await counter.held(stream, self._cached.projection, seen, self._cached.indexes)
+                amount = await counter.held(
+                    stream, self._cached.stored_part(stream), seen, self._cached.indexes
+                )
             except Refused as error:
                 if error.refusal.code not in (400, 403, 422):
                     raise

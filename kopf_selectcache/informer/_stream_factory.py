@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from kopf_selectcache.core.store.compression import Packing
+from kopf_selectcache.core.store.projection import METADATA_ONLY
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.settings.planner import Stream
@@ -69,8 +70,8 @@ class StreamFactory:
             state.resource,
             environment=self._environment,
             counts=self._counts,
-            projection=state.projection,
-            packing=packing,
+            projection=METADATA_ONLY if stream.is_outside else state.projection,
+            packing=None if stream.is_outside else packing,
             share=share,
             all_kept=state.union.writing,
             shared_version=shared_version,

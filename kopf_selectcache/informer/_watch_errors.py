@@ -24,7 +24,8 @@ class WatchErrors:
 
     def report(self, writer: StreamWriter, reason: ReasonLabel) -> None:
         """Call the function for a failure that this stream has noted."""
-        condition, stream = writer.condition, Stream(*writer.filter.branches)
+        (selector,) = writer.filter.branches
+        condition, stream = writer.condition, Stream(selector)
         try:
             self._call(
                 WatchError(

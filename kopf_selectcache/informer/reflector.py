@@ -108,6 +108,7 @@ class Reflector:
             accepts=stream.keys.have if stream.is_wider else None,
             packing=packing,
             sent=stream.sent(resource),
+            is_outside=stream.is_outside,
         )
         self._checked = CheckedReader(reader, resource, environment=environment)
         self.list_accept, self.watch_accept = accept_of(projection, is_list=True), accept_of(projection)
@@ -215,7 +216,8 @@ class Reflector:
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
         """Read the values of these indexes from objects that come from now on."""
-        self._checked.index(indexes)
+        if not self.stream.is_outside:
+            self._checked.index(indexes)
 
     def age(self) -> float | None:
         """Return the seconds since the server last confirmed the stored objects; None before the first

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, MutableMapping, Seque
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from kopf_selectcache._errors import BadSelector, ConflictingSelectors, DeclarationError, require
 from kopf_selectcache.core.redact import clipped, shown, shown_with_type
@@ -19,7 +19,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
-from kopf_selectcache.core.store.projection import ALL, Path, Projection, Transform
+from kopf_selectcache.core.store.projection import ALL, IDENTITY_ALONE, Path, Projection, Transform
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, as_filter, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call
@@ -28,7 +28,8 @@ from kopf_selectcache.selectors.text import LabelSelector
 
 from .kind_options import OPTIONS
 from .namespaces import Assembled, Namespaces, NamespacesGiven, assemble, namespaces_in, require_namespaced
-from .planner import Plan, check_streams, plan
+from .outside import require_splittable
+from .planner import Plan, Stream, check_streams, plan
 from .precedence import Origin
 from .quantity import Size
 from .retention import indexes, projection, require_received
@@ -101,6 +102,10 @@ class Cached:
     audit_interval: float | None = field(repr=False)
     """The seconds between two audits, if they differ from those of the defaults or the settings."""
 
+    outside: Literal["metadata"] | None
+    """`"metadata"` to know the names, labels and owners of all other objects in the namespaces of the filter,
+    so that each `get` there has an exact answer (a split cache)."""
+
     bookmarks: bool | None = field(repr=False)
     """False to request watches without bookmarks, if it differs from the defaults or the settings."""
 
@@ -125,7 +130,7 @@ class Cached:
         "Cached",
         instead=(
             "Write Cached(filter, keep=[...], drop=[...], transform=..., metadata_only=...,"
-            " share_watches=..., storage=...,"
+            " outside=..., share_watches=..., storage=...,"
             " index={...}, max_bytes=..., namespaces={...}, page_limit=..., audit_interval=...,"
             f" bookmarks=..., resync=...), as needed; the filter is {_FILTERS}"
         ),
@@ -138,6 +143,7 @@ class Cached:
         drop: Collection[Path] | Unset = UNSET,
         transform: Transform | Unset | None = UNSET,
         metadata_only: bool = False,
+        outside: Literal["metadata"] | None = None,
         share_watches: bool = False,
         storage: Storage | Unset | None = UNSET,
         index: Mapping[str, Path | Function] | None = None,
@@ -177,6 +183,11 @@ class Cached:
                 given.add(name)
             self._set(name, None if value is UNSET else value)
         self._set("share_watches", share_watches)
+        if outside not in (None, "metadata"):
+            require(None, DeclarationError, "Cached()", "outside", outside, "'metadata' or None")
+        if outside is not None:
+            require_splittable(assemble(self.filter, self.namespaces).filter)
+        self._set("outside", outside)
         self._set("indexes", indexes(index) if index is not None else ())
         require_received(self.indexes, self.projection)
         self._set("given", frozenset(given))
@@ -240,7 +251,12 @@ class Cached:
             share_watches=self.share_watches,
             labelled=labelled,
             joins=joins,
+            is_split=self.outside is not None,
         )
+
+    def stored_part(self, stream: Stream) -> Projection:
+        """Return the stored part of each object of a stream."""
+        return IDENTITY_ALONE if stream.is_outside else self.projection
 
     def completed(
         self, present: Cached, *, indexes: tuple[Indexed, ...], given: Collection[str] = ()
@@ -252,7 +268,7 @@ class Cached:
         Defaults have completed neither of the two.
         """
         kept: dict[str, object] = {"indexes": indexes, "projection": present.projection}
-        kept |= {name: getattr(present, name) for name in ("namespaces", *OPTIONS)}
+        kept |= {name: getattr(present, name) for name in ("namespaces", "outside", *OPTIONS)}
         if _has_names(assemble(self.filter, present.namespaces).filter):
             kept["share_watches"] = present.share_watches
         names = {"index": "indexes"} | dict.fromkeys(STORED, "projection")

@@ -34,9 +34,11 @@ from kopf_selectcache.core.selection.sent import Sent, Unselected
 from kopf_selectcache.core.selection.values import LabelValues, Strings
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.core.store.substore import Keys, Selected
 from kopf_selectcache.selectors.selector import AnyOf, Selector, labels_of_namespaces, make_selector, query_of
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
+
+from .outside import joined_stream, outer_streams
 
 MOST_STREAMS = 100
 """Maximum of streams of one filter. Each is a connection, and takes memory of the server."""
@@ -58,6 +60,10 @@ class Stream:
     selector: Selector
     """Its part of the filter: one name, unless names share a watch; at most one namespace, unless several are
     joined."""
+    is_outside: bool = False
+    """True if its objects are outside of the filter: their metadata alone is requested."""
+    others: tuple[Selected, ...] = ()
+    """The objects that it does not store, because other streams have them."""
 
     @property
     def namespace(self) -> str | None:
@@ -73,7 +79,8 @@ class Stream:
             self.namespace,
             None if names is None else frozenset(names),
             # A name that it excludes may be held by another stream, and leave that one.
-            complete=not self.selector.requirements
+            complete=not self.is_outside
+            and not self.selector.requirements
             and all(term.label == "metadata.namespace" for term in self.selector.terms),
             namespaces=frozenset(namespaces) if namespaces is not None and len(namespaces) > 1 else None,
             excluded=frozenset(
@@ -81,6 +88,8 @@ class Stream:
                 for term in self.selector.terms
                 if term.label == "metadata.namespace" and not term.equal
             ),
+            are_outside=self.is_outside,
+            others=self.others,
         )
 
     @property
@@ -102,8 +111,10 @@ class Stream:
         """Return True if it could hold this object, judged by its metadata. The values of its fields are
         unknown here.
         """
-        return self.keys.have(record.key) and all(
-            each.matches(record.labels) for each in self.selector.requirements
+        return (
+            self.keys.have(record.key)
+            and all(each.matches(record.labels) for each in self.selector.requirements)
+            and not self.keys.is_other(record)
         )
 
     def within(self, records: Iterable[Record]) -> Iterator[Record]:
@@ -119,7 +130,8 @@ class Stream:
                     raise Unselected(
                         record.namespace, record.name, record.uid, record.version, failed, record.labels
                     )
-                yield record
+                if not keys.is_other(record):
+                    yield record
 
     def sent(self, resource: Resource) -> Sent:
         """Return the selector of its query, without the name."""
@@ -146,6 +158,19 @@ class Plan:
     the log."""
     labels: tuple[LabelSelector, ...] = ()
     """The label selectors that choose namespaces."""
+    is_split: bool = False
+    """True if there are outer streams, of the objects that the filter does not select."""
+
+    def proves(self, namespace: str) -> bool:
+        """Return True if each object of a namespace is inside or outside of the filter."""
+        return self.is_split and any(
+            each.namespaces is None or namespace in each.namespaces for each in self.filter.branches
+        )
+
+    @property
+    def is_of_all(self) -> bool:
+        """True if the filter is confined to no namespaces."""
+        return any(each.namespaces is None for each in self.filter.branches)
 
     @property
     def labelled(self) -> frozenset[str]:
@@ -168,6 +193,7 @@ def plan(
     labelled: Mapping[LabelSelector, Collection[str]] | None = None,
     most: int = MOST_STREAMS,
     joins: bool = True,
+    is_split: bool = False,
 ) -> Plan:
     """Return the streams for the filter of a resource, in an operator that watches these namespaces, or all.
 
@@ -176,7 +202,8 @@ def plan(
 
     With `share_watches`, the names of a branch share one watch of their namespace. That takes the right to
     list and watch all objects there. The server sends all of them, and only the named ones are stored.
-    Without `joins`, no streams are joined: the operator may not list all namespaces.
+    Without `joins`, no streams are joined: the operator may not list all namespaces. With `is_split`, outer
+    streams have the metadata of the objects that the filter does not select.
 
     Raises ConflictingSelectors, NotSelectable, or a DeclarationError if it takes more than `most` streams.
     """
@@ -196,14 +223,21 @@ def plan(
         _, needless = _without_needless(confined, resource)
     if len(kept) > most and joins:
         kept, _ = _without_needless(_joined(kept, most), resource)
-    if len(kept) > (allowed := most if joins else MOST_UNJOINED):
-        raise _too_many(len(kept), allowed)
+    streams = [*map(Stream, kept)]
+    if is_split:
+        outer = outer_streams(filter_)
+        if len(streams) + len(outer) > most and joins:
+            outer = (joined_stream(filter_),)
+        streams += [Stream(each.selector, True, each.others) for each in outer]
+    if len(streams) > (allowed := most if joins else MOST_UNJOINED):
+        raise _too_many(len(streams), allowed)
     needless = [] if labels else needless  # A namespace may gain a label.
     return Plan(
         filter_,
-        tuple(map(Stream, kept)),
+        tuple(streams),
         tuple(branches[at] for at in needless) + tuple(nowhere),
         labels,
+        is_split,
     )
 
 

@@ -164,6 +164,7 @@ class FakeInformer:
                 derived=Derived(),
                 followed=(),
                 lost=frozenset(),
+                plan=None,
             )
         return self._state
 

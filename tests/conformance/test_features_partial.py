@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, NotKept, Selector
+from kopf_selectcache import Cache, Cached, NotFound, NotKept, OutsideFilter, Reason, Selector
 from tests.apiserver.cluster import Cluster
 from tests.real.inprocess import run, until
 from tests.real.proxy import Proxy
@@ -72,5 +75,110 @@ def test_a11_metadata_alone_crosses_the_network(place: Place, api: Cluster, init
                 assert CANARY.encode() not in received
                 whole = await cache.fetch("pods", "web-1", place.namespace, whole=True)
                 assert whole["spec"]["containers"][0]["image"] == CANARY
+
+    run(main())
+
+
+# ---- Split caches.
+
+
+def where_is(cache: Cache, name: str, namespace: str) -> str:
+    """Return if an object is inside of the filter, outside, or absent."""
+    try:
+        cache.get("configmaps", name, namespace)
+    except NotFound:
+        return "absent"
+    except OutsideFilter as error:
+        return str(error.reason)
+    return "inside"
+
+
+@pytest.mark.parametrize("filter_", ["app=web", "app=web,tier!=old"], ids=["complement", "all metadata"])
+def test_b3_a_split_cache_tells_inside_from_outside_and_absent(place: Place, filter_: str) -> None:
+    configs = place.of("configmaps")
+
+    async def main() -> None:
+        configs.create("web-1", labels=WEB, data={"key": CANARY})
+        configs.create("db-1", labels={"app": "db"}, data={"key": "outside-7f3a"})
+        filters = {"v1/configmaps": Cached(filter_, outside="metadata")}
+        here = place.namespace
+        with Proxy(place.api) as proxy:
+            async with cached(place, filters, url=proxy.url) as cache:
+                assert cache.get("configmaps", "web-1", here)["data"] == {"key": CANARY}
+                with pytest.raises(OutsideFilter, match=r"app is .db.,.* app=web is wanted") as raised:
+                    cache.get("configmaps", "db-1", here, default=None)
+                error = raised.value
+                assert (error.reason, error.labels, error.wanted) == (
+                    Reason.OUTSIDE,
+                    {"app": "db"},
+                    ("app=web",),
+                )
+                assert cache.get("configmaps", "none", here, default=None) is None
+                assert cache.exists("configmaps", "db-1", here)
+                assert not cache.exists("configmaps", "none", here)
+                others = len(configs.names())  # A namespace may have ConfigMaps of its own.
+                assert cache.count("configmaps", namespace=here, outside=True) == others
+                assert cache.count("configmaps", namespace=here, label="app=db", outside=True) == 1
+                assert names(cache.held("configmaps")) == ["web-1"]
+                before = len(proxy.passed)
+                assert not await cache.gone("configmaps", "db-1", here, uid=error.uid)
+                assert len(proxy.passed) == before
+                assert b"outside-7f3a" not in b"".join(proxy.received)
+                # Objects change sides, and are deleted on both.
+                configs.label("db-1", app="web")
+                await until(lambda: where_is(cache, "db-1", here) == "inside", "it has entered")
+                configs.label("web-1", app="db")
+                await until(lambda: where_is(cache, "web-1", here) == "outside", "it has left")
+                configs.delete("web-1")
+                configs.delete("db-1")
+                for name in ("web-1", "db-1"):
+                    await until(lambda name=name: where_is(cache, name, here) == "absent", "it is gone")  # type: ignore[misc]
+            assert b"outside-7f3a" in b"".join(proxy.received)  # Since it has entered.
+
+    run(main())
+
+
+class Watcher:
+    """Reads one object all along, in a thread, and keeps each answer that differs from the one before."""
+
+    def __init__(self, read: Callable[[], str]) -> None:
+        self.seen = dict[str, int]()
+        self._read, self._over = read, Event()
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            answer = self._read()
+            self.seen[answer] = self.seen.get(answer, 0) + 1
+
+
+@pytest.mark.parametrize("filter_", ["app=web", "app=web,tier!=old"], ids=["complement", "all metadata"])
+@pytest.mark.parametrize("flips", [100, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_b3_an_object_that_changes_sides_is_never_in_neither(place: Place, filter_: str, flips: int) -> None:
+    """Threads read while labels change, two objects at a time."""
+    configs = place.of("configmaps")
+
+    async def main() -> None:
+        for name in ("one", "two"):
+            configs.create(name, labels=WEB)
+        async with cached(place, {"v1/configmaps": Cached(filter_, outside="metadata")}) as cache:
+            watchers = [
+                Watcher(lambda name=name: where_is(cache, name, place.namespace))  # type: ignore[misc]
+                for name in ("one", "two")
+            ]
+            try:
+                for number in range(flips // 2):
+                    for name in ("one", "two"):
+                        await asyncio.to_thread(configs.label, name, app="db" if number % 2 == 0 else "web")
+            finally:
+                for each in watchers:
+                    each.stop()
+            for each in watchers:
+                assert each.seen.keys() == {"inside", "outside"}, each.seen
 
     run(main())

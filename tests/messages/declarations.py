@@ -229,6 +229,13 @@ OPTIONS: dict[str, Callable[[], Any]] = {
     "keep has a bad path": lambda: Cached("app=web", keep=["spec..x"]),
     "keep has a path beside the metadata": lambda: Cached("", metadata_only=True, keep=["spec"]),
     "an index reads beside the metadata": lambda: Cached("", metadata_only=True, index={"n": "spec.n"}),
+    "a split by a field that metadata does not show": lambda: Cached(
+        Selector("app=web", field="status.phase=Running"), outside="metadata"
+    ),
+    "a split of namespaces by label": lambda: Cached(
+        Selector(namespaces=LabelSelector.parse("tenant=yes")), outside="metadata"
+    ),
+    "outside is unknown": lambda: Cached("app=web", outside="all"),  # type: ignore[arg-type]
     "metadata_only is no bool": lambda: Cached("", metadata_only="yes"),  # type: ignore[arg-type]
     "drop has a path that is needed": lambda: Cached("app=web", drop=["metadata.name"]),
     "index is no dict": lambda: Cached("app=web", index=["node"]),  # type: ignore[arg-type]

@@ -252,6 +252,15 @@ WAITS = {
 }
 
 PARTS = {
+    "get of an object outside of a split cache": lambda: FakeCache(
+        [WEB], {"pods": Cached("app=db", outside="metadata")}
+    ).get("pods", "web-1", "ns"),
+    "get of an object that is absent on both sides": lambda: FakeCache(
+        [WEB], {"pods": Cached("app=db", outside="metadata")}
+    ).get("pods", "web-2", "ns"),
+    "count of both sides by a path": lambda: FakeCache(
+        [WEB], {"pods": Cached("app=db", outside="metadata")}
+    ).count("pods", where={"spec.nodeName": "n1"}, outside=True),
     "where looks at a dropped path": cut(
         lambda cache: cache.list("pods", where={"status.phase": "Running"}), drop=["status"]
     ),

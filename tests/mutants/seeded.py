@@ -27,6 +27,8 @@ IN_READER = "tests/products/test_thread_products.py::test_i4_the_writer_is_let_i
 IN_TURNS = "tests/products/test_thread_products.py::test_i4_a_reader_and_the_writer_alternate_line_by_line"
 FIELDS = "tests/core/store/test_projected_fields.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
 SELECTED = "tests/cache/test_partial.py::test_a_selector_by_a_field_answers_as_if_nothing_were_dropped"
+SPLIT_UNION = "tests/core/store/test_split.py::test_"
+DECODING = "core/protocol/_decoding.py"
 PARTIAL, PARTS = "cache/formats/partial.py", "tests/cache/formats/test_partial.py::test_13_"
 METADATA_ONLY = "tests/settings/test_metadata_only.py::test_"
 BY_FIELD = "tests/cache/test_indexes_by_field.py::test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it"
@@ -57,6 +59,12 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- An object on its way between branches.
     Mutant("apply a leave at once", UNION, "if shown is None or (left is None and not vague):", "if shown is None or True:",
            12, (ORDERS,), TRANSIT),
+    Mutant("store an object of the filter in the outer stream of a split cache", UNION, "if substore.keys.others and substore.keys.is_other(record):", "if False:",
+           12, (SPLIT_UNION + "12_in_every_order_of_two_streams_an_object_is_inside_outside_or_absent",)),
+    Mutant("show the objects outside of a split cache", SUBSTORE, "return self._outside if isinstance(record, OutsideRecord) else self._held", "return self._held",
+           12, (SPLIT_UNION + "readers_and_subscribers_see_what_is_inside",)),
+    Mutant("treat a departure from a split cache as a leave", SUBSTORE, "return self.complete or self.are_outside", "return self.complete",
+           12, (SPLIT_UNION + "readers_and_subscribers_see_what_is_inside",)),
     Mutant("wait for the first branch only", SUBSTORE, "for substore in substores if not substore.has_reached(left)),",
            "for substore in tuple(substores)[:1] if not substore.has_reached(left)),", 12, (ORDERS,), TRANSIT),
     Mutant("let an older branch win", UNION, "            newer = best_epoch > shown_epoch or (", "            newer = best is not shown or (",
@@ -198,7 +206,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "return held if held is not None and not is_older(held.version, self.version) else self.record", "return self.record", 9, (PRODUCT_9,), OVERLAY),
     Mutant("the body is shown although the stream has passed it", "cache/_overlay.py", "not isinstance(own, str) or not is_older(version, own):", "not isinstance(own, str):",
            9, ("tests/cache/test_snapshot.py::test_a_body_that_the_stream_is_past_needs_no_transform",)),
-    Mutant("the body is shown outside of the filter", "cache/_overlay.py", "Own(record.key, own, record if selected else None)", "Own(record.key, own, record)",
+    Mutant("the body is shown outside of the filter", "cache/_overlay.py", "Own(record.key, own, record if selected else None, ", "Own(record.key, own, record, ",
            9, (PRODUCT_9,), OVERLAY),
     Mutant("the body is never added", "cache/_overlay.py", "    records += [\n", "    _ = [\n", 9, (PRODUCT_9,), OVERLAY),
     Mutant("the body is shown in addition to the stored object", "cache/_overlay.py", "records = [record for record in chosen.records if id(record) not in hidden]", "records = chosen.records",
@@ -359,7 +367,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/informer/test_namespaces.py::test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_others",)),
     Mutant("let a default beat the kind", "settings/precedence.py", "for level in Level:", "for level in reversed(Level):", 1,
            ("tests/settings/test_precedence.py::test_each_namespace_has_its_own_levels",)),
-    Mutant("report every departure as a deletion", "settings/planner.py", 'complete=not self.selector.requirements\n            and all(term.label == "metadata.namespace" for term in self.selector.terms)', "complete=True", 6,
+    Mutant("report every departure as a deletion", "settings/planner.py", 'complete=not self.is_outside\n            and not self.selector.requirements\n            and all(term.label == "metadata.namespace" for term in self.selector.terms)', "complete=True", 6,
            (f"{DEPARTURES}of_two_overlapping_branches_the_last_one_makes_an_object_depart_once",)),
     Mutant("forget the difference that a commit makes", STORE, "changes = self._changes_to(staged)", "changes: list[Change] = []", 5,
            ("tests/core/store/test_store.py::test_a_commit_tells_the_difference_and_each_departure_once",)),
@@ -401,7 +409,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("refuse a page or event because one object cannot be decoded", WIRE, "            return self._bounded(decode_as(identity(outlined), Object, what)), outlined\n", "            raise Unscannable\n", 8,
            (UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_list",
             UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch")),
-    Mutant("end the watch at an object that is nested too deeply", WIRE, '        found = outline(data, "object", "metadata")\n', "        found = Outline({})\n", 8,
+    Mutant("end the watch at an object that is nested too deeply", DECODING, '        found = outline(data, "object", "metadata")\n', "        found = Outline({})\n", 8,
            (UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch",)),
     Mutant("ignore the characters between the texts of a page", "core/scanner.py", "_FLAT = (\n", "_FLAT = rb'(?:[^\"{}\\[\\]]++|' + TEXT + rb')'\n_STRICT = (\n", 8,
            (SCANNING + "test_two_damaged_quotes_do_not_give_an_object_the_content_of_the_next",)),
@@ -449,7 +457,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/store/test_projection.py::test_an_object_into_which_a_transform_recurses_too_deeply_is_unreadable",)),
     Mutant("let an index function that recurses too deeply stop its kind", "core/store/index_spec.py", "        except Undecodable:\n            raise\n", "", 8,
            ("tests/core/store/test_index_spec.py::test_an_index_function_that_recurses_too_deeply_has_no_value_of_the_object_and_says_so",)),
-    Mutant("scan an object again that was scanned with its line", WIRE, 'msgspec.Raw(found.members["object"]),\n            ),\n            found.below', 'msgspec.Raw(found.members["object"])), None\n', 8,
+    Mutant("scan an object again that was scanned with its line", DECODING, 'msgspec.Raw(found.members["object"]),\n            ),\n            found.below', 'msgspec.Raw(found.members["object"])), None\n', 8,
            (UNREADABLE_COST + "test_an_event_with_an_object_of_too_many_levels_is_scanned_once_decoded_once_and_needs_no_thread",)),
     Mutant("decode again on the same stack after a failure", WIRE, "                return decoded_again(kept)\n", "                return decoded(kept)\n", 8,
            (UNREADABLE_COST + "test_an_event_with_an_object_of_too_many_levels_is_scanned_once_decoded_once_and_needs_no_thread",)),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
 
 from kopf_selectcache.core.errors import Undecodable
+from kopf_selectcache.core.scanner import Outline, Unscannable, outline
 from kopf_selectcache.core.store.record import OUT_OF_RANGE, TOO_DEEP
 
-from ._shapes import Answer, StatusCause
+from ._shapes import Answer, Line, StatusCause
 from .messages import FieldCause, Refusal
 
 MOST_TOKEN = 64 * 1024
@@ -103,3 +105,23 @@ def can_be_named(namespace: str, name: str) -> bool:
         or "\0" in namespace
         or namespace in _DOTS
     )
+
+
+def line_of(data: bytes) -> tuple[Line, Outline | None]:
+    """Decode the type of an event, with its object as bytes. Return the outline of the object as well if the
+    line was scanned.
+    """
+    try:
+        return decode_as(data, Line, "a line of a watch"), None
+    except Undecodable as error:
+        undecodable = error
+    with suppress(KeyError, Unscannable, Undecodable):
+        found = outline(data, "object", "metadata")
+        return (
+            Line(
+                decode_as(found.members["type"], str, "the type of an event"),
+                msgspec.Raw(found.members["object"]),
+            ),
+            found.below,
+        )
+    raise undecodable

@@ -38,11 +38,17 @@ from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.interning import Sharing
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
-from kopf_selectcache.core.store.record import PartialRecord, Record, UnreadableRecord, compact_json
+from kopf_selectcache.core.store.record import (
+    OutsideRecord,
+    PartialRecord,
+    Record,
+    UnreadableRecord,
+    compact_json,
+)
 
-from ._decoding import FAILURES, MOST_TOKEN, can_be_named, decode_as, reason_of, refusal_of
+from ._decoding import FAILURES, MOST_TOKEN, can_be_named, decode_as, line_of, reason_of, refusal_of
 from ._fastpath import parted, without_managed
-from ._shapes import Answer, Line, Mark, Metadata, Object, Owner, UsualMetadata, UsualObject
+from ._shapes import Answer, Mark, Metadata, Object, Owner, UsualMetadata, UsualObject
 from .messages import END_OF_INITIAL_EVENTS, Bookmark, Event, Message, Page, Refusal
 
 
@@ -134,6 +140,8 @@ class Reader:
     """The declared indexes whose values are extracted from each object."""
     sent: Sent = EVERYTHING
     """The selectors of the request. An object that they do not select makes the answer invalid."""
+    is_outside: bool = False
+    """True if only the identity of objects is stored: they are outside of the filter of a split cache."""
     _labels: Sharing[dict[str, str] | LabelRequirement] = field(init=False, repr=False, compare=False)
     _owners: Sharing[tuple[str, ...]] = field(
         default_factory=lambda: Sharing(tuple), init=False, repr=False, compare=False
@@ -174,6 +182,7 @@ class Reader:
         accepts: Callable[[tuple[str, str]], bool] | None = None,
         packing: Packing | None = None,
         sent: Sent = EVERYTHING,
+        is_outside: bool = False,
     ) -> Reader:
         """Return the reader of a resource with this projection."""
         return cls(
@@ -188,6 +197,7 @@ class Reader:
             accepts,
             packing,
             sent=sent.restricted(projection.has_field),
+            is_outside=is_outside,
         )
 
     def page(self, data: bytes) -> Page | Refusal:
@@ -315,7 +325,7 @@ class Reader:
                     if isinstance(usual, Record):
                         return Event(type_, usual)
                     break
-        line, found = _line(data)
+        line, found = line_of(data)
         if line.type == "" and (refusal := self.rest(data)) is not None:
             return refusal
         match line.type:
@@ -497,6 +507,8 @@ class Reader:
             why = undecodable.why
         if not leaves and (term := self.sent.failing_key(metadata.namespace, metadata.name)) is not None:
             raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
+        if self.is_outside:
+            return self._outsider(metadata, labels, owners)
         uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
         return UnreadableRecord(
             intern(metadata.namespace),
@@ -561,6 +573,8 @@ class Reader:
         *,
         whole: Mapping[str, msgspec.Raw] | None = None,
     ) -> Record:
+        if self.is_outside:
+            return self._outsider(metadata, labels, owners)
         if self.indexes:
             fields = with_values(fields, self._by_indexes(metadata, kept, whole))
         record = (
@@ -575,6 +589,14 @@ class Reader:
             self.packing,
         )
         return PartialRecord(*record, part=self._part) if self._part else Record(*record)
+
+    def _outsider(
+        self, metadata: Metadata | UsualMetadata, labels: dict[str, str], owners: list[Owner] | None
+    ) -> Record:
+        """Return the identity of an object outside of the filter."""
+        uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
+        namespace, name = intern(metadata.namespace), metadata.name
+        return OutsideRecord(namespace, name, metadata.uid, metadata.version, labels, uids, b"")
 
     def _by_indexes(
         self, metadata: Metadata | UsualMetadata, kept: bytes, whole: Mapping[str, msgspec.Raw] | None
@@ -662,26 +684,6 @@ class Reader:
         looked_at = {path[0] for extractor in self.fields.values() for path in extractor.paths}
         obj = {key: decoded(part) for key, part in parts.items() if key in looked_at}
         return compact_json({label: extractor(obj) for label, extractor in self.fields.items()})
-
-
-def _line(data: bytes) -> tuple[Line, Outline | None]:
-    """Decode the type of an event, with its object as bytes. Return the outline of the object as well if the
-    line was scanned.
-    """
-    try:
-        return decode_as(data, Line, "a line of a watch"), None
-    except Undecodable as error:
-        undecodable = error
-    with suppress(KeyError, Unscannable, Undecodable):
-        found = outline(data, "object", "metadata")
-        return (
-            Line(
-                decode_as(found.members["type"], str, "the type of an event"),
-                msgspec.Raw(found.members["object"]),
-            ),
-            found.below,
-        )
-    raise undecodable
 
 
 def _too_long(what: str) -> Garbled:

@@ -203,7 +203,7 @@ class Projection:
     @property
     def is_metadata(self) -> bool:
         """True if all metadata is stored as it is received, and nothing else."""
-        return self == _METADATA_ONLY
+        return self == METADATA_ONLY
 
     def has_field(self, paths: Collection[Keys]) -> bool:
         """Return True if the value of a field label at these paths can be read off a received object. If only
@@ -287,7 +287,11 @@ class Projection:
 ALL = Projection()
 """The default projection."""
 
-_METADATA_ONLY = Projection(metadata_only=True)
+METADATA_ONLY = Projection(metadata_only=True)
+"""All metadata, and nothing else."""
+
+IDENTITY_ALONE = Projection(keep=(), metadata_only=True)
+"""The identity, of objects that are received as metadata."""
 
 
 def _in_order(paths: Collection[Path]) -> tuple[Keys, ...]:

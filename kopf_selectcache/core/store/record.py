@@ -108,6 +108,10 @@ class PartialRecord(Record):
     """The stored part, as it is declared. All records of a kind share this text."""
 
 
+class OutsideRecord(Record):
+    """The identity of an object outside of the filter, in a split cache. No read returns it."""
+
+
 TOO_DEEP = "it is nested too deeply"
 OUT_OF_RANGE = "it has a number that is out of range"
 

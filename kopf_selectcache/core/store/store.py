@@ -72,6 +72,8 @@ class Readable(Protocol):
     def version(self) -> str: ...
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]: ...
     def records(self) -> tuple[list[Record], str]: ...
+    def locate(self, namespace: str, name: str) -> tuple[Record | None, str]: ...
+    def all_records(self) -> tuple[list[Record], str]: ...
     def chosen(
         self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True
     ) -> Chosen: ...
@@ -136,6 +138,14 @@ class Store:
         """Return all records of one generation and its version."""
         with self._lock:
             return list(all_of(self._held)), self._version
+
+    def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        """Return the record, inside or outside of the filter, and the version of the contents."""
+        return self.get(namespace, name)
+
+    def all_records(self) -> tuple[list[Record], str]:
+        """Return the records inside and outside of the filter, and the version of the contents."""
+        return self.records()
 
     def chosen(self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True) -> Chosen:
         """Return the candidates of a lookup in one generation, and the record of the key.

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeAlias
 
+from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
+
 from ._generation import all_of
 from .accounting import Tally
 from .indexes import Chosen, Lookup
-from .record import Record, are_numbers, is_newer, is_older
-from .store import Change, ChangeCause, Store
+from .record import OutsideRecord, Record, are_numbers, is_newer, is_older
+from .store import Change, ChangeCause, Records, Store
 
 ObjectKey: TypeAlias = tuple[str, str]
 """The namespace and name of an object."""
@@ -21,6 +23,26 @@ ObjectKey: TypeAlias = tuple[str, str]
 SPARE = 1000
 """The number of confirming reads that are remembered for substores that are behind. Beyond it, the substores
 are relisted. Also the slack of heaps before they are compacted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The objects that one branch of a filter selects, as far as their metadata shows."""
+
+    namespaces: frozenset[str] | None = None
+    names: frozenset[str] | None = None
+    requirements: tuple[LabelRequirement, ...] = ()
+    terms: tuple[FieldTerm, ...] = ()
+    """Terms of the name and the namespace."""
+
+    def has(self, record: Record) -> bool:
+        known = {"metadata.name": record.name, "metadata.namespace": record.namespace}
+        return (
+            (self.namespaces is None or record.namespace in self.namespaces)
+            and (self.names is None or record.name in self.names)
+            and all(each.matches(record.labels) for each in self.requirements)
+            and all(each.matches(known) for each in self.terms)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +57,10 @@ class Keys:
     """The namespaces of a stream of all objects, of which those in other namespaces are not stored."""
     excluded: frozenset[str] = frozenset()
     """The namespaces that a stream of all objects excludes."""
+    are_outside: bool = False
+    """True if the stream has the objects outside of the filter, as `OutsideRecord`s."""
+    others: tuple[Selected, ...] = ()
+    """The objects of a stream that are not stored, because others have them."""
 
     @property
     def are_of_path(self) -> bool:
@@ -43,6 +69,17 @@ class Keys:
 
     def have(self, key: ObjectKey) -> bool:
         return self.have_namespace(key[0]) and (self.names is None or key[1] in self.names)
+
+    @property
+    def prove_absence(self) -> bool:
+        """True if an object that departs from all streams does not exist. In a split cache, some stream has
+        each object.
+        """
+        return self.complete or self.are_outside
+
+    def is_other(self, record: Record) -> bool:
+        """Return True if another stream has the object."""
+        return any(each.has(record) for each in self.others)
 
     def meet(self, other: Keys) -> bool:
         """Return True if both could hold the same key."""
@@ -112,6 +149,11 @@ class View(Store):
         return self._staged is None
 
     def held(self, key: ObjectKey) -> Record | None:
+        """Return the record of a key."""
+        return self._held.get(key[0], {}).get(key[1])
+
+    def inside(self, key: ObjectKey) -> Record | None:
+        """Return the record of an object inside of the filter."""
         return self._held.get(key[0], {}).get(key[1])
 
 
@@ -131,6 +173,27 @@ class UnionView(View):
         super().__init__(request_index=request_index, tally=tally)
         self.versions = ("",) * groups
         self._version = version if not groups else ""
+        self._outside: Records = {}
+        """The visible records of objects outside of the filter. No read of several objects sees them."""
+
+    @property
+    def holds_any(self) -> bool:
+        return bool(self._held or self._outside)
+
+    def held(self, key: ObjectKey) -> Record | None:
+        """Return the visible record, inside or outside of the filter."""
+        return self._held.get(key[0], {}).get(key[1]) or self._outside.get(key[0], {}).get(key[1])
+
+    def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        return self.locate_of(range(len(self.versions)), namespace, name)
+
+    def locate_of(self, groups: Iterable[int], namespace: str, name: str) -> tuple[Record | None, str]:
+        with self._lock:
+            return self.held((namespace, name)), self.version_of(groups)
+
+    def all_records(self) -> tuple[list[Record], str]:
+        with self._lock:
+            return [*all_of(self._held), *all_of(self._outside)], self._version
 
     def version_of(self, groups: Iterable[int]) -> str:
         """Return the oldest version of these groups; empty until all of them are listed."""
@@ -158,7 +221,8 @@ class UnionView(View):
         """Apply changes and the new versions of some groups in one step. Other groups retain their
         versions.
         """
-        self._note_all(changes)
+        seen = seen_of(changes)
+        self._note_all(seen)
         versions, of_all = list(self.versions), self._version
         moved = {group: version for group, version in moved.items() if version != versions[group]}
         for group, version in moved.items():
@@ -170,19 +234,44 @@ class UnionView(View):
             of_all = least(versions)
         with self._lock:
             self.versions, self._version = tuple(versions), of_all
-            forgotten = self._index(changes)
+            forgotten = self._index(seen)
             for change in changes:
-                namespace, name = key_of(change)
-                named = self._held.setdefault(namespace, {})
-                self._count(named.get(name), change.after)
-                if change.after is not None:
-                    named[name] = change.after
-                    continue
-                del named[name]
+                before, after = change.before, change.after
+                self._count(before, after)
+                if after is not None:
+                    self._home(after).setdefault(after.namespace, {})[after.name] = after
+                    if before is None or self._home(before) is self._home(after):
+                        continue
+                assert before is not None, "a change of nothing"
+                named = self._home(before)[before.namespace]
+                del named[before.name]
                 if not named:
-                    del self._held[namespace]
+                    del self._home(before)[before.namespace]
         if forgotten:
             self._request_index()
+
+    def _home(self, record: Record) -> Records:
+        return self._outside if isinstance(record, OutsideRecord) else self._held
+
+
+def seen_of(changes: list[Change]) -> list[Change]:
+    """Return changes as readers see them: objects enter and leave the filter, and there are no others."""
+    if not any(
+        isinstance(each.before or each.after, OutsideRecord) or isinstance(each.after, OutsideRecord)
+        for each in changes
+    ):
+        return changes
+    seen = []
+    for change in changes:
+        before = None if isinstance(change.before, OutsideRecord) else change.before
+        after = None if isinstance(change.after, OutsideRecord) else change.after
+        if before is change.before and after is change.after:
+            seen.append(change)
+        elif after is not None:
+            seen.append(Change(None, after, ChangeCause.ENTERED))
+        elif before is not None:
+            seen.append(Change(before, None, ChangeCause.LEFT))
+    return seen
 
 
 class Section:
@@ -198,6 +287,12 @@ class Section:
 
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         return self._union.get_of(self._groups, namespace, name)
+
+    def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        return self._union.locate_of(self._groups, namespace, name)
+
+    def all_records(self) -> tuple[list[Record], str]:
+        return self._union.all_records()
 
     def records(self) -> tuple[list[Record], str]:
         return self._union.records_of(self._groups)

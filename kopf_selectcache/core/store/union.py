@@ -48,6 +48,7 @@ from .substore import (
     is_denied,
     key_of,
     least,
+    seen_of,
     supersedes,
 )
 from .unconfirmed import Doubt, Doubts, JoinedLists, lists_of
@@ -98,7 +99,7 @@ class Union:
             self.begin(substore)
             for record in of.view.records()[0]:
                 read = reads.get(record.key)
-                is_excluded = read is not None and before.shown(record.key) is not record
+                is_excluded = read is not None and before._shown.held(record.key) is not record
                 # The read itself excludes it here, if it is one about this filter as well.
                 if not (is_excluded and (self._alone or (read is not None and read.outside))):
                     self.put(substore, record)
@@ -168,8 +169,8 @@ class Union:
         return self._shown
 
     def shown(self, key: ObjectKey) -> Record | None:
-        """Return the visible record of a key."""
-        return self._shown.held(key)
+        """Return the visible record of a key, inside of the filter."""
+        return self._shown.inside(key)
 
     def needed(self, substores: Collection[Substore]) -> Readable:
         """Return the part of the store for a read whose answer only these substores could hold.
@@ -330,6 +331,8 @@ class Union:
             return []
         if self._alone:
             return substore.view.put(record)
+        if substore.keys.others and substore.keys.is_other(record):
+            return self.leave(substore, record)  # It has left for another stream, if it was in this one.
         shown = self._shown.held(record.key)
         if shown is not None and shown.is_same(record):
             record = shown  # Substores share the record of an object.
@@ -369,7 +372,7 @@ class Union:
             return changes
         self._listed.add(substore)
         if first and not restored and not substore.epoch < self._epoch:
-            return self._show(changes, [self._group_of[substore]])  # There is nothing to compare with.
+            return self._show(changes, [self._group_of[substore]])  # Nothing to compare with.
         keys = dict.fromkeys(map(key_of, changes))
         # A server may be restored with higher versions. Then only its objects prove it.
         anew = self._disproved(substore) if not restored else set()
@@ -498,7 +501,7 @@ class Union:
 
     def departure_of(self, key: ObjectKey) -> ChangeCause:
         """Return the cause of the departure of a key that no stream holds any more."""
-        is_gone = any(substore.keys.complete for substore in self._could_hold(key))
+        is_gone = any(substore.keys.prove_absence for substore in self._could_hold(key))
         return ChangeCause.GONE if is_gone else ChangeCause.LEFT
 
     # ---- The visible record of a key.
@@ -535,16 +538,9 @@ class Union:
             changes.append(
                 Change(before, after, ChangeCause.UPDATED if before is not None else ChangeCause.ENTERED)
             )
-        return self._show(
-            changes,
-            (
-                groups
-                if groups is not None
-                else range(len(self._groups))
-                if said is None
-                else [self._group_of[said]]
-            ),
-        )
+        if groups is None:
+            groups = range(len(self._groups)) if said is None else [self._group_of[said]]
+        return self._show(changes, groups)
 
     def _show(self, changes: list[Change], groups: Iterable[int]) -> list[Change]:
         self._listed = {substore for substore in self._listed if self._is_ahead(substore)}
@@ -552,7 +548,7 @@ class Union:
             changes,
             {index: self._version(self._groups[index], self._union.versions[index]) for index in groups},
         )
-        return changes
+        return seen_of(changes)
 
     def _version(self, group: frozenset[Substore], before: str) -> str:
         """Return the version of a group: the oldest of its substores, unless it must not advance.

@@ -1,0 +1,38 @@
+"""One object of a split cache: inside of the filter, outside, or absent."""
+
+from __future__ import annotations
+
+from kopf_selectcache.core.store.own_writes import OwnWrite
+from kopf_selectcache.core.store.projection import METADATA_ONLY
+from kopf_selectcache.core.store.record import OutsideRecord, Record, is_older, rank_of
+from kopf_selectcache.selectors.selecting import failures
+
+from ._overlay import Own
+from .errors import NotFound, OutsideFilter
+from .matcher import Comparisons, Coverage
+from .request import Request
+
+
+def shown_outside(
+    held: Record | None, version: str, write: OwnWrite | None, own: Own | None
+) -> Record | None:
+    """Return the object outside that an own write, or the handler's own object, shows instead of a stored
+    one.
+    """
+    newer = [own.outside] if own is not None and is_older(version, own.version) else []
+    if write is not None and write.is_newer_than(held, version):
+        newer = [] if write.is_deletion else [*newer, write.outside]
+    known = [each for each in newer if each is not None]
+    return max(known, key=lambda each: rank_of(each.version), default=None)
+
+
+def require_inside(
+    request: Request, coverage: Coverage, comparisons: Comparisons, found: Record | None, version: str
+) -> Record:
+    """Return the located object; raise NotFound if there is none, and OutsideFilter if it is outside."""
+    if found is None:
+        raise NotFound(request, version, is_split=True)
+    failed = failures(comparisons.filter, found, comparisons.resource, METADATA_ONLY)
+    if isinstance(found, OutsideRecord) or failed:
+        raise OutsideFilter(request, coverage, outside=found, failed=failed or ())
+    return found

@@ -1,0 +1,193 @@
+"""A split union: objects inside of a filter, and the identity of those outside. In every order of the two
+streams, an object that changes its label is in one of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
+from kopf_selectcache.core.store.record import OutsideRecord, Record
+from kopf_selectcache.core.store.store import Change, ChangeCause
+from kopf_selectcache.core.store.substore import Keys, Selected, UnionView
+from kopf_selectcache.core.store.unconfirmed import JoinedLists
+from kopf_selectcache.core.store.union import Union
+from tests.core.transits import FIRST, History, Rules, System, Violation, walks
+from tests.core.writers import writers
+from tests.rows import each_row
+
+WEB, DB = {"app": "web"}, {"app": "db"}
+INSIDE = Selected(requirements=(LabelRequirement("app", "=", ("web",)),))
+
+
+def complement(_: Any) -> Union:
+    """Return a union whose outer stream has a selector of its own."""
+    return Union([Keys(), Keys(are_outside=True)])
+
+
+def everything(_: Any) -> Union:
+    """Return a union whose outer stream is of all objects."""
+    return Union([Keys(), Keys(are_outside=True, others=(INSIDE,))])
+
+
+class SplitSystem(System):
+    """A server with one object, which is inside of the filter (A), outside (B), or absent (x)."""
+
+    def __init__(self, history: History, branches: int, rules: Rules, union: Any) -> None:
+        self.has_all = union is everything
+        self.located: Record | None = None
+        self.passed = 0
+        super().__init__(history, branches, rules, union)
+
+    def holds(self, branch: int, version: int) -> bool:
+        state = self.history[version - FIRST]
+        return state == "AB"[branch] or (branch == 1 and self.has_all and state == "A")
+
+    def present(self, version: int) -> bool:
+        return self.history[version - FIRST] == "A"
+
+    def _copy(self, version: int) -> Record:
+        record = self.records[version - FIRST]
+        labels = WEB if self.present(version) else DB
+        return Record("", "it", record.uid, record.version, labels, (), b"{}")
+
+    def _put(self, branch: int, version: int) -> None:
+        if self.staging[branch] is None:
+            self.known = max(self.known, version)
+            if branch == 1 and self.present(version):
+                self.at[branch] = version  # It is a leave, and so says that all before it has come.
+        self.note(writers(self.union)[branch].put(self._of(branch, version)))
+
+    def _list(self, branch: int, version: int) -> None:
+        writers(self.union)[branch].begin()
+        if self.holds(branch, version):
+            writers(self.union)[branch].put(self._of(branch, version))
+
+    def _of(self, branch: int, version: int) -> Record:
+        copy = self._copy(version)
+        parts = copy.namespace, copy.name, copy.uid, copy.version, copy.labels, (), b"{}"
+        return OutsideRecord(*parts) if branch == 1 else copy
+
+    def _listed(self, lists: JoinedLists) -> dict[tuple[str, str], str]:
+        version = min(int(lists.version), self.last)
+        there = any(self.history[version - FIRST] == "AB"[branch] for branch in lists.substores)
+        return {("", "it"): self.uids[version - FIRST]} if there else {}
+
+    def finish(self) -> None:
+        super().finish()
+        state, found = self.history[-1], self._locate()
+        if (found is None) is not (state == "x") or (found is not None and self._side(found) != state):
+            raise Violation("I3", f"{found} is located, and the object is {state}")
+
+    def check(self) -> None:
+        super().check()
+        found = self._locate()
+        if not all(self.at):
+            return
+        version = int(self.union.store.version or 0)
+        span = range(min(version or FIRST, self.last), min(self.known, self.last) + 1)
+        if version and found is None and all(self.history[at - FIRST] != "x" for at in span):
+            raise Violation("I8b", f"it is in neither at {version}, and was there all the time")
+        if found is not None and self._side(found) != self.history[int(found.version) - FIRST]:
+            raise Violation("I2", f"{type(found).__name__} {found} in {self.history}")
+        if found is not None and int(found.version) < self.passed:
+            raise Violation("I1", f"{found} after {self.passed}")
+        self.passed = int(found.version) if found is not None else self.passed
+
+    def _locate(self) -> Record | None:
+        view = self.union.store
+        assert isinstance(view, UnionView)
+        return view.locate("", "it")[0]
+
+    @staticmethod
+    def _side(record: Record) -> str:
+        return "B" if isinstance(record, OutsideRecord) else "A"
+
+
+def stories(length: int, states: tuple[str, ...] = ("A", "B", "x")) -> list[History]:
+    found = product(states, repeat=length)
+    return [each for each in found if ("x", "x") not in pairwise(each) and {*each} != {"x"}]
+
+
+@pytest.mark.parametrize("union", [complement, everything])
+@pytest.mark.parametrize(
+    ("length", "states", "rules", "least"),
+    [
+        (4, ("A", "B", "x"), Rules(), 1_500),
+        (3, ("A", "B", "x"), Rules(relists=1), 1_000),
+        (3, ("A", "B", "x"), Rules(reads=1, lists=1), 1_000),
+        (3, ("A", "B", "x"), Rules(vague=True, lists=1), 200),
+        (3, ("A", "B", "x"), Rules(late=True, reads=1), 1_000),
+        pytest.param(5, ("A", "B"), Rules(), 10_000, marks=pytest.mark.soak),
+    ],
+    ids=str,
+)
+def test_12_in_every_order_of_two_streams_an_object_is_inside_outside_or_absent(
+    union: Any, length: int, states: tuple[str, ...], rules: Rules, least: int
+) -> None:
+    walked, paths = 0, list[str]()
+    try:
+        for history in stories(length, states):
+            walked += sum(
+                1 for _ in walks(history, 2, rules, union=union, story=paths.append, of=SplitSystem)
+            )
+    except Violation as violation:
+        raise AssertionError(f"{violation}\n{paths[0]}") from violation
+    print(f"{walked:,} orders of {length} states; {rules}")
+    assert walked >= least
+
+
+def record(version: str, labels: dict[str, str], kind: type[Record] = Record, uid: str = "u-1") -> Record:
+    return kind("shop", "web-1", uid, version, labels, (), b"{}")
+
+
+@each_row("union", [complement(()), everything(())])
+def test_readers_and_subscribers_see_what_is_inside(union: Union) -> None:
+    inner, outer = union.substores
+    view = union.store
+    assert isinstance(view, UnionView)
+    for substore in (inner, outer):
+        union.begin(substore)
+    union.put(inner, record("5", WEB))
+    entered = [*union.commit(inner, "9"), *union.commit(outer, "9")]
+    assert [(each.cause, each.before) for each in entered] == [(ChangeCause.ENTERED, None)]
+    # The object leaves the filter: first one stream reports it, then the other.
+    assert union.leave(inner, record("10", DB)) == []
+    (left,) = union.put(outer, record("10", DB, OutsideRecord))
+    assert (left.cause, left.after) == (ChangeCause.LEFT, None)
+    found, _ = view.locate("shop", "web-1")
+    assert isinstance(found, OutsideRecord)
+    assert (view.get("shop", "web-1")[0], view.records()[0], view.all_records()[0]) == (None, [], [found])
+    assert union.shown(("shop", "web-1")) is None
+    # A change outside concerns nobody.
+    assert union.put(outer, record("11", {}, OutsideRecord)) == []
+    # It comes back, and is deleted.
+    if outer.keys.others:
+        assert union.put(outer, record("12", WEB, OutsideRecord)) == []
+    else:
+        assert union.leave(outer, record("12", WEB)) == []
+    (back,) = union.put(inner, record("12", WEB))
+    assert (back.cause, back.before) == (ChangeCause.ENTERED, None)
+    assert view.all_records() == view.records() == ([back.after], view.version)
+    changes: list[Change] = [*union.leave(inner, record("13", WEB)), *union.progress(outer, "13")]
+    assert [each.cause for each in changes] == [ChangeCause.GONE]
+    assert view.locate("shop", "web-1") == (None, view.version)
+
+
+@each_row(
+    ("selected", "expected"),
+    [
+        (Selected(), True),
+        (Selected(namespaces=frozenset({"shop"}), names=frozenset({"web-1"})), True),
+        (Selected(namespaces=frozenset({"blog"})), False),
+        (Selected(names=frozenset({"web-2"})), False),
+        (Selected(requirements=(LabelRequirement("app", "!=", ("web",)),)), False),
+        (Selected(terms=(FieldTerm("metadata.name", "web-1", False),)), False),
+        (Selected(terms=(FieldTerm("metadata.namespace", "shop"),)), True),
+    ],
+)
+def test_the_objects_of_other_streams_are_known_by_their_metadata(selected: Selected, expected: bool) -> None:
+    assert selected.has(record("5", WEB)) is expected
+    assert Keys(others=(selected,)).is_other(record("5", WEB)) is expected

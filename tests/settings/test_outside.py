@@ -1,0 +1,278 @@
+"""`Cached(..., outside='metadata')`: outer streams have the identity of all other objects in the namespaces
+of the filter, and each `get` there has an exact answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import (
+    Cached,
+    LabelSelector,
+    NotFound,
+    NotKept,
+    OutsideFilter,
+    ReadError,
+    Reason,
+    Selector,
+)
+from kopf_selectcache.core.selection.kinds import find
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.substore import Selected
+from kopf_selectcache.errors import DeclarationError
+from kopf_selectcache.settings.outside import MOST_NAMES, outer_streams
+from kopf_selectcache.settings.planner import plan
+from kopf_selectcache.testing import FakeCache
+from tests.rows import each_row
+
+Obj = dict[str, Any]
+PODS = find("pods")
+assert PODS is not None
+RESOURCE = Resource(PODS, "v1")
+
+
+def pod(name: str, node: str = "n1", namespace: str = "shop", **labels: str) -> Obj:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none"}]},
+    }
+
+
+def cache_of(filter_: Any = "app=web", **options: Any) -> FakeCache:
+    objects = [pod("web-1", app="web"), pod("db-1", node="n2", app="db"), pod("other", namespace="blog")]
+    return FakeCache(objects, {"v1/pods": Cached(filter_, outside="metadata", **options)})
+
+
+def where_is(cache: FakeCache, name: str, namespace: str = "shop") -> str:
+    try:
+        cache.get("pods", name, namespace)
+    except NotFound:
+        return "absent"
+    except OutsideFilter as error:
+        return str(error.reason)
+    return "inside"
+
+
+# ---- The plan.
+
+
+@each_row(
+    ("filter_", "opposite"),
+    [
+        ("app=web", "app!=web"),
+        ("app!=web", "app=web"),
+        ("app in (web,www)", "app notin (web,www)"),
+        ("app notin (web,www)", "app in (web,www)"),
+        ("app", "!app"),
+        ("!app", "app"),
+        (Selector(field="status.phase=Running"), "status.phase!=Running"),
+        (Selector(field="status.phase!=Running"), "status.phase=Running"),
+        (Selector(names=["a", "b"]), "metadata.name!=a,metadata.name!=b"),
+    ],
+)
+def test_a_filter_of_one_requirement_has_the_opposite_selector(filter_: Any, opposite: str) -> None:
+    (outer,) = outer_streams(Cached(filter_).filter)
+    assert str(outer.selector.label or outer.selector.field) == opposite
+    assert outer.others == ()
+
+
+@each_row(
+    "filter_",
+    [
+        "app=web,tier=gold",
+        "size>5",
+        ["app=web", "app=db"],
+        Selector("app=web", names=["a"]),
+        Selector(names=[f"n-{number}" for number in range(MOST_NAMES + 1)]),
+    ],
+)
+def test_any_other_filter_has_a_stream_of_all_metadata_without_its_objects(filter_: Any) -> None:
+    filter_ = Cached(filter_).filter
+    (outer,) = outer_streams(filter_)
+    assert outer.selector == Selector()
+    assert len(outer.others) == len(filter_.branches)
+
+
+def test_there_is_one_outer_stream_in_each_namespace_that_is_not_selected_as_a_whole() -> None:
+    declared = Cached(["app=web", "app=db"], namespaces={"shop": "app=web", "blog": "", "hub": "a,b"})
+    planned = declared.plan(RESOURCE, namespaces=None)
+    assert not planned.is_split
+    split = Cached(
+        [Selector("app=web", namespaces=["shop"]), Selector(namespaces=["blog"])], outside="metadata"
+    )
+    planned = split.plan(RESOURCE, namespaces=None)
+    outer = [each for each in planned.streams if each.is_outside]
+    assert [str(each.selector) for each in outer] == ["label='app!=web', namespaces=['shop']"]
+    assert [planned.proves(each) for each in ("shop", "blog", "hub")] == [True, True, False]
+    mixed = Cached([Selector("app=web", namespaces=["shop"]), Selector("app=db")], outside="metadata")
+    planned = mixed.plan(RESOURCE, namespaces=None)
+    (stream,) = [each for each in planned.streams if each.is_outside]
+    assert stream.others[0].namespaces == frozenset({"shop"})
+    assert planned.is_of_all
+    everything = Cached("", outside="metadata").plan(RESOURCE, namespaces=None)
+    assert [each.is_outside for each in everything.streams] == [False]
+
+
+def test_outer_streams_count_among_the_streams() -> None:
+    spaces = [f"ns-{number}" for number in range(60)]
+    filter_ = Selector("app=web", namespaces=spaces)
+    planned = plan(filter_, RESOURCE, is_split=True)
+    (outer,) = [each for each in planned.streams if each.is_outside]
+    assert (outer.namespace, outer.keys.namespaces, len(planned.streams)) == (None, frozenset(spaces), 61)
+    assert planned.joined == (outer,)
+    assert len(plan(filter_, RESOURCE, is_split=True, joins=False).streams) == 120
+
+
+@each_row(
+    ("filter_", "options"),
+    [
+        (Selector("app=web", field="status.phase=Running"), {}),
+        ([Selector("app=web"), Selector(field="status.phase=Running")], {}),
+        (Selector("app=web", namespaces=LabelSelector.parse("tenant=yes")), {}),
+        ("app=web", {"outside": "all"}),
+    ],
+)
+def test_what_metadata_does_not_show_cannot_be_split(filter_: Any, options: Any) -> None:
+    with pytest.raises(DeclarationError, match="outside"):
+        Cached(filter_, **({"outside": "metadata"} | options))
+
+
+def test_the_objects_of_others_are_known_by_all_requirements() -> None:
+    (outer,) = outer_streams(Cached(Selector("app=web,a", names=["x"], namespaces=["shop"])).filter)
+    (other,) = outer.others
+    assert isinstance(other, Selected)
+    assert (other.namespaces, other.names) == (frozenset({"shop"}), frozenset({"x"}))
+    assert len(other.requirements) == 2
+
+
+# ---- Reads.
+
+
+FILTERS: list[Any] = [
+    "app=web",
+    "app=web,app!=x",
+    Selector(field="spec.nodeName=n1", namespaces=["shop"]),
+    Selector("app=web", namespaces=["shop", *(f"ns-{number}" for number in range(60))]),
+    [Selector("app=web", namespaces=["shop"]), Selector("app=www", namespaces=["shop"])],
+]
+
+
+@each_row("filter_", FILTERS)
+def test_each_object_is_inside_outside_or_absent(filter_: Any) -> None:
+    cache = cache_of(filter_)
+    assert [where_is(cache, name) for name in ("web-1", "db-1", "none")] == ["inside", "outside", "absent"]
+    assert [cache.exists("pods", name, "shop") for name in ("web-1", "db-1", "none")] == [True, True, False]
+    assert [each["metadata"]["name"] for each in cache.held("pods")] == ["web-1"]
+    cache.cluster.delete(pod("db-1"), grace_period=0)
+    assert where_is(cache, "db-1") == "absent"
+    cache.cluster.delete(pod("web-1"), grace_period=0)
+    assert where_is(cache, "web-1") == "absent"
+
+
+def test_the_error_has_the_labels_and_those_that_are_wanted() -> None:
+    with pytest.raises(OutsideFilter) as raised:
+        cache_of("app=web,tier=gold").get("pods", "db-1", "shop", default=None)
+    error = raised.value
+    assert (error.reason, error.labels, error.wanted) == (Reason.OUTSIDE, {"app": "db"}, ("app=web",))
+    assert error.uid
+    plain = FakeCache([pod("db-1", app="db")], {"v1/pods": "app=web"})
+    with pytest.raises(OutsideFilter) as raised:
+        plain.get("pods", "db-1", "shop")
+    assert (raised.value.reason, raised.value.labels, raised.value.uid) == (Reason.HIDDEN, None, "")
+    with pytest.raises(OutsideFilter):
+        plain.exists("pods", "db-1", "shop")
+
+
+def test_outside_of_its_namespaces_nothing_is_known() -> None:
+    cache = cache_of(Selector("app=web", namespaces=["shop"]))
+    assert where_is(cache, "other", "blog") == "excluded"
+    with pytest.raises(OutsideFilter):
+        cache.count("pods", outside=True)
+    assert cache.count("pods", namespace="shop", outside=True) == 2
+    with pytest.raises(OutsideFilter):
+        cache.count("pods", namespace="blog", outside=True)
+
+
+def test_names_of_another_stream_are_not_taken_for_held_ones() -> None:
+    cache = cache_of(Selector(names=["web-1"], namespaces=["shop"]))
+    assert [where_is(cache, name) for name in ("web-1", "db-1", "none")] == ["inside", "outside", "absent"]
+    with pytest.raises(OutsideFilter):
+        cache.held("pods", names=["db-1"])
+
+
+def test_objects_on_both_sides_are_counted_by_names_and_labels() -> None:
+    cache = cache_of()
+    assert cache.count("pods", outside=True) == 3
+    assert cache.count("pods", label="app=db", outside=True) == 1
+    assert cache.count("pods", label="app", namespace="shop", outside=True) == 2
+    assert cache.count("pods", names=["db-1"], outside=True) == 1
+    options: list[Any] = [{"field": "spec.nodeName=n1"}, {"where": {"spec.nodeName": "n1"}}]
+    for each in options:
+        with pytest.raises(NotKept, match="outside"):
+            cache.count("pods", outside=True, **each)
+    with pytest.raises(ReadError):
+        cache.count("pods", outside="yes")  # type: ignore[arg-type]
+    with pytest.raises(OutsideFilter):
+        FakeCache([], {"v1/pods": "app=web"}).count("pods", outside=True)
+
+
+def test_an_object_that_left_is_not_gone() -> None:
+    cache = cache_of()
+    uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
+    cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "db"}}})
+    assert not cache.blocking.gone("pods", "web-1", "shop", uid=uid)
+    assert not cache.blocking.gone("pods", "web-1", "shop")
+    cache.cluster.delete(pod("web-1"), grace_period=0)
+    assert cache.blocking.gone("pods", "web-1", "shop", uid=uid)
+
+
+def test_own_writes_are_shown_on_the_side_where_they_are() -> None:
+    cache = cache_of()
+    live = cache.blocking.live
+    live.create(pod("db-2", app="db"))
+    assert where_is(cache, "db-2") == "outside"
+    assert cache.count("pods", outside=True) == 4
+    live.patch("pods", "db-2", "shop", {"metadata": {"labels": {"app": "web"}}})
+    assert where_is(cache, "db-2") == "inside"
+    live.delete("pods", "db-2", "shop", grace_period=0)
+    assert where_is(cache, "db-2") == "absent"
+
+
+def test_a_cache_is_split_and_joined_by_a_change() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"v1/pods": "app=web"})
+        assert where_is(cache, "db-1") == "hidden"
+        await cache.change("pods", "app=web", outside="metadata")
+        assert where_is(cache, "db-1") == "outside"
+        await cache.change("pods", "app=db")
+        assert [where_is(cache, name) for name in ("web-1", "db-1")] == ["outside", "inside"]
+        await cache.change("pods", "app=db", outside=None)
+        assert where_is(cache, "web-1") == "hidden"
+
+    asyncio.run(main())
+
+
+def test_subscribers_see_what_enters_and_leaves_and_nothing_outside() -> None:
+    async def main() -> None:
+        cache = cache_of()
+        changes = cache.changes("pods", initial=False)
+        first = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        cache.cluster.patch(pod("db-1"), {"metadata": {"labels": {"more": "x"}}})
+        cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "db"}}})
+        seen = [await first]
+        cache.cluster.patch(pod("db-1"), {"metadata": {"labels": {"app": "web"}}})
+        seen.append(await anext(changes))
+        cache.cluster.delete(pod("db-1"), grace_period=0)
+        seen.append(await anext(changes))
+        assert [(each.name, str(each.cause)) for each in seen] == [
+            ("web-1", "left"),
+            ("db-1", "entered"),
+            ("db-1", "gone"),
+        ]
+
+    asyncio.run(main())
