@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
+from typing import Literal, TypeAlias
 
 from kopf_selectcache._errors import ConflictingSelectors, NotDeclared, ReadError, require
 from kopf_selectcache.core.errors import BadField
@@ -18,6 +19,7 @@ from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.settings.planner import Plan
 
 from ._labelled import serving_of
 from ._snapshot import (
@@ -60,6 +62,7 @@ class Change:
         "_views",
         "cause",
         "filter_changed",
+        "known_by",
         "objects",
     )
 
@@ -69,6 +72,8 @@ class Change:
         resource: Resource,
         cause: ChangeCause,
         objects: Sequence[BodyView] = (),
+        *,
+        plan: Plan | None = None,
     ) -> None:
         self._change = change
         self._resource = resource
@@ -77,6 +82,11 @@ class Change:
         """`entered`, `updated`, `resync`, `left`, `gone`, or `resumed`."""
         self.filter_changed = change is not None and change.by_filter
         """True if it entered or left because the filter of the cache was changed, and not the object."""
+        self.known_by = None if change is None else evidence_of(change, plan)
+        """From what it is known that the object is `gone`, or has `left` and exists; else None.
+
+        `'filter by name'`: the filter selects by name and namespace alone. `'metadata'`: a split cache has
+        all others. `'confirmed'`: by the server, or by another object of the name."""
         self.objects = objects
         """With `resumed`: all present objects that match. Otherwise empty."""
 
@@ -149,6 +159,24 @@ class Change:
         return (
             f"<Change: {self._resource} {'/'.join(filter(None, (self.namespace, self.name)))} {self.cause}>"
         )
+
+
+KnownBy: TypeAlias = Literal["filter by name", "metadata", "confirmed"]
+
+
+def evidence_of(change: StoreChange, plan: Plan | None) -> KnownBy | None:
+    """Return from what the cause of a departure is known, with the streams of this plan."""
+    if change.before is None or change.cause not in (ChangeCause.GONE, ChangeCause.LEFT):
+        return None
+    record, is_gone = change.before, change.cause is ChangeCause.GONE
+    if plan is not None and plan.proves(record.namespace):
+        return None if change.by_filter else "metadata"
+    if not is_gone:
+        return None
+    by_name = plan is not None and any(
+        each.keys.complete and each.keys.have(record.key) for each in plan.streams
+    )
+    return "filter by name" if by_name else "confirmed"
 
 
 class Subscription:
@@ -335,7 +363,7 @@ async def follow(
                 for change in subscription.queue.drain():
                     if ending.reached:
                         return
-                    yield Change(change, resource, change.cause)
+                    yield Change(change, resource, change.cause, plan=informer.state.plan)
                 if outside is not None:
                     raise outside
                 if subscription.can_resume:

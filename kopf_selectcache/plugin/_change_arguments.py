@@ -27,6 +27,7 @@ NAMES = frozenset(
         "cause",
         "events",
         "filter_changed",
+        "known_by",
         "labels",
         "logger",
         "meta",

@@ -51,6 +51,7 @@ class ChangeArguments(_kopf.Cause):
             "logger": self.logger,
             "cause": change.cause,
             "filter_changed": change.filter_changed,
+            "known_by": change.known_by,
             "old": change.old,
             "new": change.new,
             "body": body,
@@ -312,6 +313,6 @@ class _Delivery:
     def _arguments(self, change: StoreChange, informer: Informer) -> ChangeArguments:
         resource = informer.resource
         assert resource is not None, "it has objects"
-        given = Change(change, resource, change.cause)
+        given = Change(change, resource, change.cause, plan=informer.state.plan)
         logger = _kopf.ObjectLogger(body=given.body, settings=self._operator.settings)
         return ChangeArguments(logger, given)

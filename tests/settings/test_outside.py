@@ -18,8 +18,11 @@ from kopf_selectcache import (
     Reason,
     Selector,
 )
+from kopf_selectcache.cache.changes import evidence_of
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import Selected
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.settings.outside import MOST_NAMES, outer_streams
@@ -269,10 +272,31 @@ def test_subscribers_see_what_enters_and_leaves_and_nothing_outside() -> None:
         seen.append(await anext(changes))
         cache.cluster.delete(pod("db-1"), grace_period=0)
         seen.append(await anext(changes))
-        assert [(each.name, str(each.cause)) for each in seen] == [
-            ("web-1", "left"),
-            ("db-1", "entered"),
-            ("db-1", "gone"),
+        assert [(each.name, str(each.cause), each.known_by) for each in seen] == [
+            ("web-1", "left", "metadata"),
+            ("db-1", "entered", None),
+            ("db-1", "gone", "metadata"),
         ]
 
     asyncio.run(main())
+
+
+def known_by(
+    cause: ChangeCause, filter_: Any, *, by_filter: bool = False, is_split: bool = False
+) -> str | None:
+    record = Record("shop", "web-1", "u-1", "5", {}, (), b"{}")
+    planned = None if filter_ is None else plan(Cached(filter_).filter, RESOURCE, is_split=is_split)
+    return evidence_of(Change(record, None, cause, by_filter), planned)
+
+
+def test_departures_say_from_what_they_are_known() -> None:
+    named = Selector(names=["web-1"], namespaces=["shop"])
+    gone, left = ChangeCause.GONE, ChangeCause.LEFT
+    assert known_by(gone, named) == "filter by name"
+    assert known_by(gone, ["app=web", "tier=gold"]) == "confirmed"
+    assert known_by(gone, None) == "confirmed"
+    assert known_by(gone, "app=web", is_split=True) == "metadata"
+    assert known_by(left, "app=web", is_split=True) == "metadata"
+    assert known_by(left, "app=web", by_filter=True, is_split=True) is None
+    assert known_by(left, "app=web") is None
+    assert known_by(ChangeCause.UPDATED, "app=web", is_split=True) is None
