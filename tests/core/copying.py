@@ -49,7 +49,7 @@ _OF_STORES = {
     "_indexes",
     "unreadable",
 }
-_OF_UNIONS = _OF_STORES | {"versions"}
+_OF_UNIONS = _OF_STORES | {"versions", "_outside"}
 
 
 def _known(thing: object, attributes: set[str]) -> dict[str, Any]:
@@ -84,6 +84,7 @@ def _fill(made: Store, store: Store) -> None:
     old = _known(store, _OF_UNIONS if isinstance(store, UnionView) else _OF_STORES)
     assert not old["_indexes"].made, "indexes are not copied"
     assert not old["unreadable"], "all objects can be read"
+    assert not old.get("_outside"), "no cache is split"
     made._held, made._gone, made._version = _named(old["_held"]), dict(old["_gone"]), old["_version"]
     made._staged = _named(old["_staged"]) if old["_staged"] is not None else None
 
