@@ -50,7 +50,7 @@ def cache_of(filter_: Any = "app=web", **options: Any) -> FakeCache:
     return FakeCache(objects, {"v1/pods": Cached(filter_, outside="metadata", **options)})
 
 
-def where_is(cache: FakeCache, name: str, namespace: str = "shop") -> str:
+def where_is(cache: Any, name: str, namespace: str = "shop") -> str:
     try:
         cache.get("pods", name, namespace)
     except NotFound:
@@ -243,6 +243,19 @@ def test_own_writes_are_shown_on_the_side_where_they_are() -> None:
     assert where_is(cache, "db-2") == "inside"
     live.delete("pods", "db-2", "shop", grace_period=0)
     assert where_is(cache, "db-2") == "absent"
+
+
+def test_a_snapshot_has_both_sides_as_they_were() -> None:
+    cache = cache_of()
+    with cache.snapshot("pods") as now:
+        cache.cluster.delete(pod("web-1"), pod("db-1"), grace_period=0)
+        assert (where_is(cache, "web-1"), where_is(cache, "db-1")) == ("absent", "absent")
+        assert (where_is(now, "web-1"), where_is(now, "db-1"), where_is(now, "x")) == (
+            "inside",
+            "outside",
+            "absent",
+        )
+        assert (now.count("pods", outside=True), cache.count("pods", outside=True)) == (3, 1)
 
 
 def test_a_cache_is_split_and_joined_by_a_change() -> None:

@@ -14,7 +14,7 @@ from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from ._generation import all_of
 from .accounting import Tally
 from .indexes import Chosen, Lookup
-from .record import OutsideRecord, Record, are_numbers, is_newer, is_older
+from .record import OutsideRecord, Record, UnreadableRecord, are_numbers, is_newer, is_older
 from .store import Change, ChangeCause, Records, Store
 
 ObjectKey: TypeAlias = tuple[str, str]
@@ -250,8 +250,34 @@ class UnionView(View):
         if forgotten:
             self._request_index()
 
+    def frozen(self) -> Store:
+        frozen = FrozenUnion()
+        with self._lock:
+            frozen.take(self._held, self._outside, self._version, self.unreadable)
+        return frozen
+
     def _home(self, record: Record) -> Records:
         return self._outside if isinstance(record, OutsideRecord) else self._held
+
+
+class FrozenUnion(Store):
+    """A copy of a union that nobody writes to."""
+
+    def take(
+        self, held: Records, outside: Records, version: str, unreadable: Mapping[ObjectKey, UnreadableRecord]
+    ) -> None:
+        """Copy the contents of a union."""
+        self._held = {space: named.copy() for space, named in held.items()}
+        self._outside = {space: named.copy() for space, named in outside.items()}
+        self._version, self.unreadable = version, unreadable
+
+    def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        found, version = self.get(namespace, name)
+        return found or self._outside.get(namespace, {}).get(name), version
+
+    def all_records(self) -> tuple[list[Record], str]:
+        records, version = self.records()
+        return [*records, *all_of(self._outside)], version
 
 
 def seen_of(changes: list[Change]) -> list[Change]:
