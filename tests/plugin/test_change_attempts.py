@@ -79,7 +79,7 @@ class Calls:
         """Begin the calls for the next change as the dispatcher does."""
         await self.delivery._enter()
         subscription: Any = SimpleNamespace(queue=self.queue, news=asyncio.Event())
-        informer: Any = SimpleNamespace(resource=SECRETS)
+        informer: Any = SimpleNamespace(resource=SECRETS, state=SimpleNamespace(plan=None))
         return self.delivery._begin(self.queue.take(), subscription, informer)
 
 
