@@ -174,6 +174,7 @@ def test_11_a_leave_before_the_version_is_confirmed_before_the_answer() -> None:
             await environment.clock.move_until(environment.comparisons, step=0.25)
             for _ in range(4):
                 await environment.clock.move(0.25)
+            assert not call.done()
             assert not held.done()
             silence.release()
             await environment.clock.move_until(lambda: held.done() and call.done(), step=0.1)
