@@ -31,7 +31,8 @@ def count_all(request: Request, snapshot: Snapshot) -> int:
         )
     with snapshot.own_writes.lock:
         records = {record.key: record for record in snapshot.store.all_records()[0]}
-        for write in snapshot.own_writes:
+        # A deletion of an object outside rests at once: no stream shows it inside.
+        for write in (*snapshot.own_writes, *snapshot.own_writes.resting.values()):
             newest = write.instead_of(records.get(write.key), snapshot.store.version)
             if newest is None and write.outside is not None and not write.is_deletion:
                 newest = write.outside

@@ -15,10 +15,8 @@ from .matcher import Comparisons, Coverage
 from .request import Request
 
 
-def serving_of(informer: Informer, state: InformerState) -> Serving | None:
-    """Return the namespaces that a filter chooses by label; None if it chooses none."""
-    if not state.followed:
-        return None
+def serving_of(informer: Informer, state: InformerState) -> Serving:
+    """Return the namespaces that a filter chooses by label."""
     chosen = informer.chosen
     return Serving(state.followed, chosen.error_of, state.lost, chosen.watched)
 

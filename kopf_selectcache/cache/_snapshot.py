@@ -266,7 +266,7 @@ def open_snapshot(
     comparisons: Comparisons | None = state.derived.value
     if comparisons is None:
         comparisons = comparisons_of(state)
-    serving = serving_of(informer, state)
+    serving = serving_of(informer, state) if state.followed else None
     snapshot = Snapshot(comparisons, store, state.own_writes, own, deleted, serving, state.plan)
     if is_behind:
         _require_shown(request, snapshot)
@@ -531,7 +531,8 @@ def get_record(request: Request, snapshot: Snapshot) -> Record:
     if record is not None:
         return record
     coverage = comparisons.of_object(namespace, name)
-    if snapshot.plan is not None and snapshot.plan.proves(namespace):
+    plan = snapshot.plan
+    if plan is not None and plan.is_split and plan.proves(namespace):
         return require_inside(request, coverage, comparisons, *snapshot.locate(namespace, name))
     if coverage.answer is Answer.YES:
         raise NotFound(request, version)

@@ -18,6 +18,7 @@ from kopf_selectcache import (
     Reason,
     Selector,
 )
+from kopf_selectcache.cache._snapshot import Snapshot
 from kopf_selectcache.cache.changes import evidence_of
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
@@ -28,6 +29,8 @@ from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.settings.outside import MOST_NAMES, outer_streams
 from kopf_selectcache.settings.planner import plan
 from kopf_selectcache.testing import FakeCache
+from tests.gated import gated
+from tests.kopf_operators import run
 from tests.rows import each_row
 
 Obj = dict[str, Any]
@@ -313,3 +316,54 @@ def test_departures_say_from_what_they_are_known() -> None:
     assert known_by(left, "app=web", by_filter=True, is_split=True) is None
     assert known_by(left, "app=web") is None
     assert known_by(ChangeCause.UPDATED, "app=web", is_split=True) is None
+
+
+# ---- With streams.
+
+
+def test_own_writes_that_no_stream_has_shown_are_on_their_sides() -> None:
+    async def main() -> None:
+        declared = Cached("app=web", outside="metadata")
+        async with gated(declared, pod("web-1", app="web"), pod("db-1", app="db")) as environment:
+            await environment.cut()
+            cache, cluster = environment.cache, environment.cluster
+            cache.remember(*cluster.create(pod("db-2", app="db")))
+            cache.remember(*cluster.create(pod("web-2", app="web")))
+            assert [where_is(cache, name) for name in ("db-2", "web-2")] == ["outside", "inside"]
+            assert cache.count("pods", outside=True) == 4
+            await cache.live.delete("pods", "db-1", "shop", grace_period=0)
+            assert where_is(cache, "db-1") == "absent"
+            assert cache.count("pods", outside=True) == 3
+
+    run(main())
+
+
+def test_each_namespace_has_its_own_sides() -> None:
+    async def main() -> None:
+        declared = Cached(Selector("app=web", namespaces=["shop", "infra"]), outside="metadata")
+        objects = [pod("web-1", app="web"), pod("db-1", app="db"), pod("db-1", namespace="infra", app="db")]
+        async with gated(declared, *objects) as environment:
+            cache = environment.cache
+            assert [where_is(cache, name) for name in ("web-1", "db-1", "none")] == [
+                "inside",
+                "outside",
+                "absent",
+            ]
+            assert cache.count("pods", namespace="shop", outside=True) == 2
+
+    run(main())
+
+
+def test_an_object_that_enters_between_two_looks_is_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Snapshot, "get", lambda *_: (None, "1"))
+    assert cache_of().exists("pods", "web-1", "shop", max_age=60)
+
+
+def test_an_outer_stream_leaves_out_the_objects_of_others() -> None:
+    planned = plan(Cached("app=web,tier=gold").filter, RESOURCE, is_split=True)
+    (outer,) = [each for each in planned.streams if each.is_outside]
+    made = [
+        Record("shop", name, f"u-{name}", "5", labels, (), b"{}")
+        for name, labels in {"a": {"app": "web", "tier": "gold"}, "b": {"app": "web"}}.items()
+    ]
+    assert [each.name for each in outer.within(made)] == ["b"]

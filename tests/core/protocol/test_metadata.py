@@ -17,7 +17,8 @@ from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent, Unselected
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.projection import ALL, Projection
+from kopf_selectcache.core.store.projection import ALL, IDENTITY_ALONE, Projection
+from kopf_selectcache.core.store.record import OutsideRecord
 from tests.rows import each_row
 
 Obj = dict[str, Any]
@@ -137,3 +138,11 @@ def test_a_transform_gets_metadata_alone() -> None:
     for received in (PARTIAL, WHOLE):
         assert reader(projection).record(dump(received)).decode() == POD
     assert seen == [POD, POD]
+
+
+def test_of_an_object_outside_only_the_identity_must_be_readable() -> None:
+    metadata = dump(METADATA)[:-1] + b',"generation":1e999}'
+    received = dump(PARTIAL).replace(dump(METADATA), metadata)
+    record = reader(IDENTITY_ALONE, is_outside=True).record(received, kindless=False)
+    assert isinstance(record, OutsideRecord)
+    assert (record.name, record.labels) == ("web-1", {"app": "web"})
