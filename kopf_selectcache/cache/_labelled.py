@@ -15,8 +15,10 @@ from .matcher import Comparisons, Coverage
 from .request import Request
 
 
-def serving_of(informer: Informer, state: InformerState) -> Serving:
-    """Return the namespaces that a filter chooses by label."""
+def serving_of(informer: Informer, state: InformerState) -> Serving | None:
+    """Return the namespaces that a filter chooses by label; None if it chooses none."""
+    if not state.followed:
+        return None
     chosen = informer.chosen
     return Serving(state.followed, chosen.error_of, state.lost, chosen.watched)
 
