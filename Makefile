@@ -129,7 +129,7 @@ comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and t
 	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)
 
 bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a real API server (needs Go); ARGS=--quick takes some minutes, all of it half an hour.
-	$(PY) -m bench --clients $(CLIENTS)/bin/python $(ARGS)
+	$(PY) -m bench --clients $(CLIENTS)/bin/python --data grouped,unrelated $(ARGS)
 
 test-bench: $(INSTALLED)  ## Run the bench with few objects, to see that it measures what it says.
 	$(PY) -m pytest -m bench -rs $(or $(ARGS),tests/bench/test_run.py tests/bench/test_structure.py)

@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import islice
@@ -25,15 +25,15 @@ from typing import Any
 
 from bench.building import LeftOut
 from bench.data import SAMPLED, Data, compression, described, encoded
+from bench.datasets import DEFAULT, SETS, dataset
 from bench.filling import fill, prepare
 from bench.histogram import histograms
-from bench.many import Many
-from bench.measuring import PACE, Plan, Result, Rounds, burst, held, late, measured, middle
+from bench.measuring import PACE, Plan, Result, Rounds, Sample, burst, held, late, measured, middle
 from bench.picture import drawing, svg
 from bench.png import missing, png
 from bench.roster import AGAIN, OURS, PEERS, Peer, Unknown, chosen, command, rounds
 from bench.running import Cap
-from bench.synthetic import VERSION, Synthetic, discovery, pods
+from bench.synthetic import Synthetic, discovery
 from bench.table import DID_NOT_FINISH, tables
 from bench.targets import growth, judged
 from kopf_selectcache.cli._progress import Progress
@@ -67,6 +67,13 @@ def parser() -> argparse.ArgumentParser:
         help=f"{QUICK_OBJECTS} pods, controller-runtime and the official informer",
     )
     made.add_argument("--peers", metavar="A,B", help="these and ours, instead of all")
+    made.add_argument(
+        "--data",
+        type=sets,
+        default=[DEFAULT],
+        metavar="A,B",
+        help=f"the sets of objects, of {', '.join(SETS)} (default: {DEFAULT})",
+    )
     made.add_argument(
         "--million",
         action="store_true",
@@ -130,6 +137,18 @@ def positive(kind: type[int | float]) -> Callable[[str], float]:
     return number
 
 
+def sets(text: str) -> list[str]:
+    """Read the names of sets of objects.
+
+    >>> sets('unrelated,grouped')
+    ['unrelated', 'grouped']
+    """
+    names = list(dict.fromkeys(text.split(",")))
+    if unknown := [name for name in names if name not in SETS]:
+        raise argparse.ArgumentTypeError(f"there is no set {unknown[0]!r}, only {', '.join(SETS)}")
+    return names
+
+
 def program(text: str) -> Path:
     if shutil.which(text) is None:
         raise argparse.ArgumentTypeError(f"there is no program {text}")
@@ -167,35 +186,35 @@ def counts(text: str) -> list[int]:
 
 
 class Bench:
-    """One run: a server, its objects, and the peers one after the other."""
+    """One set of objects: a server with them, and the peers one after the other."""
 
     def __init__(
         self,
         server: ApiServer,
+        data: Data,
         options: argparse.Namespace,
         folder: Path,
         *,
+        results: list[Result],
         about: Mapping[str, Any],
         say: Callable[[str], None],
     ) -> None:
         self._server = server
+        self._data = data
         self._options = options
         self._folder = folder
         self._about = about
         self._say = say
-        self._rounds = Rounds(server)
+        self._rounds = Rounds(server, data)
         self._cap = Cap(
             options.seconds or (MORE_SECONDS if options.million else SECONDS),
             options.megabytes or (MORE_MEGABYTES if options.million else MEGABYTES),
         )
         self._kubeconfig = server.kubeconfig(folder / "kubeconfig")
-        self._results: list[Result] = []
+        self._results = results
+        self._samples: dict[int, Sample] = {}
         self._to_do = self._done = 0
         self.left_out: dict[str, str] = {}
-
-    @property
-    def results(self) -> list[Result]:
-        return middle(self._results)
 
     def run(self, who: Mapping[int, Sequence[Peer]]) -> None:
         """Measure the peers with these numbers of objects, the smallest first."""
@@ -207,12 +226,18 @@ class Bench:
         prepare(self._server)
         plan = Plan.of(quick=self._options.quick)
         without = replace(plan, relist=False)
-        all_pods = map(encoded, Data(seed=SEED).pods(max(who)))
+        all_pods = map(encoded, self._data.pods(max(who)))
         there = 0
         for objects, some in who.items():
             began = time.monotonic()
             with Progress("writing pods", objects - there, file=sys.stderr, clock=time.monotonic) as progress:
-                there = fill(self._server, islice(all_pods, objects - there), begin=there, step=progress.step)
+                there = fill(
+                    self._server,
+                    islice(all_pods, objects - there),
+                    place_of=self._data.place_of,
+                    begin=there,
+                    step=progress.step,
+                )
             self._say(f"{objects:,} pods are served, {time.monotonic() - began:.0f} s later")
             # The first change of a pod changes its size, so it happens before the measurement.
             self._rounds.write_all(range(min(plan.changes + 1, objects)), self._rounds.next())
@@ -242,7 +267,7 @@ class Bench:
         answers, plan = discovery(self._server), Plan.of(quick=True)
         self._server.stop()
         for objects in sizes:
-            many = Many(objects, seed=SEED, version=VERSION)
+            many = self._data.many(objects)
             began = time.monotonic()
             some = many[: min(objects, SAMPLED)]
             self._say(
@@ -256,8 +281,8 @@ class Bench:
 
     def _stream(self, peers: Sequence[Peer], commands: Mapping[str, Sequence[str]], plan: Plan) -> None:
         """Add the burst and the lateness of the event loop to the results with the fewest objects."""
-        answers, made = discovery(self._server), pods(BURST, seed=SEED)
-        first = {result.peer: result for result in reversed(self._results)}
+        answers, made = discovery(self._server), self._data.many(BURST)[:]
+        first = {result.peer: result for result in reversed(self._results) if result.data == self._data.name}
         for peer in peers:
             if (result := first.get(peer.name)) is None:  # The peer was left out.
                 continue
@@ -312,13 +337,25 @@ class Bench:
     ) -> None:
         began = time.monotonic()
         self._done += 1
-        result = how(name, each, objects=objects, cap=self._cap, log=self._folder / "log", **more)
+        sample = self._samples.get(objects) or self._samples.setdefault(
+            objects, Sample.of(self._data, objects)
+        )
+        result = how(
+            name,
+            each,
+            data=self._data.name,
+            objects=objects,
+            sample=sample,
+            cap=self._cap,
+            log=self._folder / "log",
+            **more,
+        )
         self._results.append(result)
         self._keep()
         told = f"{DID_NOT_FINISH}, {result.over}" if result.over else "measured"
         spent = "".join(f", {what} {seconds:.0f}" for what, seconds in result.spent.items())
         self._say(
-            f"[{self._done} of {self._to_do}] {objects:,} pods, {name}: {told}"
+            f"[{self._done} of {self._to_do}] {objects:,} {self._data.name} pods, {name}: {told}"
             f" ({time.monotonic() - began:.0f} s{spent})"
         )
 
@@ -350,21 +387,27 @@ def about() -> dict[str, Any]:
     }
 
 
-def page(head: str, bench: Bench, picture: str) -> str:
+def parts(results: Sequence[Result], *, markdown: bool) -> Iterator[str]:
+    """Yield the tables of each set of objects."""
+    for name in dict.fromkeys(result.data for result in results):
+        some = [result for result in results if result.data == name]
+        yield f"{'## ' if markdown else ''}{name.capitalize()} pods"
+        yield judged(some, markdown=markdown)
+        yield growth(some, markdown=markdown)
+        yield tables(some, markdown=markdown)
+        yield histograms(some, markdown=markdown)
+
+
+def page(head: str, results: Sequence[Result], left_out: Mapping[str, str], pictures: Sequence[str]) -> str:
     """Return the report, in Markdown."""
-    results = bench.results
-    left_out = "".join(f"- {name} is left out: {why}\n" for name, why in bench.left_out.items())
-    parts = (
-        judged(results, markdown=True),
-        growth(results, markdown=True),
-        tables(results, markdown=True),
-        histograms(results, markdown=True),
-    )
+    left = "".join(f"- {name} is left out: {why}\n" for name, why in left_out.items())
+    shown = "\n".join(f"![memory and sync against the number of objects]({name})" for name in pictures)
     return (
         "# Beside its peers\n\nWritten by `make bench ARGS='--report docs/bench.md'`. In brackets is the"
         " multiple of our figure. Ours is measured twice, first and last: the difference shows the noise of"
-        f" the run.\n\n{head}\n\n{left_out}\n![memory and sync against the number of"
-        f" objects]({picture})\n\n" + "\n\n".join(part for part in parts if part) + "\n"
+        f" the run.\n\n{head}\n\n{left}\n{shown}\n\n"
+        + "\n\n".join(part for part in parts(results, markdown=True) if part)
+        + "\n"
     )
 
 
@@ -389,45 +432,47 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(line, file=sys.stderr, flush=True)
 
     where = about()
+    sets_of_objects = [dataset(name, seed=SEED) for name in options.data]
     head = (
         f"{where['processors']} processors, {where['machine']}, {where['memory'] / 1e9:.0f} GB; Python"
         f" {where['python']}; load {where['load'][0]} at the start. The same objects for all, from seed"
-        f" {SEED}:\n\n{described(Data(seed=SEED), SAMPLED)}"
+        f" {SEED}:\n\n" + "\n".join(described(data, SAMPLED) for data in sets_of_objects)
     )
     print(f"{head}\n", flush=True)
-    with tempfile.TemporaryDirectory() as folder, ApiServer() as server:
-        bench = Bench(server, options, Path(folder), about=where, say=say)
-        with suppress(KeyboardInterrupt):  # Report what has been measured so far.
-            if options.million:
-                bench.hold(peers, sizes)
-            elif options.objects or options.quick:
-                bench.run(
-                    {size: [peer for peer in peers if size <= peer.most or options.peers] for size in sizes}
-                )
-            else:
-                bench.run(rounds(peers, sizes))
-    if not bench.results:
+    raw: list[Result] = []
+    left_out: dict[str, str] = {}
+    with suppress(KeyboardInterrupt):  # Report what has been measured so far.
+        for data in sets_of_objects:
+            with tempfile.TemporaryDirectory() as folder, ApiServer() as server:
+                bench = Bench(server, data, options, Path(folder), results=raw, about=where, say=say)
+                bench.left_out = left_out
+                if options.million:
+                    bench.hold(peers, sizes)
+                elif options.objects or options.quick:
+                    bench.run(
+                        {
+                            size: [peer for peer in peers if size <= peer.most or options.peers]
+                            for size in sizes
+                        }
+                    )
+                else:
+                    bench.run(rounds(peers, sizes))
+    results = middle(raw)
+    if not results:
         sys.exit("nothing was measured")
-    print(
-        "\n\n".join(
-            part
-            for part in (
-                tables(bench.results),
-                growth(bench.results),
-                histograms(bench.results),
-                judged(bench.results),
-            )
-            if part
-        )
-    )
-    for name, why in bench.left_out.items():
+    print("\n\n".join(part for part in parts(results, markdown=False) if part))
+    for name, why in left_out.items():
         print(f"{name} is left out: {why}")
     if picture is not None:
-        drawn = drawing(bench.results)
-        picture.write_text(svg(drawn))
-        picture.with_suffix(".png").write_bytes(png(drawn))
+        names = []
+        for name in options.data:
+            drawn = drawing([result for result in results if result.data == name])
+            file = picture if len(options.data) == 1 else picture.with_stem(f"{picture.stem}-{name}")
+            file.write_text(svg(drawn))
+            file.with_suffix(".png").write_bytes(png(drawn))
+            names.append(file.name)
         if options.report is not None:
-            options.report.write_text(page(head, bench, picture.name))
+            options.report.write_text(page(head, results, left_out, names))
 
 
 if __name__ == "__main__":

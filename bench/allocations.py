@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bench.data import Data, encoded
+from bench.data import encoded
+from bench.unrelated import Unrelated
 from kopf_selectcache import Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.decoder import Reader
@@ -99,7 +100,7 @@ def _calls(work: Work) -> float:
 
 def works() -> Mapping[str, Work]:
     """Return the hot paths: the storing of an object, and reads."""
-    bodies = list(Data(seed=1).pods(COUNT))
+    bodies = list(Unrelated(seed=1).pods(COUNT))
     for number, body in enumerate(bodies):
         body["metadata"]["resourceVersion"] = str(number + 1)
     items = [

@@ -1,7 +1,8 @@
-"""Generate the objects that every peer reads: pods like those of busy clusters, from a seed. Measure how well
-they compress.
+"""The objects that every peer reads: generated from a seed, with a measurement of how well they compress.
 
-The objects depend on the arguments only, so runs on two machines use the same bytes.
+Here are the parts of every set of objects. `bench.grouped` has pods with siblings, which is the default,
+`bench.unrelated` those that have nothing in common, and `bench.datasets` both by name. The objects depend on
+the arguments only, so runs on two machines use the same bytes.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import json
 import random
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, overload
 
 import msgspec
 
-from kopf_selectcache.testing.sample_objects import BIG, BIG_ONE_IN, EPOCH, Population
+from kopf_selectcache.testing.sample_objects import BIG, BIG_ONE_IN, EPOCH
 
 Obj = dict[str, Any]
 
@@ -32,53 +35,55 @@ ROUND = "bench.example.com/round"
 """An annotation that changes while peers watch; its length stays the same."""
 SAMPLED = 500
 DICTIONARY = 32_768  # Bytes: the window of zlib.
+VERSION = "9000000000"
+"""The version of a list of objects: as long as all later ones."""
 
 
-class Data:
-    """Pods, Secrets and ConfigMaps. The same seed gives the same ones; a smaller number gives the first of
-    them.
+def version_of(number: int) -> str:
+    """Return the version of the object of a list: below that of the list, and another for each of a billion.
 
-    >>> [pod["metadata"]["namespace"] for pod in Data(seed=1).pods(2)]
-    ['bench-00', 'bench-01']
+    >>> version_of(0), version_of(1)
+    ('8999999999', '8612579510')
     """
+    return str(int(VERSION) - 1 - number * 387_420_489 % 1_000_000_000)
+
+
+class Data(ABC):
+    """A set of objects. The same seed gives the same ones; a smaller number gives the first of them."""
+
+    name: ClassVar[str]
 
     def __init__(self, *, seed: int) -> None:
         self.seed = seed
 
-    def pods(self, count: int) -> Iterator[Obj]:
-        population, rng = Population(seed=self.seed, namespaces=NAMESPACES), self._random("pods")
-        for number in range(count):
-            pod = population.pod(
-                number,
-                namespace=namespace_of(number),
-                labels={APP: app_of(number), INSTANCE: instance_of(number)},
-            )
-            metadata = pod["metadata"]
-            metadata["name"] = name_of(number)
-            metadata["generateName"] = f"{app_of(number)}-{rng.getrandbits(36):09x}-"
-            metadata["annotations"] |= {ROUND: round_of(0), "networks.example.com/status": _networks(rng)}
-            pod["status"]["containerStatuses"] = [
-                _status(container, rng) for container in pod["spec"]["containers"]
-            ]
-            _identify(metadata, rng)
-            if number % 3 == 0:  # Most pods have one owner, not all.
-                metadata["ownerReferences"].append(
-                    {
-                        "apiVersion": "example.com/v1",
-                        "kind": "Release",
-                        "name": f"release-{rng.getrandbits(20):05x}",
-                        "uid": _uid(rng),
-                    }
-                )
-            metadata["managedFields"] = [
-                _managed(
-                    "kube-controller-manager",
-                    {"metadata": _without(metadata, "name", "uid"), "spec": pod["spec"]},
-                    metadata,
-                ),
-                {**_managed("kubelet", {"status": pod["status"]}, metadata), "subresource": "status"},
-            ]
-            yield pod
+    @abstractmethod
+    def pods(self, count: int) -> Iterator[Obj]: ...
+
+    @abstractmethod
+    def place_of(self, number: int) -> tuple[str, str]:
+        """Return the namespace and the name of a pod."""
+
+    @abstractmethod
+    def app_of(self, number: int) -> str:
+        """Return the label `APP` of a pod."""
+
+    @abstractmethod
+    def served(self, count: int) -> Callable[[int], bytes]:
+        """Return a function that generates each of this number of pods as a server sends it."""
+
+    def many(self, count: int) -> Sequence[bytes]:
+        """Return pods as a server sends them, each generated when it is accessed: millions need no memory."""
+        return _Many(count, self.served(count))
+
+    def typical_app(self, count: int) -> str:
+        """Return the value of `APP` whose number of pods is nearest to the mean."""
+        found = Counter(self.app_of(number) for number in range(count))
+        return min(found, key=lambda app: (abs(found[app] - count / len(APPS)), app))
+
+    def typical_namespace(self, count: int) -> str:
+        """Return the namespace whose number of pods is nearest to the mean."""
+        found = Counter(self.place_of(number)[0] for number in range(count))
+        return min(found, key=lambda each: (abs(found[each] - count / len(NAMESPACES)), each))
 
     def secrets(self, count: int) -> Iterator[Obj]:
         """Make certificates with their keys: values that no compression can reduce."""
@@ -106,6 +111,24 @@ class Data:
 
     def _random(self, kind: str) -> random.Random:
         return random.Random(f"{self.seed} {kind}")  # Seeded: each run makes the same objects.  # noqa: S311
+
+
+class _Many(Sequence[bytes]):
+    def __init__(self, count: int, make: Callable[[int], bytes]) -> None:
+        self._count = count
+        self._make = make
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        if isinstance(at, slice):
+            return list(map(self._make, range(*at.indices(self._count))))
+        return self._make(range(self._count)[at])
 
 
 def name_of(number: int) -> str:
@@ -169,10 +192,10 @@ def described(data: Data, count: int) -> str:
     """Describe the compressibility of each kind, by its first objects."""
     pods = list(data.pods(count))
     kinds: Sequence[tuple[str, Iterable[Obj]]] = (
-        ("pods", pods),
+        (f"{data.name} pods", pods),
         (
-            "pods without managedFields",
-            ({**pod, "metadata": _without(pod["metadata"], "managedFields")} for pod in pods),
+            f"{data.name} pods without managedFields",
+            ({**pod, "metadata": without(pod["metadata"], "managedFields")} for pod in pods),
         ),
         ("Secrets", data.secrets(count)),
         ("ConfigMaps", data.configmaps(count)),
@@ -180,7 +203,7 @@ def described(data: Data, count: int) -> str:
     return "\n".join(f"- {kind}: {compression(map(encoded, objects))}" for kind, objects in kinds)
 
 
-def _networks(rng: random.Random) -> str:
+def networks_text(rng: random.Random) -> str:
     """Make the annotations of a network plugin."""
     return json.dumps(
         [
@@ -197,7 +220,7 @@ def _networks(rng: random.Random) -> str:
     )
 
 
-def _status(container: Obj, rng: random.Random) -> Obj:
+def container_status(container: Obj, rng: random.Random) -> Obj:
     return {
         "name": container["name"],
         "image": container["image"],
@@ -206,12 +229,12 @@ def _status(container: Obj, rng: random.Random) -> Obj:
         "ready": True,
         "started": True,
         "restartCount": rng.randint(0, 3),
-        "state": {"running": {"startedAt": _time(rng)}},
+        "state": {"running": {"startedAt": random_time(rng)}},
         "lastState": {},
     }
 
 
-def _time(rng: random.Random) -> str:
+def random_time(rng: random.Random) -> str:
     return (EPOCH + dt.timedelta(seconds=rng.randrange(300 * 24 * 3600))).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -221,24 +244,24 @@ def _small(kind: str, number: int, rng: random.Random) -> Obj:
         "namespace": namespace_of(number),
         "labels": {APP: app_of(number), INSTANCE: instance_of(number)},
     }
-    _identify(metadata, rng)
+    identify(metadata, rng)
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
 
 
-def _identify(metadata: Obj, rng: random.Random) -> None:
-    metadata["uid"] = _uid(rng)
-    metadata["creationTimestamp"] = _time(rng)
+def identify(metadata: Obj, rng: random.Random) -> None:
+    metadata["uid"] = random_uid(rng)
+    metadata["creationTimestamp"] = random_time(rng)
 
 
-def _uid(rng: random.Random) -> str:
+def random_uid(rng: random.Random) -> str:
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
-def _without(metadata: Obj, *names: str) -> Obj:
+def without(metadata: Obj, *names: str) -> Obj:
     return {name: value for name, value in metadata.items() if name not in names}
 
 
-def _managed(manager: str, fields: Obj, metadata: Obj) -> Obj:
+def managed_by(manager: str, fields: Obj, metadata: Obj) -> Obj:
     return {
         "manager": manager,
         "operation": "Update",

@@ -14,7 +14,7 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.data import NAMESPACES, encoded, name_of, namespace_of
+from bench.data import NAMESPACES, encoded
 from tests.apiserver.server import ApiServer
 from tests.apiserver.waiting import wait_until
 
@@ -37,7 +37,14 @@ def prepare(server: ApiServer) -> None:
     server.request("POST", "/api/v1/namespaces/default/configmaps", body=ASK)
 
 
-def fill(server: ApiServer, pods: Iterable[bytes], *, begin: int = 0, step: Callable[[int], None]) -> int:
+def fill(
+    server: ApiServer,
+    pods: Iterable[bytes],
+    *,
+    place_of: Callable[[int], tuple[str, str]],
+    begin: int = 0,
+    step: Callable[[int], None],
+) -> int:
     """Write these pods, the first of which has the number `begin`; return the new total."""
     address = urlsplit(
         next(
@@ -54,7 +61,7 @@ def fill(server: ApiServer, pods: Iterable[bytes], *, begin: int = 0, step: Call
         for batch in batches(pods):
             puts = []
             for pod in batch:
-                key = f"/registry/pods/{namespace_of(number)}/{name_of(number)}".encode()
+                key = "/".join(("/registry/pods", *place_of(number))).encode()
                 puts.append({"requestPut": {"key": _text(key), "value": _text(pod)}})
                 number += 1
             if writing is not None:

@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from bench.data import APP, ROUND, app_of, name_of, namespace_of, round_of
+from bench.data import APP, ROUND, Data, round_of
+from bench.datasets import DEFAULT
 from bench.peers.asking import LEFT_OUT, percentiles
 from bench.running import Cap, Over, Running
 from bench.synthetic import Synthetic
@@ -52,6 +53,20 @@ class Plan:
         )
 
 
+@dataclass(frozen=True)
+class Sample:
+    """The pods that are read, of this number: see `bench.peers.asking`."""
+
+    keys: Sequence[tuple[str, str]]
+    namespace: str
+    label: tuple[str, str]
+
+    @classmethod
+    def of(cls, data: Data, objects: int) -> Self:
+        keys = [data.place_of(number) for number in range(0, objects, max(1, objects // 1_000))]
+        return cls(keys, data.typical_namespace(objects), (APP, data.typical_app(objects)))
+
+
 @dataclass
 class Result:
     """The measurements of one peer with one number of objects."""
@@ -65,6 +80,8 @@ class Result:
     """The lateness of wakes of its event loop, without changes and with them: see `asking`."""
     spent: dict[str, float] = field(default_factory=dict)
     """The seconds of each measurement."""
+    data: str = DEFAULT
+    """The name of the set of objects."""
 
     @contextmanager
     def spending(self, what: str) -> Iterator[None]:
@@ -76,12 +93,12 @@ class Result:
 
 
 def middle(results: Iterable[Result]) -> list[Result]:
-    """Return one result for each peer and number of objects: the median of each figure. A peer that failed to
-    finish once did not finish.
+    """Return one result for each peer, number and set of objects: the median of each figure. A peer that
+    failed to finish once did not finish.
     """
-    found: dict[tuple[str, int], list[Result]] = {}
+    found: dict[tuple[str, int, str], list[Result]] = {}
     for result in results:
-        found.setdefault((result.peer, result.objects), []).append(result)
+        found.setdefault((result.peer, result.objects, result.data), []).append(result)
     return [
         Result(
             peer,
@@ -92,8 +109,9 @@ def middle(results: Iterable[Result]) -> list[Result]:
             },
             next((each.over for each in same if each.over), None),
             next((each.late for each in same if each.late), {}),
+            data=data,
         )
-        for (peer, objects), same in found.items()
+        for (peer, objects, data), same in found.items()
     ]
 
 
@@ -128,8 +146,9 @@ def read_name(do: str, form: str) -> str:
 class Rounds:
     """Write to pods, each time another value, so that a peer can be checked."""
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: ApiServer, data: Data) -> None:
         self._server = server
+        self._data = data
         self._round = 0
 
     def next(self) -> str:
@@ -138,9 +157,10 @@ class Rounds:
 
     def write(self, number: int, value: str) -> float:
         """Change this pod; return the time of the server's answer."""
+        namespace, name = self._data.place_of(number)
         self._server.request(
             "PATCH",
-            f"/api/v1/namespaces/{namespace_of(number)}/pods/{name_of(number)}",
+            f"/api/v1/namespaces/{namespace}/pods/{name}",
             body={"metadata": {"annotations": {ROUND: value}}},
         )
         return time.time()
@@ -148,6 +168,16 @@ class Rounds:
     def expire(self) -> None:
         """Expire all versions so far, so that every client must list again."""
         self._server.expire()
+
+    def await_all(self, *, every: float) -> Mapping[str, Any]:
+        """Write the sentinel, and return a wait for it."""
+        value = self.next()
+        self.write(SENTINEL, value)
+        return self.sentinel(value, every=every)
+
+    def sentinel(self, value: str, *, every: float) -> Mapping[str, Any]:
+        """Return a wait for this value of the sentinel."""
+        return {"keys": [self._data.place_of(SENTINEL)], "annotation": (ROUND, value), "every": every}
 
     def write_all(self, numbers: Sequence[int], value: str) -> None:
         with ThreadPoolExecutor(WRITERS) as threads:
@@ -159,7 +189,9 @@ def measured(
     name: str,
     command: Sequence[str],
     *,
+    data: str,
     objects: int,
+    sample: Sample,
     rounds: Rounds,
     plan: Plan,
     cap: Cap,
@@ -167,13 +199,13 @@ def measured(
     log: Path,
 ) -> Result:
     """Measure everything."""
-    result = Result(name, objects)
+    result = Result(name, objects, data=data)
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
             with result.spending("holding"):
                 empty = _hold(peer, result)
             with result.spending("reading"):
-                _read(peer, result, READS, plan)
+                _read(peer, result, READS, plan, sample)
             with result.spending("following"):
                 _follow(peer, result.figures, objects=objects, rounds=rounds, plan=plan)
             if plan.relist:
@@ -185,16 +217,25 @@ def measured(
 
 
 def held(
-    name: str, command: Sequence[str], *, objects: int, plan: Plan, cap: Cap, kubeconfig: Path, log: Path
+    name: str,
+    command: Sequence[str],
+    *,
+    data: str,
+    objects: int,
+    sample: Sample,
+    plan: Plan,
+    cap: Cap,
+    kubeconfig: Path,
+    log: Path,
 ) -> Result:
     """Measure the cost to store and read them; they do not change."""
-    result = Result(name, objects)
+    result = Result(name, objects, data=data)
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
             with result.spending("holding"):
                 _hold(peer, result)
             with result.spending("reading"):
-                _read(peer, result, FEW_READS, plan)
+                _read(peer, result, FEW_READS, plan, sample)
     except Over as over:
         result.over = str(over)
     return result
@@ -222,36 +263,29 @@ def _hold(peer: Running, result: Result) -> int:
     return empty.resident
 
 
-def _read(peer: Running, result: Result, reads: Iterable[tuple[str, str]], plan: Plan) -> None:
+def _read(
+    peer: Running, result: Result, reads: Iterable[tuple[str, str]], plan: Plan, sample: Sample
+) -> None:
     for do, form in reads:
         times = plan.gets if do == "get" else plan.lists
-        found = peer.ask(do=do, form=form, times=times, seconds=plan.reading, **_asked(result.objects))
+        found = peer.ask(do=do, form=form, times=times, seconds=plan.reading, **asdict(sample))
         if LEFT_OUT not in found:
             result.figures[read_name(do, form)] = found["p50"]
             result.figures[f"{read_name(do, form)} p99"] = found["p99"]
 
 
-def _asked(objects: int) -> Mapping[str, Any]:
-    step = max(1, objects // 1_000)
-    return {
-        "keys": [(namespace_of(number), name_of(number)) for number in range(0, objects, step)],
-        "namespace": namespace_of(0),
-        "label": (APP, app_of(0)),
-    }
-
-
 def _follow(peer: Running, figures: dict[str, float], *, objects: int, rounds: Rounds, plan: Plan) -> None:
     # The rest of the start is no cost of an event.
-    peer.ask(do="until", **_awaited(rounds, every=0.05))
+    peer.ask(do="until", **rounds.await_all(every=0.05))
     before, value = peer.usage(), rounds.next()
     numbers = [1 + number % (objects - 1) for number in range(plan.changes)]
     rounds.write_all(numbers, value)
-    peer.ask(do="until", **_awaited(rounds, every=0.05))
+    peer.ask(do="until", **rounds.await_all(every=0.05))
     figures["event cpu"] = 1e6 * (peer.usage().cpu - before.cpu) / (len(numbers) + 1)
     lags, behind = [], []
     for _ in range(plan.writes):
         value = rounds.next()
-        peer.tell(do="until", **_sentinel(value, every=0.0005))
+        peer.tell(do="until", **rounds.sentinel(value, every=0.0005))
         began = time.time()
         written = rounds.write(SENTINEL, value)
         seen = peer.answer()["at"]
@@ -267,7 +301,7 @@ def _relist(peer: Running, figures: dict[str, float], *, empty: int, rounds: Rou
     peer.forget_peak()
     rounds.expire()
     began = time.monotonic()
-    peer.ask(do="until", **_awaited(rounds, every=0.05))
+    peer.ask(do="until", **rounds.await_all(every=0.05))
     figures["relist"] = time.monotonic() - began
     figures["relist peak"] = max(0, peer.usage().peak - empty)
 
@@ -328,24 +362,8 @@ def late(
 
 def _the_last(synthetic: Synthetic) -> Mapping[str, Any]:
     """Return a wait for the last change that it sends."""
-    number = len(synthetic.pods) - 1
     return {
-        "keys": [(namespace_of(number), name_of(number))],
+        "keys": [synthetic.place],
         "annotation": (ROUND, synthetic.last),
         "every": 0.02,
-    }
-
-
-def _awaited(rounds: Rounds, *, every: float) -> Mapping[str, Any]:
-    """Write the sentinel, and return a wait for it."""
-    value = rounds.next()
-    rounds.write(SENTINEL, value)
-    return _sentinel(value, every=every)
-
-
-def _sentinel(value: str, *, every: float) -> Mapping[str, Any]:
-    return {
-        "keys": [(namespace_of(SENTINEL), name_of(SENTINEL))],
-        "annotation": (ROUND, value),
-        "every": every,
     }

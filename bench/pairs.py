@@ -5,11 +5,13 @@ a process (`bench.checkout`).
     python -m bench.pairs ../old .
 
 Prints the median of each figure, and of the ratios of the pairs with their middle half: a busy machine slows
-both halves of a pair. Needs no server: a transport in process has the lists and the watches.
+both halves of a pair. Needs no server: a transport in process has the lists and the watches. The large pods
+have siblings; with `--data=unrelated` they have none.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -18,7 +20,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 
-from bench.data import Data, encoded
+from bench.data import encoded
+from bench.datasets import DEFAULT, SETS, dataset
 
 TURNS = 15
 
@@ -28,11 +31,13 @@ OBJECTS = 500
 PROGRAM = Path(__file__).with_name("checkout.py")
 
 
-def measure(checkout: str, *, count: int = OBJECTS, share: float = 1.0) -> dict[str, float]:
+def measure(
+    checkout: str, *, data: str = DEFAULT, count: int = OBJECTS, share: float = 1.0
+) -> dict[str, float]:
     """Return the figures of a checkout, with this number of large pods."""
     with TemporaryDirectory() as folder:
         objects = Path(folder) / "objects"
-        objects.write_bytes(b"\n".join(map(encoded, Data(seed=1).pods(count))))
+        objects.write_bytes(b"\n".join(map(encoded, dataset(data, seed=1).pods(count))))
         command = [
             sys.executable,
             "-P",
@@ -48,14 +53,19 @@ def measure(checkout: str, *, count: int = OBJECTS, share: float = 1.0) -> dict[
     return found
 
 
-def main(checkouts: Sequence[str]) -> None:
-    old, new = checkouts
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.pairs", description=__doc__)
+    parser.add_argument("old", help="the folder of a checkout")
+    parser.add_argument("new", help="the folder of another")
+    parser.add_argument("--data", choices=sorted(SETS), default=DEFAULT)
+    options = parser.parse_args(arguments)
+    old, new = options.old, options.new
     pairs = []
     for turn in range(TURNS):
         # The order changes: whoever comes second finds another machine.
         first, second = (old, new) if turn % 2 else (new, old)
-        measured = {first: measure(first)}
-        measured[second] = measure(second)
+        measured = {first: measure(first, data=options.data)}
+        measured[second] = measure(second, data=options.data)
         pairs.append((measured[old], measured[new]))
         print(f"\r{turn + 1} of {TURNS} pairs", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
@@ -69,6 +79,4 @@ def main(checkouts: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("Give two checkouts: python -m bench.pairs OLD NEW")
-    main(sys.argv[1:])
+    main()

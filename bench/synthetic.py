@@ -18,14 +18,12 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from bench.data import ROUND, Data, encoded, round_of
+from bench.data import ROUND, VERSION, encoded, round_of, version_of
 from bench.filling import ASK
 from tests.apiserver.client import ApiError, Client
 
 CHUNK = 1 << 20
 SEEN_TO_END = 0.05  # Seconds: the longest delay until it notices its end.
-VERSION = "9000000000"
-"""The version of all pods: as long as all later ones."""
 AT = b'"resourceVersion":"%d"'
 PODS, CONFIGMAPS = "/api/v1/pods", "/api/v1/configmaps"
 
@@ -46,24 +44,15 @@ def discovery(server: Client) -> dict[str, bytes]:
     return {path: encoded(answer) for path, answer in found.items()}
 
 
-def pods(count: int, *, seed: int) -> list[bytes]:
-    """Make pods as a server sends them."""
-    made = []
-    for pod in Data(seed=seed).pods(count):
-        pod["metadata"]["resourceVersion"] = VERSION
-        made.append(encoded(pod))
-    return made
-
-
 def changes(pods: Sequence[bytes], rounds: int) -> Iterator[bytes]:
     """Yield a change of every pod in each round, each with a newer version, as lines of a watch."""
     version, before = int(VERSION), f'"{ROUND}":"{round_of(0)}"'.encode()
-    for number in range(1, rounds + 1):
-        after = f'"{ROUND}":"{round_of(number)}"'.encode()
-        for pod in pods:
+    for turn in range(1, rounds + 1):
+        after = f'"{ROUND}":"{round_of(turn)}"'.encode()
+        for number, pod in enumerate(pods):
             version += 1
             yield b'{"type":"MODIFIED","object":%s}\n' % pod.replace(before, after, 1).replace(
-                AT % int(VERSION), AT % version, 1
+                AT % int(version_of(number)), AT % version, 1
             )
 
 
@@ -84,6 +73,12 @@ class Synthetic:
         # Generated before the measurement, as the machine has few processors; at a pace there is time for it.
         self._events = b"" if pace is not None else b"".join(changes(pods, rounds))
         self._server = _Server(("127.0.0.1", 0), self)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The namespace and the name of the pod that changes last."""
+        metadata = json.loads(self.pods[-1])["metadata"]
+        return metadata["namespace"], metadata["name"]
 
     @property
     def last(self) -> str:

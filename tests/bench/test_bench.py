@@ -19,12 +19,15 @@ import pytest
 
 import bench.__main__
 import bench.data
+import bench.datasets
+import bench.grouped
 import bench.histogram
 import bench.peers.asking
 import bench.peers.cache
 import bench.records
 import bench.roster
 import bench.targets
+import bench.unrelated
 from bench import peers
 from bench.__main__ import counts, main
 from bench.building import RECIPES, LeftOut, Recipe, built, key_of
@@ -83,6 +86,7 @@ def test_so_few_objects_that_not_every_namespace_and_app_has_some_are_an_error()
         (["--megabytes", "nan"], "'nan' is no number above 0"),
         (["--clients", "no-such-python"], "there is no program no-such-python"),
         (["--report", "/no/such/folder/page.md"], "/no/such/folder/page.md cannot be written"),
+        (["--data", "grouped,mixed"], "there is no set 'mixed', only grouped, unrelated"),
         (["--objects", "many"], "'many' is no list of numbers"),
         (["--objects", "1,000"], "write 1000 or 1_000, not 1,000"),
     ],
@@ -311,7 +315,18 @@ def test_percentiles_are_values_that_were_measured() -> None:
 
 @each_row(
     "module",
-    [bench.data, bench.targets, bench.roster, bench.histogram, bench.records, peers.asking, bench.__main__],
+    [
+        bench.data,
+        bench.datasets,
+        bench.grouped,
+        bench.unrelated,
+        bench.targets,
+        bench.roster,
+        bench.histogram,
+        bench.records,
+        peers.asking,
+        bench.__main__,
+    ],
 )
 def test_examples_are_so(module: ModuleType) -> None:
     assert doctest.testmod(module).attempted

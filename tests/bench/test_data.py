@@ -14,22 +14,22 @@ from bench.data import (
     APPS,
     INSTANCE,
     NAMESPACES,
-    Data,
     Obj,
     compression,
     described,
     encoded,
-    name_of,
-    namespace_of,
+    version_of,
 )
+from bench.datasets import SETS, dataset
 from bench.filling import AT_ONCE, LONGEST, batches
+from bench.unrelated import Unrelated
 
 COUNT = 1_000
 
 
 @pytest.fixture(scope="module")
 def made() -> list[Obj]:
-    return list(Data(seed=1).pods(COUNT))
+    return list(Unrelated(seed=1).pods(COUNT))
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +38,13 @@ def pods(made: list[Obj]) -> list[bytes]:
 
 
 def test_a_seed_makes_the_same_objects_each_time_and_fewer_are_the_first_of_more(pods: list[bytes]) -> None:
-    assert [encoded(pod) for pod in Data(seed=1).pods(50)] == pods[:50]
-    assert list(Data(seed=1).secrets(9)) == list(Data(seed=1).secrets(9))
-    assert list(Data(seed=1).configmaps(9)) == list(Data(seed=1).configmaps(9))
+    assert [encoded(pod) for pod in Unrelated(seed=1).pods(50)] == pods[:50]
+    assert list(Unrelated(seed=1).secrets(9)) == list(Unrelated(seed=1).secrets(9))
+    assert list(Unrelated(seed=1).configmaps(9)) == list(Unrelated(seed=1).configmaps(9))
 
 
 def test_another_seed_makes_others(pods: list[bytes]) -> None:
-    assert not {encoded(pod) for pod in Data(seed=2).pods(50)} & set(pods)
+    assert not {encoded(pod) for pod in Unrelated(seed=2).pods(50)} & set(pods)
 
 
 def test_pods_are_of_4_to_5_kb_without_managed_fields_and_one_in_fifty_is_big(made: list[Obj]) -> None:
@@ -67,11 +67,26 @@ def test_namespaces_and_apps_have_as_many_pods_each_and_every_instance_is_anothe
 
 def test_a_pod_is_found_by_its_number(made: list[Obj]) -> None:
     named = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in made]
-    assert named == [(namespace_of(number), name_of(number)) for number in range(COUNT)]
+    assert named == [Unrelated(seed=1).place_of(number) for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_namespace_and_the_app_that_are_read_have_as_many_pods_as_the_mean(name: str) -> None:
+    data = dataset(name, seed=1)
+    apps = Counter(data.app_of(number) for number in range(5_000))
+    namespaces = Counter(data.place_of(number)[0] for number in range(5_000))
+    assert abs(apps[data.typical_app(5_000)] - 100) <= 2
+    assert abs(namespaces[data.typical_namespace(5_000)] - 250) <= 5
+
+
+def test_no_two_objects_of_a_list_have_the_same_version_and_none_is_longer() -> None:
+    versions = [version_of(number) for number in range(0, 2_000_000, 19)]
+    assert len(set(versions)) == len(versions)
+    assert {len(version) for version in versions} == {10}
 
 
 def test_what_a_pod_s_managers_own_is_what_it_has() -> None:
-    pod = next(Data(seed=1).pods(1))
+    pod = next(Unrelated(seed=1).pods(1))
     spec = pod["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
     assert set(spec) == {f"f:{name}" for name in pod["spec"]}
     container = spec["f:containers"][f'k:{{"name":"{pod["spec"]["containers"][0]["name"]}"}}']
@@ -85,7 +100,7 @@ def test_pods_compress_as_real_ones_not_as_copies_of_each_other(pods: list[bytes
 
 
 def test_values_of_secrets_hardly_compress() -> None:
-    secrets = list(Data(seed=1).secrets(50))
+    secrets = list(Unrelated(seed=1).secrets(50))
     assert all(
         len(base64.b64decode(value)) >= 1_000 for secret in secrets for value in secret["data"].values()
     )
@@ -93,10 +108,10 @@ def test_values_of_secrets_hardly_compress() -> None:
 
 
 def test_it_is_said_how_well_each_kind_compresses() -> None:
-    lines = described(Data(seed=1), 20).splitlines()
+    lines = described(Unrelated(seed=1), 20).splitlines()
     assert [line.partition(":")[0] for line in lines] == [
-        "- pods",
-        "- pods without managedFields",
+        "- unrelated pods",
+        "- unrelated pods without managedFields",
         "- Secrets",
         "- ConfigMaps",
     ]

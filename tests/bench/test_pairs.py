@@ -19,6 +19,6 @@ def test_the_table_has_the_median_of_the_ratios_of_pairs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     times = {"old": iter(range(2, 100, 2)), "new": iter(range(1, 100))}
-    monkeypatch.setattr(pairs, "measure", lambda checkout: {"get": float(next(times[checkout]))})
+    monkeypatch.setattr(pairs, "measure", lambda checkout, **_: {"get": float(next(times[checkout]))})
     pairs.main(["old", "new"])
     assert "| get | 16.00 | 8.00 | 0.50 | 0.50 to 0.50 |" in capsys.readouterr().out

@@ -16,22 +16,26 @@ from bench.data import (
     APP,
     INSTANCE,
     ROUND,
-    app_of,
+    VERSION,
+    Obj,
     compression,
+    encoded,
     instance_of,
-    name_of,
-    namespace_of,
     round_of,
+    version_of,
 )
-from bench.many import TEMPLATES, Many
-from bench.synthetic import VERSION, Synthetic, changes, paced, pods
+from bench.datasets import SETS, dataset
+from bench.synthetic import Synthetic, changes, paced
+from bench.unrelated import TEMPLATES, Unrelated
 
 COUNT, ROUNDS = 3, 2
 
 
 @pytest.fixture
 def synthetic() -> Iterator[Synthetic]:
-    with Synthetic(pods(COUNT, seed=1), rounds=ROUNDS, answers={"/version": b'{"major":"1"}'}) as synthetic:
+    with Synthetic(
+        Unrelated(seed=1).many(COUNT), rounds=ROUNDS, answers={"/version": b'{"major":"1"}'}
+    ) as synthetic:
         yield synthetic
 
 
@@ -43,7 +47,7 @@ def asked(synthetic: Synthetic, path: str, **headers: str) -> Any:
 
 
 def test_each_round_changes_every_pod_and_nothing_but_its_version_and_its_annotation() -> None:
-    made = pods(COUNT, seed=1)
+    made = Unrelated(seed=1).many(COUNT)
     events = [json.loads(line) for line in changes(made, ROUNDS)]
     assert [event["object"]["metadata"]["resourceVersion"] for event in events] == [
         str(int(VERSION) + number) for number in range(1, COUNT * ROUNDS + 1)
@@ -52,7 +56,8 @@ def test_each_round_changes_every_pod_and_nothing_but_its_version_and_its_annota
         assert event["type"] == "MODIFIED"
         metadata, before = event["object"]["metadata"], json.loads(made[number % COUNT])
         assert metadata["annotations"][ROUND] == round_of(1 + number // COUNT)
-        metadata["annotations"][ROUND], metadata["resourceVersion"] = round_of(0), VERSION
+        metadata["annotations"][ROUND] = round_of(0)
+        metadata["resourceVersion"] = version_of(number % COUNT)
         assert event["object"] == before
 
 
@@ -113,7 +118,7 @@ def test_at_a_pace_each_change_comes_when_it_is_due_and_what_is_late_comes_at_on
 
 def test_at_a_pace_the_same_changes_come() -> None:
     with (
-        Synthetic(pods(COUNT, seed=1), rounds=ROUNDS, answers={}, pace=1e9) as slow,
+        Synthetic(Unrelated(seed=1).many(COUNT), rounds=ROUNDS, answers={}, pace=1e9) as slow,
         urllib.request.urlopen(f"{slow.url}/api/v1/pods?watch=1") as watch,
     ):
         slow.begin()
@@ -123,53 +128,55 @@ def test_at_a_pace_the_same_changes_come() -> None:
 # ---- Many pods.
 
 
-@pytest.fixture(scope="module")
-def many() -> Many:
-    """They are many only as they are asked for; their templates are what takes time."""
-    return Many(100_000, seed=1, version=VERSION)
-
-
-def test_each_of_many_pods_is_the_same_whenever_it_is_asked_for(many: Many) -> None:
-    assert len(many) == 100_000
+@pytest.mark.parametrize("name", SETS)
+def test_each_of_many_pods_is_the_same_whenever_it_is_asked_for(name: str) -> None:
+    many = dataset(name, seed=1).many(10_000)
+    assert len(many) == 10_000
     assert (
-        many[99_990:]
-        == [many[number] for number in range(99_990, 100_000)]
-        == Many(100_000, seed=1, version=VERSION)[99_990:100_010]
+        many[9_990:]
+        == [many[number] for number in range(9_990, 10_000)]
+        == dataset(name, seed=1).many(10_000)[9_990:10_010]
     )
-    assert many[-1] == many[99_999]
-    assert Many(10, seed=1, version=VERSION)[9] == many[9] != Many(10, seed=2, version=VERSION)[9]
+    assert many[-1] == many[9_999]
+    assert dataset(name, seed=1).many(10)[9] == many[9] != dataset(name, seed=2).many(10)[9]
 
 
-def test_many_pods_are_named_as_those_of_the_data_and_none_is_another_one(many: Many) -> None:
-    numbers = [0, 1, 999, 1_000, 1_999, 61_000]
+@pytest.mark.parametrize("name", SETS)
+def test_many_pods_are_named_as_those_of_the_data_and_none_is_another_one(name: str) -> None:
+    data = dataset(name, seed=1)
+    many, numbers = data.many(10_000), [0, 1, 999, 1_000, 1_999, 9_000]
     made = [json.loads(many[number]) for number in numbers]
     for number, pod in zip(numbers, made, strict=True):
         metadata = pod["metadata"]
-        assert (metadata["namespace"], metadata["name"]) == (namespace_of(number), name_of(number))
-        assert (metadata["labels"][APP], metadata["labels"][INSTANCE]) == (
-            app_of(number),
-            instance_of(number),
-        )
-        assert metadata["resourceVersion"] == VERSION
+        assert (metadata["namespace"], metadata["name"]) == data.place_of(number)
+        assert metadata["labels"][APP] == data.app_of(number)
+        assert metadata["resourceVersion"] == version_of(number) < VERSION
         assert metadata["annotations"][ROUND] == round_of(0)
-    own = [
-        (
-            pod["metadata"]["uid"],
-            pod["metadata"]["ownerReferences"][0]["uid"],
-            pod["status"]["containerStatuses"][0]["containerID"],
-        )
-        for pod in made
-    ]
-    assert [len(set(each)) for each in zip(*own, strict=True)] == [len(made)] * 3
+    own = [(pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["containerID"]) for pod in made]
+    assert [len(set(each)) for each in zip(*own, strict=True)] == [len(made)] * 2
 
 
-def test_every_template_makes_json_of_the_size_it_was_and_is_as_hard_to_pack(many: Many) -> None:
-    made, own = many[TEMPLATES : TEMPLATES * 2], pods(TEMPLATES, seed=1)
+def test_each_of_many_unrelated_pods_has_an_instance_and_an_owner_of_its_own() -> None:
+    numbers = [0, 999, 1_000, 1_999]
+    many = Unrelated(seed=1).many(2_000)
+    made = [json.loads(many[number])["metadata"] for number in numbers]
+    assert [each["labels"][INSTANCE] for each in made] == list(map(instance_of, numbers))
+    assert len({each["ownerReferences"][0]["uid"] for each in made}) == len(numbers)
+
+
+def test_every_template_makes_json_of_the_size_it_was_and_is_as_hard_to_pack() -> None:
+    data = Unrelated(seed=1)
+    made, own = data.many(TEMPLATES * 2)[TEMPLATES:], [*map(served, data.pods(TEMPLATES))]
     assert [len(pod) for pod in made] == [len(pod) for pod in own]
     assert all(
         shape(json.loads(pod)) == shape(json.loads(other)) for pod, other in zip(made, own, strict=True)
     )
     assert compression(made[:200]).together < 1.1 * compression(own[:200]).together
+
+
+def served(pod: Obj) -> bytes:
+    pod["metadata"]["resourceVersion"] = VERSION
+    return encoded(pod)
 
 
 def shape(value: Any) -> Any:
