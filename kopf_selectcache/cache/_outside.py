@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from kopf_selectcache.core.store.own_writes import OwnWrite
-from kopf_selectcache.core.store.projection import METADATA_ONLY
 from kopf_selectcache.core.store.record import OutsideRecord, Record, is_older, rank_of
-from kopf_selectcache.selectors.selecting import failures
+from kopf_selectcache.selectors.selecting import failures, failures_outside
 
 from ._overlay import Own
 from .errors import NotFound, OutsideFilter
@@ -32,7 +31,10 @@ def require_inside(
     """Return the located object; raise NotFound if there is none, and OutsideFilter if it is outside."""
     if found is None:
         raise NotFound(request, version, is_split=True)
-    failed = failures(comparisons.filter, found, comparisons.resource, METADATA_ONLY)
-    if isinstance(found, OutsideRecord) or failed:
-        raise OutsideFilter(request, coverage, outside=found, failed=failed or ())
-    return found
+    if isinstance(found, OutsideRecord):
+        failed = failures_outside(comparisons.filter, found)
+    else:
+        failed = failures(comparisons.filter, found, comparisons.resource, comparisons.projection) or ()
+        if not failed:
+            return found
+    raise OutsideFilter(request, coverage, outside=found, failed=failed)

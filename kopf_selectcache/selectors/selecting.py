@@ -10,7 +10,8 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record
 
-from .selector import Branches
+from .selector import Branches, make_selector
+from .text import FieldSelector
 
 
 def value_of(field: Column, record: Record, obj: Mapping[str, Any]) -> str:
@@ -52,3 +53,17 @@ def failures(
     known = {**fields, "metadata.name": record.name, "metadata.namespace": record.namespace}
     failed = [branch.failed(record.labels, known) for branch in declared.branches]
     return () if None in failed else tuple(filter(None, failed))
+
+
+def failures_outside(declared: Branches, record: Record) -> tuple[str, ...]:
+    """Return the first requirement that an object outside of the filter fails of each branch, judged by its
+    metadata. A branch that its metadata fits has a field that it fails: of several, all are returned.
+    """
+    known = {"metadata.name": record.name, "metadata.namespace": record.namespace}
+    failed = []
+    for branch in declared.branches:
+        shown = FieldSelector(tuple(term for term in branch.terms if term.label in known))
+        fields = ",".join(str(term) for term in branch.terms if term.label not in known)
+        metadata = make_selector(branch.label, shown, branch.names, branch.namespaces)
+        failed.append(metadata.failed(record.labels, known) or fields)
+    return tuple(failed)

@@ -4,10 +4,10 @@ select. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.store.substore import Selected
 from kopf_selectcache.selectors.selector import Branches, Selector, make_selector
@@ -15,6 +15,9 @@ from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
 MOST_NAMES = 20
 """The most names that an outer stream excludes by its selector."""
+
+MOST_PARTS = 20
+"""The most outer streams in one namespace: there are several if the filter has fields."""
 
 _KEYS = ("metadata.name", "metadata.namespace")
 _OPPOSITES = {"=": "!=", "==": "!=", "!=": "=", "in": "notin", "notin": "in", "exists": "!", "!": "exists"}
@@ -25,79 +28,133 @@ class Outer(NamedTuple):
 
     selector: Selector
     others: tuple[Selected, ...] = ()
-    """The objects that it does not store, because the filter selects them. Empty if the server excludes
-    them."""
+    """The objects that it does not store, because the filter selects them, or another outer stream has them.
+    Empty if the server excludes them."""
 
 
-def outer_streams(filter_: Branches) -> tuple[Outer, ...]:
-    """Return the outer streams of a filter, one in each of its namespaces.
+class _Part(NamedTuple):
+    """Objects that no branch of a filter selects, as far as its branches have been looked at."""
+
+    labels: tuple[LabelRequirement, ...] = ()
+    terms: tuple[FieldTerm, ...] = ()
+    names: tuple[str, ...] | None = None
+    failing: tuple[Selector, ...] = ()
+    """The branches of which they fail a requirement that metadata shows."""
+
+
+def outer_streams(filter_: Branches, *, joined: bool = False) -> tuple[Outer, ...]:
+    """Return the outer streams of a filter, in each of its namespaces; or those that all namespaces share.
 
     >>> [str(each.selector) for each in outer_streams(Selector('app in (web,www)', namespaces=['shop']))]
     ["label='app notin (web,www)', namespaces=['shop']"]
     """
-    named = {name for each in filter_.branches for name in each.namespaces or ()}
-    spaces: list[str | None] = [*sorted(named)]
+    named = tuple(sorted({name for each in filter_.branches for name in each.namespaces or ()}))
+    spaces: list[tuple[str, ...] | None] = [named] if joined else [(each,) for each in named]
     if any(branch.namespaces is None for branch in filter_.branches):
         spaces = [None]
-    found = []
-    for namespace in spaces:
-        within = [
-            each
-            for each in filter_.branches
-            if namespace is None or each.namespaces is None or namespace in each.namespaces
-        ]
-        if any(_size(each) == 0 and namespace in (each.namespaces or (namespace,)) for each in within):
-            continue  # The filter selects all objects there.
-        opposite = _opposite(within)
-        label, field = opposite if opposite is not None else (None, None)
-        selector = make_selector(label, field, None, None if namespace is None else (namespace,))
-        found.append(Outer(selector, () if opposite is not None else tuple(map(_selected, within))))
-    return tuple(found)
-
-
-def joined_stream(filter_: Branches) -> Outer:
-    """Return one outer stream for all namespaces of a filter."""
-    spaces = sorted({name for each in filter_.branches for name in each.namespaces or ()})
-    return Outer(make_selector(None, None, None, tuple(spaces)), tuple(map(_selected, filter_.branches)))
+    elif not named:
+        return ()
+    return tuple(each for namespaces in spaces for each in _in(namespaces, filter_))
 
 
 def require_splittable(filter_: Branches) -> None:
-    """Raise DeclarationError for a filter of which metadata does not show what it selects."""
-    for branch in filter_.branches:
-        if branch.namespace_label is not None:
-            what = f"outside='metadata' with namespaces by label: {branch.namespace_label}"
-            raise DeclarationError(what, remedy="Name the namespaces")
-        fields = [term.label for term in branch.terms if term.label not in _KEYS]
-        if fields and (len(filter_.branches) > 1 or _size(branch) > 1):
-            what = f"outside='metadata' with the field {fields[0]} beside other requirements"
+    """Raise DeclarationError for a filter that takes too many outer streams."""
+    outer_streams(filter_)
+
+
+def _in(namespaces: tuple[str, ...] | None, filter_: Branches) -> Iterator[Outer]:
+    """Yield the streams of the objects in these namespaces that a filter does not select.
+
+    Such an object fails each branch: a requirement that its metadata shows, or else one of its fields, which
+    the server alone sees. There is one stream for each combination of these.
+    """
+    within = [
+        each
+        for each in filter_.branches
+        if namespaces is None or each.namespaces is None or not set(namespaces).isdisjoint(each.namespaces)
+    ]
+    parts = [_Part()]
+    for branch in within:
+        parts = [each for part in parts for each in _failing(part, branch, namespaces)]
+        if len(parts) > MOST_PARTS:
             raise DeclarationError(
-                f"{what}: metadata does not show it", remedy="Select by it alone, or by labels"
+                f"outside='metadata' with fields takes more than {MOST_PARTS} lists and watches of metadata",
+                remedy="Declare fewer alternatives with fields",
             )
+    for part in parts:
+        labels, terms, others = part.labels, part.terms, part.failing
+        opposites = [_opposite(each, namespaces) for each in others]
+        if sum(len(each.names or ()) for each in others) <= MOST_NAMES and None not in opposites:
+            known = [each for each in opposites if each is not None]
+            labels += tuple(requirement for requirements, _ in known for requirement in requirements)
+            terms += tuple(term for _, each in known for term in each)
+            others = ()
+        yield Outer(
+            make_selector(
+                LabelSelector(tuple(dict.fromkeys(labels))) if labels else None,
+                FieldSelector(tuple(dict.fromkeys(terms))) if terms else None,
+                part.names,
+                namespaces,
+            ),
+            tuple(map(_selected, others)),
+        )
+
+
+def _failing(part: _Part, branch: Selector, namespaces: tuple[str, ...] | None) -> Iterator[_Part]:
+    """Yield the objects of a part that fail a branch, and can exist."""
+    if _size(branch) > 0 or not _is_everywhere(branch, namespaces):
+        yield part._replace(failing=(*part.failing, branch))
+    labels, names, terms = (*part.labels, *branch.requirements), part.names, (*part.terms,)
+    if branch.names is not None:
+        names = tuple(each for each in branch.names if names is None or each in names)
+    terms += _metadata_terms(branch)
+    for term in branch.terms:
+        if term.label in _KEYS:
+            continue
+        failed = FieldTerm(term.label, term.value, not term.equal)
+        if names != () and _can_exist(labels, (*terms, failed)):
+            yield part._replace(labels=labels, terms=(*terms, failed), names=names)
+        terms += (term,)  # An object that fails several fields is in the stream of the first.
+
+
+def _can_exist(labels: tuple[LabelRequirement, ...], terms: tuple[FieldTerm, ...]) -> bool:
+    selector = make_selector(LabelSelector(labels) if labels else None, FieldSelector(terms))
+    try:
+        selector.require_satisfiable()
+    except ConflictingSelectors:
+        return False
+    return True
+
+
+def _metadata_terms(branch: Selector) -> tuple[FieldTerm, ...]:
+    return tuple(term for term in branch.terms if term.label in _KEYS)
 
 
 def _size(branch: Selector) -> int:
-    """Return the number of requirements, besides the namespaces."""
-    return len(branch.requirements) + len(branch.terms) + (branch.names is not None)
+    """Return the number of requirements that metadata shows, besides the namespaces."""
+    return len(branch.requirements) + len(_metadata_terms(branch)) + (branch.names is not None)
 
 
-def _opposite(within: Sequence[Selector]) -> tuple[LabelSelector | None, FieldSelector | None] | None:
-    """Return the selectors of all objects that these branches do not select; None if there are none."""
-    branch = within[0]
-    if len(within) > 1 or _size(branch) != 1:
+def _is_everywhere(branch: Selector, namespaces: tuple[str, ...] | None) -> bool:
+    """Return True if a branch is confined to no namespaces, or to all of these."""
+    return branch.namespaces is None or (namespaces is not None and set(namespaces) <= set(branch.namespaces))
+
+
+def _opposite(
+    branch: Selector, namespaces: tuple[str, ...] | None
+) -> tuple[tuple[LabelRequirement, ...], tuple[FieldTerm, ...]] | None:
+    """Return what selects the objects that fail a branch by their metadata; None if no selector does."""
+    if _size(branch) != 1 or not _is_everywhere(branch, namespaces):
         return None
     if branch.names is not None:
-        if len(branch.names) > MOST_NAMES:
-            return None
-        terms = tuple(FieldTerm("metadata.name", name, equal=False) for name in branch.names)
-        return None, FieldSelector(terms)
-    if branch.terms:
-        (term,) = branch.terms
-        return None, FieldSelector((FieldTerm(term.label, term.value, not term.equal),))
+        return (), tuple(FieldTerm("metadata.name", name, equal=False) for name in branch.names)
+    for term in _metadata_terms(branch):
+        return (), (FieldTerm(term.label, term.value, not term.equal),)
     (requirement,) = branch.requirements
-    opposite = _OPPOSITES.get(requirement.operator)
-    if opposite is None:
+    operator = _OPPOSITES.get(requirement.operator)
+    if operator is None:
         return None
-    return LabelSelector((LabelRequirement(requirement.key, opposite, requirement.values),)), None  # type: ignore[arg-type]  # Of the table.
+    return (LabelRequirement(requirement.key, operator, requirement.values),), ()  # type: ignore[arg-type]  # Of the table.
 
 
 def _selected(branch: Selector) -> Selected:
@@ -105,5 +162,5 @@ def _selected(branch: Selector) -> Selected:
         None if branch.namespaces is None else frozenset(branch.namespaces),
         None if branch.names is None else frozenset(branch.names),
         branch.requirements,
-        branch.terms,
+        _metadata_terms(branch),
     )

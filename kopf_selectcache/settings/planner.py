@@ -38,7 +38,7 @@ from kopf_selectcache.core.store.substore import Keys, Selected
 from kopf_selectcache.selectors.selector import AnyOf, Selector, labels_of_namespaces, make_selector, query_of
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
-from .outside import joined_stream, outer_streams
+from .outside import outer_streams
 
 MOST_STREAMS = 100
 """Maximum of streams of one filter. Each is a connection, and takes memory of the server."""
@@ -227,7 +227,7 @@ def plan(
     if is_split:
         outer = outer_streams(filter_)
         if len(streams) + len(outer) > most and joins:
-            outer = (joined_stream(filter_),)
+            outer = outer_streams(filter_, joined=True)
         streams += [Stream(each.selector, True, each.others) for each in outer]
     if len(streams) > (allowed := most if joins else MOST_UNJOINED):
         raise _too_many(len(streams), allowed)

@@ -82,10 +82,10 @@ def test_a11_metadata_alone_crosses_the_network(place: Place, api: Cluster, init
 # ---- Split caches.
 
 
-def where_is(cache: Cache, name: str, namespace: str) -> str:
+def where_is(cache: Cache, name: str, namespace: str, kind: str = "configmaps") -> str:
     """Return if an object is inside of the filter, outside, or absent."""
     try:
-        cache.get("configmaps", name, namespace)
+        cache.get(kind, name, namespace)
     except NotFound:
         return "absent"
     except OutsideFilter as error:
@@ -157,32 +157,81 @@ class Watcher:
             self.seen[answer] = self.seen.get(answer, 0) + 1
 
 
-@pytest.mark.parametrize("filter_", ["app=web", "app=web,tier!=old"], ids=["complement", "all metadata"])
-@pytest.mark.parametrize(
+FLIPS = pytest.mark.parametrize(
     "flips", [100, pytest.param(10_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
 )
+
+
+@pytest.mark.parametrize("filter_", ["app=web", "app=web,tier!=old"], ids=["complement", "all metadata"])
+@FLIPS
 def test_b3_an_object_that_changes_sides_is_never_in_neither(place: Place, filter_: str, flips: int) -> None:
     """Threads read while labels change, two objects at a time."""
     configs = place.of("configmaps")
+    for name in ("one", "two"):
+        configs.create(name, labels=WEB)
+    filters = {"v1/configmaps": Cached(filter_, outside="metadata")}
 
-    def flip(name: str) -> None:
-        for number in range(flips // 2):
-            configs.label(name, app="db" if number % 2 == 0 else "web")
+    def flip(name: str, number: int) -> None:
+        configs.label(name, app="db" if number % 2 == 0 else "web")
+
+    run(flipping(place, filters, "configmaps", flip, flips))
+
+
+@pytest.mark.needs("custom resources of the whole cluster")
+@FLIPS
+def test_b3_a_field_beside_a_label_has_two_sides_as_well(place: Place, api: Cluster, flips: int) -> None:
+    """Metadata does not show fields: the server selects the objects outside by each requirement."""
+    group = fresh_group()
+    spec = {"type": "object", "properties": {"node": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"spec": spec}}
+    api.create_crd(group, "v1", "State", "states", schema=schema, selectable_fields=[".spec.node"])
+    states = place.of("states", prefix=f"/apis/{group}/v1", kind="State")
+    states.create("one", "two", labels=WEB, spec={"node": "n1"})
+    states.create("else", labels={"app": "db"}, spec={"node": "n1"})
+    states.create("there", labels=WEB, spec={"node": "n2"})
+    filters = {f"{group}/v1/states": Cached(Selector("app=web", field="spec.node=n1"), outside="metadata")}
+    here = place.namespace
 
     async def main() -> None:
-        for name in ("one", "two"):
-            configs.create(name, labels=WEB)
-        async with cached(place, {"v1/configmaps": Cached(filter_, outside="metadata")}) as cache:
-            watchers = [
-                Watcher(lambda name=name: where_is(cache, name, place.namespace))  # type: ignore[misc]
-                for name in ("one", "two")
-            ]
-            try:
-                await asyncio.gather(*(asyncio.to_thread(flip, name) for name in ("one", "two")))
-            finally:
-                for each in watchers:
-                    each.stop()
-            for each in watchers:
-                assert each.seen.keys() == {"inside", "outside"}, each.seen
+        async with cached(place, filters) as cache:
+            found = [where_is(cache, name, here, "states") for name in ("one", "else", "there", "none")]
+            assert found == ["inside", "outside", "outside", "absent"]
+            for name, wanted in (("else", "app=web"), ("there", "spec.node=n1")):
+                with pytest.raises(OutsideFilter) as raised:
+                    cache.get("states", name, here)
+                assert raised.value.wanted == (wanted,)
+            assert cache.count("states", namespace=here, outside=True) == 4
+            states.delete("there")
+            await until(lambda: where_is(cache, "there", here, "states") == "absent", "it is gone")
+
+    def flip(name: str, number: int) -> None:
+        """Leave by the label, by the field, or by both."""
+        app, node = (("db", "n1"), ("web", "n1"), ("web", "n2"), ("db", "n2"), ("web", "n1"))[number % 5]
+        states.patch(name, {"metadata": {"labels": {"app": app}}, "spec": {"node": node}})
 
     run(main())
+    run(flipping(place, filters, "states", flip, flips))
+
+
+async def flipping(
+    place: Place, filters: dict[str, Any], kind: str, flip: Callable[[str, int], None], flips: int
+) -> None:
+    """Let threads read two objects while they change sides; fail if one is ever in neither."""
+
+    def flip_all(name: str) -> None:
+        for number in range(flips // 2):
+            flip(name, number)
+
+    async with cached(place, filters) as cache:
+        watchers = [
+            Watcher(lambda name=name: where_is(cache, name, place.namespace, kind))  # type: ignore[misc]
+            for name in ("one", "two")
+        ]
+        try:
+            await asyncio.gather(*(asyncio.to_thread(flip_all, name) for name in ("one", "two")))
+        finally:
+            for each in watchers:
+                each.stop()
+        for each in watchers:
+            assert each.seen.keys() == {"inside", "outside"}, each.seen
+        print(f"{flips:,} changes of sides; answers: {', '.join(str(each.seen) for each in watchers)}")

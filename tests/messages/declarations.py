@@ -229,11 +229,9 @@ OPTIONS: dict[str, Callable[[], Any]] = {
     "keep has a bad path": lambda: Cached("app=web", keep=["spec..x"]),
     "keep has a path beside the metadata": lambda: Cached("", metadata_only=True, keep=["spec"]),
     "an index reads beside the metadata": lambda: Cached("", metadata_only=True, index={"n": "spec.n"}),
-    "a split by a field that metadata does not show": lambda: Cached(
-        Selector("app=web", field="status.phase=Running"), outside="metadata"
-    ),
-    "a split of namespaces by label": lambda: Cached(
-        Selector(namespaces=LabelSelector.parse("tenant=yes")), outside="metadata"
+    "a split by fields with too many alternatives": lambda: Cached(
+        [Selector(f"app-{number}", field=f"spec.nodeName=n{number}") for number in range(5)],
+        outside="metadata",
     ),
     "outside is unknown": lambda: Cached("app=web", outside="all"),  # type: ignore[arg-type]
     "metadata_only is no bool": lambda: Cached("", metadata_only="yes"),  # type: ignore[arg-type]

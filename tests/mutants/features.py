@@ -57,6 +57,8 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B3", (PARTS + "b3_a_split_cache_tells_inside_from_outside_and_absent",)),
     FeatureMutant("list no objects outside of the filter", "settings/planner.py", "    if is_split:\n        outer", "    if False:\n        outer",
                   "B3", (PARTS + "b3_a_split_cache_tells_inside_from_outside_and_absent",)),
+    FeatureMutant("list no objects that fail a field only", "settings/outside.py", "        if names != () and _can_exist", "        if False and _can_exist",
+                  "B3", (PARTS + "b3_a_field_beside_a_label_has_two_sides_as_well",)),
     FeatureMutant("store managed fields", "core/store/projection.py", "            rules.append((MANAGED, False))\n", "            pass\n",
                   "A12", (TESTS + "a12_objects_are_projected_before_they_are_stored",)),
     FeatureMutant("let parts of a view be changed", "cache/formats/views.py", "        return Dict(value)\n", "        return value\n",

@@ -4,13 +4,13 @@ of the filter, and each `get` there has an exact answer."""
 from __future__ import annotations
 
 import asyncio
+from itertools import combinations, product
 from typing import Any
 
 import pytest
 
 from kopf_selectcache import (
     Cached,
-    LabelSelector,
     NotFound,
     NotKept,
     OutsideFilter,
@@ -27,7 +27,7 @@ from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import Selected
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.settings.outside import MOST_NAMES, outer_streams
-from kopf_selectcache.settings.planner import plan
+from kopf_selectcache.settings.planner import Stream, plan
 from kopf_selectcache.testing import FakeCache
 from tests.gated import gated
 from tests.kopf_operators import run
@@ -78,9 +78,12 @@ def where_is(cache: Any, name: str, namespace: str = "shop") -> str:
         (Selector(field="status.phase=Running"), "status.phase!=Running"),
         (Selector(field="status.phase!=Running"), "status.phase=Running"),
         (Selector(names=["a", "b"]), "metadata.name!=a,metadata.name!=b"),
+        (Selector(field="metadata.name=a"), "metadata.name!=a"),
+        (["app=web", "app=db"], "app!=web,app!=db"),
+        (["app=web", "!tier"], "app!=web,tier"),
     ],
 )
-def test_a_filter_of_one_requirement_has_the_opposite_selector(filter_: Any, opposite: str) -> None:
+def test_a_filter_of_single_requirements_has_the_opposite_selector(filter_: Any, opposite: str) -> None:
     (outer,) = outer_streams(Cached(filter_).filter)
     assert str(outer.selector.label or outer.selector.field) == opposite
     assert outer.others == ()
@@ -91,7 +94,8 @@ def test_a_filter_of_one_requirement_has_the_opposite_selector(filter_: Any, opp
     [
         "app=web,tier=gold",
         "size>5",
-        ["app=web", "app=db"],
+        ["app=web", "app=db,tier=gold"],
+        ["app=web", Selector(names=[f"n-{number}" for number in range(MOST_NAMES + 1)])],
         Selector("app=web", names=["a"]),
         Selector(names=[f"n-{number}" for number in range(MOST_NAMES + 1)]),
     ],
@@ -101,6 +105,114 @@ def test_any_other_filter_has_a_stream_of_all_metadata_without_its_objects(filte
     (outer,) = outer_streams(filter_)
     assert outer.selector == Selector()
     assert len(outer.others) == len(filter_.branches)
+
+
+@each_row(
+    ("filter_", "outer"),
+    [
+        (
+            Selector("app=web", field="status.phase=Running"),
+            ["label='app!=web'", "label='app=web', field='status.phase!=Running'"],
+        ),
+        (
+            Selector("app=web,tier=gold", field="status.phase=Running"),
+            ["everything", "label='app=web,tier=gold', field='status.phase!=Running'"],
+        ),
+        (
+            [Selector("app=web"), Selector(field="status.phase=Running")],
+            ["label='app!=web', field='status.phase!=Running'"],
+        ),
+        (
+            Selector(field="status.phase=Running,spec.nodeName!=n1"),
+            ["field='spec.nodeName=n1'", "field='spec.nodeName!=n1,status.phase!=Running'"],
+        ),
+        (
+            [
+                Selector("app=web", field="status.phase=Running"),
+                Selector("app=db", field="status.phase=Failed"),
+            ],
+            [
+                "label='app!=web,app!=db'",
+                "label='app=db,app!=web', field='status.phase!=Failed'",
+                "label='app=web,app!=db', field='status.phase!=Running'",
+            ],
+        ),
+        (
+            Selector(field="status.phase=Running", names=["a", "b"]),
+            [
+                "field='metadata.name!=a,metadata.name!=b'",
+                "field='status.phase!=Running', names=['a', 'b']",
+            ],
+        ),
+        (
+            [Selector("app", field="status.phase=Running", names=[name]) for name in "ab"],
+            [
+                "everything",
+                "label='app', field='status.phase!=Running', names=['b']",
+                "label='app', field='status.phase!=Running', names=['a']",
+            ],
+        ),
+    ],
+)
+def test_a_field_beside_other_requirements_has_a_stream_of_the_objects_that_fail_it(
+    filter_: Any, outer: list[str]
+) -> None:
+    found = outer_streams(Cached(filter_).filter)
+    assert [str(each.selector) for each in found] == outer
+
+
+BRANCHES: list[Selector] = [
+    Selector("app=web"),
+    Selector("app=web,tier=gold"),
+    Selector("tier", namespaces=["shop"]),
+    Selector(names=["a"]),
+    Selector("app!=web", names=["a"], namespaces=["shop", "blog"]),
+    Selector(field="status.phase=Running"),
+    Selector("app=web", field="status.phase=Running"),
+    Selector("app in (web,db)", field="status.phase!=Running,spec.nodeName=n1"),
+    Selector("!tier", field="spec.nodeName=n1", namespaces=["shop"]),
+    Selector(field="status.phase=Running", names=["a"], namespaces=["blog"]),
+    Selector(field="metadata.name=b,spec.nodeName!=n1"),
+]
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_each_object_is_in_the_filter_or_in_an_outer_stream(joined: bool) -> None:
+    objects = [
+        ({"app": app, "tier": tier}, {"status.phase": phase, "spec.nodeName": node}, namespace, name)
+        for app, tier, phase, node, namespace, name in product(
+            ("web", "db", ""), ("gold", ""), ("Running", "Failed"), ("n1", "n2"), ("shop", "blog"), "ab"
+        )
+    ]
+    known = [
+        (
+            Record(space, name, "u", "5", {key: value for key, value in labels.items() if value}, (), b""),
+            {**fields, "metadata.name": name, "metadata.namespace": space},
+        )
+        for labels, fields, space, name in objects
+    ]
+    for number in (1, 2, 3):
+        for branches in combinations(BRANCHES, number):
+            split = Cached([*branches]).filter
+            planned = plan(split, RESOURCE, is_split=True)
+            filter_ = planned.filter
+            outer = [
+                Stream(each.selector, True, each.others) for each in outer_streams(filter_, joined=joined)
+            ]
+            for record, fields in known:
+                inside = any(each.failed(record.labels, fields) is None for each in split.branches)
+                held = [each for each in outer if holds(each, record, fields)]
+                expected = not inside and planned.proves(record.namespace)
+                assert bool(held) is expected, (branches, record, fields, held)
+
+
+def holds(stream: Stream, record: Record, fields: dict[str, str]) -> bool:
+    sent = stream.selector.in_namespaces(None)
+    return (
+        sent.failed(record.labels, fields) is None
+        and stream.keys.have(record.key)
+        and not stream.keys.is_other(record)
+    )
 
 
 def test_there_is_one_outer_stream_in_each_namespace_that_is_not_selected_as_a_whole() -> None:
@@ -136,13 +248,11 @@ def test_outer_streams_count_among_the_streams() -> None:
 @each_row(
     ("filter_", "options"),
     [
-        (Selector("app=web", field="status.phase=Running"), {}),
-        ([Selector("app=web"), Selector(field="status.phase=Running")], {}),
-        (Selector("app=web", namespaces=LabelSelector.parse("tenant=yes")), {}),
+        ([Selector(f"app-{number}", field=f"spec.nodeName=n{number}") for number in range(5)], {}),
         ("app=web", {"outside": "all"}),
     ],
 )
-def test_what_metadata_does_not_show_cannot_be_split(filter_: Any, options: Any) -> None:
+def test_what_takes_too_many_streams_cannot_be_split(filter_: Any, options: Any) -> None:
     with pytest.raises(DeclarationError, match="outside"):
         Cached(filter_, **({"outside": "metadata"} | options))
 
@@ -164,6 +274,8 @@ FILTERS: list[Any] = [
     Selector(field="spec.nodeName=n1", namespaces=["shop"]),
     Selector("app=web", namespaces=["shop", *(f"ns-{number}" for number in range(60))]),
     [Selector("app=web", namespaces=["shop"]), Selector("app=www", namespaces=["shop"])],
+    Selector("app=web", field="spec.nodeName=n1"),
+    [Selector("app", field="spec.nodeName=n1"), Selector("app=www", names=["web-1"])],
 ]
 
 
@@ -191,6 +303,28 @@ def test_the_error_has_the_labels_and_those_that_are_wanted() -> None:
     assert (raised.value.reason, raised.value.labels, raised.value.uid) == (Reason.HIDDEN, None, "")
     with pytest.raises(OutsideFilter):
         plain.exists("pods", "db-1", "shop")
+
+
+@each_row(
+    ("filter_", "wanted"),
+    [
+        (Selector("app=db", field="spec.nodeName=n1"), ("spec.nodeName=n1",)),
+        (Selector("app=db", field="spec.nodeName=n1,status.phase!=x"), ("spec.nodeName=n1,status.phase!=x",)),
+        (Selector(field="spec.nodeName=n1"), ("spec.nodeName=n1",)),
+        (Selector("app=web", field="spec.nodeName=n1"), ("app=web",)),
+        (
+            [Selector("app=web"), Selector("app=db", field="spec.nodeName=n1")],
+            ("app=web", "spec.nodeName=n1"),
+        ),
+        (Selector(field="spec.nodeName=n1,metadata.name=x"), ("name=x",)),
+    ],
+)
+def test_a_field_that_no_metadata_shows_is_wanted_if_the_labels_fit(
+    filter_: Any, wanted: tuple[str, ...]
+) -> None:
+    with pytest.raises(OutsideFilter) as raised:
+        cache_of(filter_).get("pods", "db-1", "shop")
+    assert (raised.value.reason, raised.value.wanted) == (Reason.OUTSIDE, wanted)
 
 
 def test_outside_of_its_namespaces_nothing_is_known() -> None:
@@ -246,6 +380,19 @@ def test_own_writes_are_shown_on_the_side_where_they_are() -> None:
     assert where_is(cache, "db-2") == "inside"
     live.delete("pods", "db-2", "shop", grace_period=0)
     assert where_is(cache, "db-2") == "absent"
+
+
+def test_an_own_write_that_fails_a_field_is_outside() -> None:
+    async def main() -> None:
+        declared = Cached(Selector("app=db", field="spec.nodeName=n1"), outside="metadata")
+        async with gated(declared, pod("db-1", app="db")) as environment:
+            await environment.cut()
+            environment.cache.remember(*environment.cluster.create(pod("db-2", node="n2", app="db")))
+            with pytest.raises(OutsideFilter) as raised:
+                environment.cache.get("pods", "db-2", "shop")
+            assert (raised.value.reason, raised.value.wanted) == (Reason.OUTSIDE, ("spec.nodeName=n1",))
+
+    run(main())
 
 
 def test_a_snapshot_has_both_sides_as_they_were() -> None:

@@ -32,8 +32,15 @@ def everything(_: Any) -> Union:
     return Union([Keys(), Keys(are_outside=True, others=(INSIDE,))])
 
 
+def by_fields(_: Any) -> Union:
+    """Return a union with two outer streams: of objects that fail a label, and a field."""
+    return Union([Keys(), Keys(are_outside=True), Keys(are_outside=True)])
+
+
 class SplitSystem(System):
-    """A server with one object, which is inside of the filter (A), outside (B), or absent (x)."""
+    """A server with one object, which is inside of the filter (A), outside (B, or C in another outer stream),
+    or absent (x).
+    """
 
     def __init__(self, history: History, branches: int, rules: Rules, union: Any) -> None:
         self.has_all = union is everything
@@ -43,7 +50,7 @@ class SplitSystem(System):
 
     def holds(self, branch: int, version: int) -> bool:
         state = self.history[version - FIRST]
-        return state == "AB"[branch] or (branch == 1 and self.has_all and state == "A")
+        return state == "ABC"[branch] or (branch == 1 and self.has_all and state == "A")
 
     def present(self, version: int) -> bool:
         return self.history[version - FIRST] == "A"
@@ -68,17 +75,19 @@ class SplitSystem(System):
     def _of(self, branch: int, version: int) -> Record:
         copy = self._copy(version)
         parts = copy.namespace, copy.name, copy.uid, copy.version, copy.labels, (), b"{}"
-        return OutsideRecord(*parts) if branch == 1 else copy
+        return OutsideRecord(*parts) if branch >= 1 else copy
 
     def _listed(self, lists: JoinedLists) -> dict[tuple[str, str], str]:
         version = min(int(lists.version), self.last)
-        there = any(self.history[version - FIRST] == "AB"[branch] for branch in lists.substores)
+        there = any(self.history[version - FIRST] == "ABC"[branch] for branch in lists.substores)
         return {("", "it"): self.uids[version - FIRST]} if there else {}
 
     def finish(self) -> None:
         super().finish()
         state, found = self.history[-1], self._locate()
-        if (found is None) is not (state == "x") or (found is not None and self._side(found) != state):
+        if (found is None) is not (state == "x") or (
+            found is not None and self._side(found) != side_of(state)
+        ):
             raise Violation("I3", f"{found} is located, and the object is {state}")
 
     def check(self) -> None:
@@ -90,7 +99,7 @@ class SplitSystem(System):
         span = range(min(version or FIRST, self.last), min(self.known, self.last) + 1)
         if version and found is None and all(self.history[at - FIRST] != "x" for at in span):
             raise Violation("I8b", f"it is in neither at {version}, and was there all the time")
-        if found is not None and self._side(found) != self.history[int(found.version) - FIRST]:
+        if found is not None and self._side(found) != side_of(self.history[int(found.version) - FIRST]):
             raise Violation("I2", f"{type(found).__name__} {found} in {self.history}")
         if found is not None and int(found.version) < self.passed:
             raise Violation("I1", f"{found} after {self.passed}")
@@ -104,6 +113,10 @@ class SplitSystem(System):
     @staticmethod
     def _side(record: Record) -> str:
         return "B" if isinstance(record, OutsideRecord) else "A"
+
+
+def side_of(state: str) -> str:
+    return "B" if state == "C" else state
 
 
 def stories(length: int, states: tuple[str, ...] = ("A", "B", "x")) -> list[History]:
@@ -130,13 +143,32 @@ def test_12_in_every_order_of_two_streams_an_object_is_inside_outside_or_absent(
     walked, paths = 0, list[str]()
     try:
         for history in stories(length, states):
+            count = len(union(()).substores)
             walked += sum(
-                1 for _ in walks(history, 2, rules, union=union, story=paths.append, of=SplitSystem)
+                1 for _ in walks(history, count, rules, union=union, story=paths.append, of=SplitSystem)
             )
     except Violation as violation:
         raise AssertionError(f"{violation}\n{paths[0]}") from violation
     print(f"{walked:,} orders of {length} states; {rules}")
     assert walked >= least
+
+
+@pytest.mark.parametrize(
+    ("length", "rules", "least"),
+    [
+        (3, Rules(), 3_000),
+        (2, Rules(reads=1, lists=1), 200),
+        (2, Rules(relists=1), 1_000),
+        pytest.param(4, Rules(), 100_000, marks=pytest.mark.soak),
+    ],
+    ids=str,
+)
+def test_12_in_every_order_of_three_streams_an_object_is_inside_outside_or_absent(
+    length: int, rules: Rules, least: int
+) -> None:
+    test_12_in_every_order_of_two_streams_an_object_is_inside_outside_or_absent(
+        by_fields, length, ("A", "B", "C", "x"), rules, least
+    )
 
 
 def record(version: str, labels: dict[str, str], kind: type[Record] = Record, uid: str = "u-1") -> Record:

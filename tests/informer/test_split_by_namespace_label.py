@@ -1,0 +1,100 @@
+"""Split caches whose filter chooses namespaces by label: both sides follow the namespaces that have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Cached, LabelSelector, NotFound, NotSynced, OutsideFilter, Selector
+from tests.faults.environment import run, until
+from tests.secrets import Environment, secret
+
+from .test_namespaces_by_label import NO, lists, mark, tenants
+
+SPLIT = Cached(Selector("app=web", namespaces=LabelSelector.parse("tenant=yes")), outside="metadata")
+
+
+def where_is(environment: Environment, name: str, namespace: str) -> str:
+    try:
+        environment.cache.get("secrets", name, namespace)
+    except NotFound:
+        return "absent"
+    except NotSynced:
+        return "not synced"
+    except OutsideFilter as error:
+        return str(error.reason)
+    return "inside"
+
+
+def sides(environment: Environment, namespace: str) -> list[str]:
+    return [where_is(environment, name, namespace) for name in ("web-1", "s-0", "none")]
+
+
+async def serves(environment: Environment, *names: str) -> None:
+    informer = environment.informer
+    await until(lambda: informer.ready and {*(informer.filter.branches[0].namespaces or ())} == {*names})
+    await until(lambda: informer.changing.is_idle and not informer.state.lost)
+
+
+def fill(environment: Environment) -> None:
+    environment.cluster.create(*(secret("web-1", each, app="web") for each in ("shop", "infra", "blog")))
+
+
+def test_16_both_sides_of_a_namespace_follow_its_label() -> None:
+    async def main() -> None:
+        async with tenants("shop", declared=SPLIT) as environment:
+            fill(environment)
+            await serves(environment, "shop")
+            await until(lambda: sides(environment, "shop") == ["inside", "outside", "absent"])
+            assert sides(environment, "infra") == ["excluded"] * 3
+            kept, before = set(environment.informer.reflectors), lists(environment, namespace="shop")
+            assert [each.stream.is_outside for each in environment.informer.reflectors] == [False, True]
+            mark(environment, "infra")
+            await serves(environment, "shop", "infra")
+            assert sides(environment, "infra") == ["inside", "outside", "absent"]
+            assert environment.cache.count("secrets", namespace=["shop", "infra"], outside=True) == 4
+            assert kept <= set(environment.informer.reflectors)
+            assert lists(environment, namespace="shop") == before
+            mark(environment, "shop", NO)
+            await serves(environment, "infra")
+            assert sides(environment, "shop") == ["excluded"] * 3
+            assert sides(environment, "infra") == ["inside", "outside", "absent"]
+            with pytest.raises(OutsideFilter):
+                environment.cache.count("secrets", namespace="shop", outside=True)
+
+    run(main())
+
+
+def test_16_no_read_finds_an_object_of_a_namespace_that_has_lost_the_label_inside() -> None:
+    """Its streams end later: until then, its objects are known to be outside of the filter."""
+
+    async def main() -> None:
+        async with tenants("shop", "infra", declared=SPLIT) as environment:
+            fill(environment)
+            await serves(environment, "shop", "infra")
+            await until(lambda: sides(environment, "shop") == ["inside", "outside", "absent"])
+            informer = environment.informer
+            informer.chosen.is_automatic = False  # The change of the filter waits.
+            mark(environment, "shop", NO)
+            await until(lambda: informer.state.lost == {"shop"})
+            assert sides(environment, "shop") == ["outside", "outside", "absent"]
+            assert sides(environment, "infra") == ["inside", "outside", "absent"]
+            wanted: Any = None
+            try:
+                environment.cache.get("secrets", "web-1", "shop")
+            except OutsideFilter as error:
+                wanted = error.wanted
+            assert wanted == ("namespace=infra",)
+
+    run(main())
+
+
+def test_16_without_a_namespace_that_has_the_label_nothing_is_known() -> None:
+    async def main() -> None:
+        async with tenants(declared=SPLIT) as environment:
+            await until(lambda: environment.informer.ready)
+            assert environment.informer.reflectors == ()
+            assert sides(environment, "shop") == ["excluded"] * 3
+
+    run(main())
