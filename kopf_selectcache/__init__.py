@@ -13,6 +13,7 @@ from .cache.live import Live
 from .cache.pinned import PinnedReads
 from .cache.planning import ChangePlan, PlannedStream
 from .cache.scope import Scope
+from .cache.sides import HiddenObject
 from .cache.stats import Stats
 from .cache.why import BranchResult, Standing, Why
 from .core.selection.kinds import Kind
@@ -99,6 +100,7 @@ __all__ = [
     "Forbidden",
     "Gone",
     "HiddenByFilter",
+    "HiddenObject",
     "Invalid",
     "Kind",
     "LabelSelector",

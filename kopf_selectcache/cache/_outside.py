@@ -31,10 +31,13 @@ def require_inside(
     """Return the located object; raise NotFound if there is none, and OutsideFilter if it is outside."""
     if found is None:
         raise NotFound(request, version, is_split=True)
-    if isinstance(found, OutsideRecord):
-        failed = failures_outside(comparisons.filter, found)
-    else:
-        failed = failures(comparisons.filter, found, comparisons.resource, comparisons.projection) or ()
-        if not failed:
-            return found
-    raise OutsideFilter(request, coverage, outside=found, failed=failed)
+    if failed := failures_of(comparisons, found):
+        raise OutsideFilter(request, coverage, outside=found, failed=failed)
+    return found
+
+
+def failures_of(comparisons: Comparisons, record: Record) -> tuple[str, ...]:
+    """Return the requirement that an object of a split cache fails in each branch; none if it is inside."""
+    if isinstance(record, OutsideRecord):
+        return failures_outside(comparisons.filter, record)
+    return failures(comparisons.filter, record, comparisons.resource, comparisons.projection) or ()

@@ -109,7 +109,7 @@ class Snapshot:
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         """Return the object, or None if it is absent, and the version as of which that is true."""
         found, version = self._get(namespace, name)
-        if isinstance(found, OutsideRecord) or (found is not None and self._is_lost(found)):
+        if isinstance(found, OutsideRecord) or (found is not None and self.is_lost(found)):
             return None, version
         return found, version
 
@@ -142,11 +142,11 @@ class Snapshot:
         if self.serving is None or not self.serving.lost:
             return chosen
         return chosen._replace(
-            records=[each for each in chosen.records if not self._is_lost(each)],
-            unreadable=tuple(each for each in chosen.unreadable if not self._is_lost(each)),
+            records=[each for each in chosen.records if not self.is_lost(each)],
+            unreadable=tuple(each for each in chosen.unreadable if not self.is_lost(each)),
         )
 
-    def _is_lost(self, record: Record) -> bool:
+    def is_lost(self, record: Record) -> bool:
         """Return True if its namespace has lost the label: its objects are held until their streams end."""
         if self.serving is None or record.namespace not in self.serving.lost:
             return False

@@ -12,7 +12,6 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
 from . import _snapshot
-from ._counting import counting
 from ._snapshot import Access, list_owned
 from .errors import NotFound, OutsideFilter, is_there
 from .formats.formats import quick
@@ -20,6 +19,7 @@ from .formats.lazy_list import Objects, in_pages
 from .formats.views import BodyView
 from .matcher import AsOf, Field, Label, Namespaces, Obj, ReadOptions, SortBy, Where
 from .request import RAISE, Request, owner_of, require_size, with_options
+from .sides import HiddenObject, counting, hiding
 
 if TYPE_CHECKING:
     from .formats.formats import As, AsView, Default, Made, Named
@@ -325,7 +325,7 @@ class Reads:
 
         As with `held`, there may be others outside the filter.
         """
-        uid, namespace = owner_of(owner)
+        uid, namespace = owner_of("owned", owner)
         request = Request(verb="owned", kind=kind, uid=uid, namespace=namespace)
         options = {"max_age": max_age, "at_least": at_least, "as_": as_}
         return self._access.read(with_options(request, options), list_owned)
@@ -355,3 +355,26 @@ class Reads:
             "count", kind, selector, where=where, max_age=max_age, at_least=at_least, index=index
         )
         return self._access.read(request, counting(outside=outside))
+
+    def hidden(
+        self,
+        kind: AnyKey,
+        *,
+        owner: object = None,
+        namespace: Namespaces = None,
+        label: Label = None,
+        names: Collection[str] | None = None,
+        max_age: float | None = None,
+        at_least: object = None,
+    ) -> builtins.list[HiddenObject]:
+        """Return the objects outside of the filter of a split cache that match, with what each fails.
+
+            for pod in cache.hidden('pods', owner=body):
+                logger.warning(f'{pod.name} is owned, and lacks {pod.wanted}')
+
+        Raise OutsideFilter if the cache has no metadata of all of them.
+        """
+        uid, within = (None, None) if owner is None else owner_of("hidden", owner)
+        selector = self._access.select("hidden", label, None, names, namespace or within)
+        request = self._access.several("hidden", kind, selector, max_age=max_age, at_least=at_least)
+        return self._access.read(request, hiding(uid))

@@ -288,17 +288,18 @@ def require_names(request: Request) -> None:
     _require(uid is None or (isinstance(uid, str) and uid), call, "uid", uid, "the metadata.uid of an object")
 
 
-def owner_of(owner: object) -> tuple[str, str | None]:
-    """Return the uid and namespace of the object that `owned` was given."""
+def owner_of(verb: str, owner: object) -> tuple[str, str | None]:
+    """Return the uid and namespace of the owner that a read was given."""
     if not isinstance(owner, Mapping) and (obj := to_dict(owner)) is not None:
         owner = obj
-    _require(isinstance(owner, Mapping), "cache.owned()", "the owner", owner, "the body of an object")
+    call = f"cache.{verb}()"
+    _require(isinstance(owner, Mapping), call, "the owner", owner, "the body of an object")
     metadata = owner.get("metadata") if isinstance(owner, Mapping) else None
     uid, namespace = (
         metadata.get(name) if isinstance(metadata, Mapping) else None for name in ("uid", "namespace")
     )
     if not isinstance(uid, str) or not uid:
-        raise ReadError("cache.owned(): the owner has no metadata.uid", remedy="Give the body of an object")
+        raise ReadError(f"{call}: the owner has no metadata.uid", remedy="Give the body of an object")
     return uid, namespace if isinstance(namespace, str) else None
 
 

@@ -18,17 +18,17 @@ from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.selectors.selecting import failures
+from kopf_selectcache.selectors.selecting import failures, failures_outside
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.rights import Right
 
 from . import _snapshot
 from ._checks import require_names_of, require_place
 from ._server_reads import resource_of
-from ._snapshot import Access, informer_of
-from .errors import NotFound
+from ._snapshot import Access, Snapshot, informer_of
+from .errors import NotFound, OutsideFilter, Reason
 from .request import Request
 
 METADATA_ONLY = Projection(metadata_only=True)
@@ -244,23 +244,48 @@ async def why(access: Access, request: Request, *, ask: bool) -> Why:
     require_place(request, resource)
     require_names_of(request)
     namespace, name = request.namespace, request.name or ""
-    held, is_absent = None, False
+    known, standing, is_absent = None, Standing.HELD, False
     try:
-        held = access.read(request, _snapshot.get_record)
+        known, standing = access.read(request, _located)
     except NotFound:
         is_absent = True
     except ReadError:
         pass  # The state of the cache is part of the result.
     declared = informer.filter
-    if held is not None:
-        results = tuple(compare(branch, held, resource, informer.projection) for branch in declared.branches)
-        found = Why(str(resource), namespace, name, Standing.HELD, results, object_version=held.version)
+    if known is not None:
+        results = tuple(
+            _compare_known(each, known, resource, informer.projection) for each in declared.branches
+        )
+        found = Why(str(resource), namespace, name, standing, results, object_version=known.version)
     elif is_absent or not ask:
         standing = Standing.ABSENT if is_absent else Standing.UNKNOWN
         found = Why(str(resource), namespace, name, standing)
     else:
         found = await ask_server(access.runtime.fetches, declared, resource, namespace, name)
     return _with_state(found, informer)
+
+
+def _located(request: Request, snapshot: Snapshot) -> tuple[Record, Standing]:
+    """Return an object that is held, or that a split cache knows outside of its filter; raise the errors of
+    `get` for any other.
+    """
+    try:
+        return _snapshot.get_record(request, snapshot), Standing.HELD
+    except OutsideFilter as error:
+        found, _ = snapshot.locate(request.namespace or "", request.name or "")
+        if error.reason is not Reason.OUTSIDE or found is None:
+            raise
+        return found, Standing.OUTSIDE
+
+
+def _compare_known(
+    branch: Selector, record: Record, resource: Resource, projection: Projection
+) -> BranchResult:
+    """Compare an object that the cache knows with one branch of its filter."""
+    if not isinstance(record, OutsideRecord):
+        return compare(branch, record, resource, projection)
+    result = compare(branch, record, resource)
+    return result if result.is_known else BranchResult(branch, failures_outside(branch, record))
 
 
 def _with_state(found: Why, informer: Informer) -> Why:

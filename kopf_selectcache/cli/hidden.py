@@ -173,6 +173,8 @@ class _Search:
         found, resource = dict[tuple[str, str], Record](), cache.resource
         try:
             for stream in cache.planned.streams:
+                if stream.is_outside:
+                    continue  # The filter hides what a split cache has the labels of.
                 path, query = stream.path(resource), stream.query()
                 async for record in metadata_in(self._operator.transport, resource, path, query):
                     found[record.key] = record

@@ -223,3 +223,33 @@ def test_a_field_that_a_cache_of_metadata_does_not_have_is_left_to_the_server() 
     found = why(cache, "mine")
     assert (found.standing, found.branches[0].is_known) == (Standing.HELD, False)
     assert fails(why(cache)) == [("spec.nodeName=n1",)]
+
+
+# ---- Split caches.
+
+
+def test_a_split_cache_knows_an_object_outside_of_the_filter_and_asks_nothing() -> None:
+    async def main() -> None:
+        declared = Cached(["app=web,tier", Selector("app=db", field="spec.nodeName=n1")], outside="metadata")
+        objects = [pod("web-1", **WEB, tier="gold"), pod("db-1", **DB)]
+        async with gated(declared, *objects) as environment:
+            cache, before = environment.cache, len(environment.cluster.requests)
+            found = await cache.why("pods", "db-1", "shop")
+            assert (found.standing, fails(found)) == (
+                Standing.OUTSIDE,
+                [("app=web", "tier"), ("spec.nodeName=n1",)],
+            )
+            assert all(each.is_known for each in found.branches)
+            stored = environment.cluster.get(pod("db-1"))
+            assert found.object_version == stored["metadata"]["resourceVersion"]
+            assert (await cache.why("pods", "none", "shop")).standing is Standing.ABSENT
+            assert (await cache.why("pods", "web-1", "shop")).standing is Standing.HELD
+            assert len(environment.cluster.requests) == before
+            await environment.cut()
+            cache.remember(*environment.cluster.create(pod("db-2", **DB)))
+            before = len(environment.cluster.requests)
+            found = await cache.why("pods", "db-2", "shop")
+            assert (found.standing, fails(found)[1]) == (Standing.OUTSIDE, ("spec.nodeName=n1",))
+            assert len(environment.cluster.requests) == before
+
+    run(main())

@@ -69,6 +69,15 @@ def test_an_owned_object_without_the_label_is_listed(cluster: EmbeddedCluster, c
     )
 
 
+def test_what_a_split_cache_has_the_labels_of_is_hidden_as_well(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    mine = widget(cluster)
+    cluster.create(owned(pod("web-1", "web"), mine), owned(pod("lost-1", "db"), mine))
+    said = command("hidden", "select['v1/pods'] = Cached('app=web', outside='metadata')", handlers=HANDLERS)
+    assert said.output == "pods default/lost-1: widgets.example.com default/mine owns it; it fails app=web\n"
+
+
 def test_an_object_of_a_held_one_is_listed_without_handlers(
     cluster: EmbeddedCluster, command: Command
 ) -> None:

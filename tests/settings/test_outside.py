@@ -360,6 +360,33 @@ def test_objects_on_both_sides_are_counted_by_names_and_labels() -> None:
         FakeCache([], {"v1/pods": "app=web"}).count("pods", outside=True)
 
 
+def test_hidden_objects_are_found_by_owner_and_labels_with_what_they_fail() -> None:
+    cache = cache_of("app=web,tier!=old")
+    owner = cache.get("pods", "web-1", "shop")
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "web-1", "uid": owner["metadata"]["uid"]}
+    child = pod("child", app="web", tier="old")
+    child["metadata"]["ownerReferences"] = [reference]
+    cache.cluster.create(child)
+    (found,) = cache.hidden("pods", owner=owner)
+    assert (found.namespace, found.name, found.labels) == ("shop", "child", {"app": "web", "tier": "old"})
+    assert (found.wanted, found.owners) == (("tier!=old",), (owner["metadata"]["uid"],))
+    assert found.version == cache.cluster.get(child)["metadata"]["resourceVersion"]
+    assert sorted(each.name for each in cache.hidden("pods")) == ["child", "db-1", "other"]
+    assert [each.name for each in cache.hidden("pods", names=["db-1", "web-1"])] == ["db-1"]
+    assert [each.name for each in cache.hidden("pods", namespace="blog")] == ["other"]
+    assert cache.hidden("pods", label="app=none") == []
+    with cache.snapshot("pods") as now:
+        cache.cluster.patch(pod("db-1"), {"metadata": {"labels": {"app": "web"}}})
+        assert [each.name for each in cache.hidden("pods", namespace="shop")] == ["child"]
+        assert sorted(each.name for each in now.hidden("pods", namespace="shop")) == ["child", "db-1"]
+    with pytest.raises(ReadError, match="owner"):
+        cache.hidden("pods", owner={"metadata": {}})
+    with pytest.raises(OutsideFilter):
+        FakeCache([], {"v1/pods": "app=web"}).hidden("pods")
+    with pytest.raises(OutsideFilter):
+        cache_of(Selector("app=web", namespaces=["shop"])).hidden("pods")
+
+
 def test_an_object_that_left_is_not_gone() -> None:
     cache = cache_of()
     uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
@@ -478,6 +505,7 @@ def test_own_writes_that_no_stream_has_shown_are_on_their_sides() -> None:
             cache.remember(*cluster.create(pod("web-2", app="web")))
             assert [where_is(cache, name) for name in ("db-2", "web-2")] == ["outside", "inside"]
             assert cache.count("pods", outside=True) == 4
+            assert sorted(each.name for each in cache.hidden("pods")) == ["db-1", "db-2"]
             await cache.live.delete("pods", "db-1", "shop", grace_period=0)
             assert where_is(cache, "db-1") == "absent"
             assert cache.count("pods", outside=True) == 3
