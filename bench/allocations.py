@@ -22,8 +22,10 @@ from kopf_selectcache import Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event
-from kopf_selectcache.core.store.compression import SAMPLES, Packing, learned
+from kopf_selectcache.core.store.compression import SAMPLES, learned
 from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.store import Store
 from tests.cache.environment import PODS, Environment, pod
 
@@ -108,7 +110,7 @@ def works() -> Mapping[str, Work]:
         for body in bodies
     ]
     lines = [b'{"type":"MODIFIED","object":' + encoded(body) + b"}" for body in bodies]
-    reader, packing, store = Reader.of(PODS, ALL), Packing(always=True), Store()
+    reader, packing, store = Reader.of(PODS, ALL), SiblingPacking(always=True), Store()
     packing.begin()
     packing.adopt(learned([reader.record(item).data for item in items][:SAMPLES]))
     packed = Reader.of(PODS, ALL, packing=packing)
@@ -117,12 +119,18 @@ def works() -> Mapping[str, Work]:
     cache = environment.cache()
     keys = [(body["metadata"]["name"], body["metadata"]["namespace"]) for body in bodies]
     events = [event for event in map(reader.line, lines) if isinstance(event, Event)]
-    kept = [packed.record(item) for item in items]
+
+    def pack(item: bytes) -> Record:
+        record = packed.record(item)
+        packing.pack_record(record)
+        return record
+
+    kept = [pack(item) for item in items]
     many = indexed()
     label = {"app": "app-1"}
     return {
         "read an item of a page": lambda number: reader.record(items[number]),
-        "read and pack an item of a page": lambda number: packed.record(items[number]),
+        "read and pack an item of a page": lambda number: pack(items[number]),
         "read an event": lambda number: reader.line(lines[number]),
         "put an event into the store": lambda number: store.put(events[number].record),
         "get": lambda number: cache.get("pods", *keys[number]),

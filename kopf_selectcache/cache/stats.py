@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
 
+from kopf_selectcache.core.store.accounting import stored_bytes
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.postings import in_words
 from kopf_selectcache.core.store.record import Record
@@ -79,7 +80,7 @@ def weighed(store: Readable, own_writes: OwnWrites) -> Stats:
     each = len(records) / len(samples) if samples else 0.0
     return Stats(
         objects=len(records),
-        stored=sum(len(record.stored) for record in records),
+        stored=stored_bytes(records),
         values=sum(len(record.fields) for record in records),
         json=round(each * sum(len(record.data) for record in samples if record.stored)),
         records=round(each * _besides(samples)) + weights.pop(""),

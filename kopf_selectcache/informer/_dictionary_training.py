@@ -9,19 +9,38 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from threading import Thread
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from kopf_selectcache.core.store.accounting import Tally, weight
-from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Packing, learned
+from kopf_selectcache.core.store.accounting import Tally
+from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, learned
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.siblings import SiblingPacking
+from kopf_selectcache.core.store.store import Store
 
 AT_ONCE = 50
 """Number of objects that are packed before other tasks run."""
+
+STILL = 10.0
+"""Seconds without a change after which an object is packed: most objects change several times in succession,
+and then stand still."""
+
+MOVING = 8 * 1024 * 1024
+"""Bytes of the objects of one kind that are not packed because they have just changed. Beyond it, those that
+have stood still the longest are packed."""
+
+MAPPED = 1024 * 1024
+"""The size of a block of memory from which it is returned to the system when it is freed."""
+
+SPARE = 2 * 1024 * 1024
+"""Free memory at the end of a heap that is not returned to the system."""
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # From malloc.h.
 
 _T = TypeVar("_T")
 
@@ -35,6 +54,23 @@ def trim_heap() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
+
+
+def limit_spare_heap() -> None:
+    """Have the C library return large blocks to the system as soon as they are free (`mallopt`), if it has
+    that call and the environment does not set it up.
+
+    glibc gives each thread a heap of its own, and adapts to large blocks that are freed: after the training
+    of a dictionary, it would keep 10 MB in the heap of a thread that has ended, where `trim_heap` does not
+    reach.
+    """
+    if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
+        return
+    with suppress(OSError, TypeError):  # As above.
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_M_MMAP_THRESHOLD, MAPPED)
+            mallopt(_M_TRIM_THRESHOLD, SPARE)
 
 
 async def run_in_thread(work: Callable[[], _T]) -> _T:
@@ -53,37 +89,84 @@ async def run_in_thread(work: Callable[[], _T]) -> _T:
 
 
 class DictionaryTraining:
-    """Dictionary training and packing for one stream. Streams of an informer share the `Packing`."""
+    """Dictionary training and packing for one stream. Streams of an informer share the packing."""
 
     def __init__(
         self,
-        packing: Packing | None,
+        packing: SiblingPacking | None,
         *,
-        kept: Callable[[], Sequence[Record]],
+        view: Store | None,
         all_kept: Callable[[], Sequence[Record]],
         tally: Tally | None,
     ) -> None:
         self._packing = packing
-        self._kept = kept  # Returns the records of this stream.
+        self._view = view  # Has the records of this stream.
         self._all_kept = all_kept  # Returns the records of all streams of the informer.
         self._tally = tally
         self._has_caught_up = False  # True once the records from before the training are packed.
+        self._moving: dict[tuple[str, str], _Moving] = {}
+        """The objects that have changed and are not packed yet, the one that has stood still the longest
+        first."""
+        self._has_moving = asyncio.Event()
 
-    def follow(
-        self,
-        kept: Callable[[], Sequence[Record]],
-        all_kept: Callable[[], Sequence[Record]],
-        tally: Tally | None,
-    ) -> None:
+    def follow(self, view: Store, all_kept: Callable[[], Sequence[Record]], tally: Tally | None) -> None:
         """Pack the records of another store from now on."""
-        self._kept, self._all_kept, self._tally = kept, all_kept, tally
+        self._view, self._all_kept, self._tally = view, all_kept, tally
+
+    def end(self) -> None:
+        """Pack nothing any more, and reference no record."""
+        if self._packing is not None:
+            self._packing.moving -= sum(each.size for each in self._moving.values())
+        self._packing, self._view, self._all_kept, self._tally = None, None, list, None
+        self._moving = {}
+
+    def changed(self, record: Record, *, is_initial: bool) -> None:
+        """Note the record of an event, before it is stored. It is packed once it stands still. It is packed
+        at once if it belongs to the initial state, or if there is a limit of bytes, which is compared with
+        the bytes of packed objects.
+        """
+        packing = self._packing
+        if packing is None or not record.stored:
+            return
+        if is_initial or self._tally is not None or not packing.packs:
+            packing.pack_record(record, self._tally)
+            return
+        key, size = (record.namespace, record.name), len(record.stored)
+        before = self._moving.pop(key, None)
+        self._moving[key] = _Moving(record, size)
+        if before is None:
+            packing.moving += size
+            self._has_moving.set()
+        else:
+            packing.moving += size - before.size
+
+    async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """Pack the objects that stand still, until the task is cancelled."""
+        while True:
+            await self._has_moving.wait()
+            moving = list(self._moving.items())
+            await sleep(STILL)
+            for number, (key, each) in enumerate(moving):
+                if self._moving.get(key) is each:
+                    self._settle(key)
+                if number % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            if not self._moving:
+                self._has_moving.clear()
+
+    def _settle(self, key: tuple[str, str]) -> None:
+        """Pack an object that stands still."""
+        record, size = self._moving.pop(key)
+        if self._packing is not None:
+            self._packing.moving -= size
+            self._packing.pack_record(record, self._tally)
 
     async def taken(self, page: Sequence[Record] = ()) -> None:
         """Note new objects, of a page that is not stored yet or of events. Train if there are enough."""
         packing = self._packing
-        if packing is None:
+        if packing is None or self._view is None:
             return
-        kept = self._kept
+        kept: Callable[[], Sequence[Record]] = self._view.writing
         # Nothing is stored of unreadable objects, nor of those that a wider list has outside of the selector.
         page = [each for each in page if each.stored]
         if (
@@ -92,6 +175,7 @@ class DictionaryTraining:
         ):
             packing.begin()
             samples = [record.data for record in objects[:: max(1, len(objects) // SAMPLES)]]
+            limit_spare_heap()
             try:
                 packing.adopt(await run_in_thread(partial(learned, samples)))
             except asyncio.CancelledError:
@@ -99,14 +183,30 @@ class DictionaryTraining:
                 raise
             kept = self._all_kept  # The other streams may wait for their next event, and would pack late.
         if packing.learned and not self._has_caught_up:
-            await self._pack([*kept(), *page])
+            await self._pack(kept())
             self._has_caught_up = True
+        await self._pack([each for each in page if not self._is_shared(each)])
+        while packing.moving > MOVING and self._moving:
+            self._settle(next(iter(self._moving)))
+
+    def _is_shared(self, record: Record) -> bool:
+        """Return True if the same object is stored already: the record shares its bytes from now on."""
+        held = self._view.peek(record.namespace, record.name) if self._view is not None else None
+        packing = held.packing if held is not None else None
+        if held is None or packing is None or packing.kind is not self._packing or not held.is_same(record):
+            return False
+        record.replace(held.stored, packing)
+        return True
 
     async def _pack(self, records: Sequence[Record]) -> None:
         for number, record in enumerate(records):
-            before = weight(record)
-            record.pack()
-            if self._tally is not None:
-                self._tally.reweigh(record, before)
+            if self._packing is not None:
+                self._packing.pack_record(record, self._tally)
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+
+class _Moving(NamedTuple):
+    record: Record
+    size: int
+    """The bytes of the object when it was noted."""

@@ -14,9 +14,9 @@ from typing import Protocol
 from kopf_selectcache._errors import StateError
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import is_older, rank_of
+from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.succession import Succession
@@ -52,7 +52,7 @@ class Next:
     declared: Cached
     succession: Succession
     state: InformerState
-    packing: Packing | None
+    packing: SiblingPacking | None
     share: Share
     split: Split
     make_condition: Callable[[Subject], Condition]
@@ -145,7 +145,7 @@ class Changed(Logged, Protocol):
     declared: Cached
     line: str
     state: InformerState
-    packing: Packing | None
+    packing: SiblingPacking | None
     share: Share
     confirming: Confirmer
     begun: tuple[Resource, Plan] | None
@@ -173,7 +173,7 @@ class Changed(Logged, Protocol):
     def plan_for(self, declared: Cached, resource: Resource) -> Plan:
         """Return the streams of a declaration."""
 
-    def packing_for(self, declared: Cached) -> Packing | None:
+    def packing_for(self, declared: Cached) -> SiblingPacking | None:
         """Return the compression of a declaration."""
 
     def excess_of(self, share: Share, declared: Cached, union: Union) -> LetGo:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.projection import METADATA_ONLY
+from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.settings.planner import Stream
@@ -43,7 +43,7 @@ class StreamFactory:
         shared_version: SharedVersion | None,
         state: InformerState,
         *,
-        packing: Packing | None,
+        packing: SiblingPacking | None,
         share: Share,
         new_condition: Callable[[Subject], Condition],
         notify: Callable[[Sequence[Change]], None],

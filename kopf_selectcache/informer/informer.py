@@ -18,11 +18,11 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.compression import Packing, packing_of
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.siblings import SiblingPacking, packing_of
 from kopf_selectcache.core.store.store import Change, ChangeCause, Store
 from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.core.store.union import Union
@@ -544,7 +544,7 @@ class Informer:
 
     # ---- Changes of the filter (`changing`).
 
-    def packing_for(self, declared: Cached) -> Packing | None:
+    def packing_for(self, declared: Cached) -> SiblingPacking | None:
         """Return the compression of a declaration."""
         return packing_of(declared.storage or self._environment.settings.storage)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
 
+from kopf_selectcache.core.store.accounting import stored_bytes
+
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
@@ -63,7 +65,7 @@ class Counts:
 
 def bytes_of(records: Iterable[Record]) -> int:
     """Return the bytes of the objects as they are stored, without overhead."""
-    return sum(len(record.stored) + len(record.fields) for record in records)
+    return stored_bytes(records) + sum(len(record.fields) for record in records)
 
 
 class Observed(Protocol):

@@ -43,10 +43,10 @@ from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
-from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.selectors.selector import Selector
@@ -90,7 +90,7 @@ class Reflector:
         environment: Environment,
         counts: Counts,
         projection: Projection,
-        packing: Packing | None = None,
+        packing: SiblingPacking | None = None,
         share: Share | None = None,
         all_kept: Callable[[], Sequence[Record]] = list,
         shared_version: SharedVersion | None = None,
@@ -114,7 +114,7 @@ class Reflector:
         self.list_accept, self.watch_accept = accept_of(projection, is_list=True), accept_of(projection)
         self._storing = DictionaryTraining(
             packing,
-            kept=writer.substore.view.writing,
+            view=writer.substore.view,
             all_kept=all_kept,
             tally=share.tally if share is not None else None,
         )
@@ -203,7 +203,7 @@ class Reflector:
         self.writer.follow(notify)
         self._share = share
         self.comparison.follow(self.substore)
-        self._storing.follow(self.substore.view.writing, self.writer.union.writing, share.tally)
+        self._storing.follow(self.substore.view, self.writer.union.writing, share.tally)
 
     def forget(self) -> None:
         """Drop the stored objects and wake all waiters: the stream was replaced."""
@@ -212,7 +212,7 @@ class Reflector:
         self.comparison = Comparison(
             self.stream, self.substore, self.resource, environment=self._environment, turns=self._comparing
         )
-        self._storing = DictionaryTraining(None, kept=list, all_kept=list, tally=None)
+        self._storing.end()
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
         """Read the values of these indexes from objects that come from now on."""
@@ -251,9 +251,11 @@ class Reflector:
         """List and watch until the server stops to serve the resource, or the store exceeds its limit. A bug
         in this package causes a relist.
         """
+        packing = asyncio.create_task(self._storing.run(self._environment.sleep))
         try:
             await self._run()
         finally:
+            packing.cancel()
             self.comparison.stop()
 
     async def _run(self) -> None:
@@ -537,7 +539,10 @@ class Reflector:
                         message = self._checked.reader.line(line)
                     except Unselected as unselected:
                         message = await self._checked.line_again(line, unselected)
-                    self._counts.events += isinstance(message, Event)
+                    if isinstance(message, Event):
+                        self._counts.events += 1
+                        if message.type != "DELETED":
+                            self._storing.changed(message.record, is_initial=filling)
                     yield message
                     # The writer has processed the message by now.
                     alive = alive or self.writer.has_moved

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from kopf_selectcache.core.store.compression import FEWEST, Storage, learned, packing_of
+from kopf_selectcache.core.store.compression import FEWEST, Storage, learned
 from kopf_selectcache.core.store.index_spec import Indexed, ends
 from kopf_selectcache.core.store.projection import Projection, as_written
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.siblings import packing_of
 
 ENOUGH = 20
 """Minimum of objects for the conclusion that a path has no value."""

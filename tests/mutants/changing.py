@@ -21,7 +21,7 @@ CHANGING: tuple[Mutant, ...] = (
            ("tests/core/store/test_succession.py::test_16_in_larger_worlds_no_object_goes_back_or_is_absent",)),
     Mutant("leave the limit of the former filter unchecked", "informer/_exchange.py", "            following.share.give_up()\n", "", 16,
            ("tests/informer/test_changing.py::test_16_a_change_that_fails_leaves_the_limit_of_the_former_filter",)),
-    Mutant("keep the storage of shared objects", "core/store/succession.py", "held.packing is record.packing and ", "", 16,
+    Mutant("keep the storage of shared objects", "core/store/succession.py", "held.compression is record.compression and ", "", 16,
            ("tests/informer/test_changing.py::test_16_another_storage_applies_to_objects_of_both_filters",)),
     Mutant("exchange the streams while they end", "informer/_stream_tasks.py", "            ends()\n            tasks = [*beside, *self._streams.values()]\n", "            tasks = [*beside, *self._streams.values()]\n            await asyncio.gather(*(task for task in tasks if task in self._cancelled or task.cancel()), return_exceptions=True)\n            ends()\n", 16,
            ("tests/informer/test_changing_streams.py::test_16_a_change_during_the_end_of_the_streams_starts_each_stream_once",)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .changing import CHANGING
 from .mutant import OVERLAY, PROJECTION, THREADS, TRANSIT, Mutant
+from .packing import PACKING
 from .reads import READS
 from .reconcile import RECONCILE
 from .reconcilers import RECONCILERS
@@ -668,6 +669,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("read a kind that is declared later as it was before the handled object", "plugin/operator.py", "            informers += [each for each in later if each.ready is not None]\n", "            informers += [each for each in later if each is None]\n", 9,
            (f"{FRESH}_a_handler_waits_for_a_kind_that_is_declared_later",)),
     *CHANGING,
+    *PACKING,
     *READS,
     *RECONCILE,
     *RECONCILERS,

@@ -34,7 +34,7 @@ from kopf_selectcache.core.selection.field_values import Extractor
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import EVERYTHING, Sent, Unselected
-from kopf_selectcache.core.store.compression import Packing
+from kopf_selectcache.core.store.compression import Packing, bare
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.interning import Sharing
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
@@ -135,7 +135,7 @@ class Reader:
     accepts: Callable[[tuple[str, str]], bool] | None = None
     """A predicate of namespace and name: nothing is stored of other objects. None means all."""
     packing: Packing | None = None
-    """The compression of the records; None if they are never packed."""
+    """The compression of the records, which packs them later; None if they are never packed."""
     indexes: tuple[Indexed, ...] = ()
     """The declared indexes whose values are extracted from each object."""
     sent: Sent = EVERYTHING
@@ -584,7 +584,7 @@ class Reader:
             metadata.version,
             labels,
             self._owners.of(tuple([owner.uid for owner in owners])) if owners else (),
-            kept if self.packing is None else self.packing.pack(kept),
+            kept if self.packing is None else bare(kept),  # Packed later, with others of its group.
             fields,
             self.packing,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .record import Record
+from .siblings import Template
 
 OVERHEAD = 530
 """Bytes per record besides the object itself: name, uid, version and the place in the store, measured with
@@ -22,9 +23,20 @@ def weight(record: Record) -> int:
     return len(record.stored) + len(record.fields) + OVERHEAD
 
 
+def stored_bytes(records: Iterable[Record]) -> int:
+    """Return the bytes of the objects of records as they are stored, with their templates."""
+    templates: set[Template] = set()
+    total = 0
+    for record in records:
+        total += len(record.stored)
+        if isinstance(record.packing, Template):
+            templates.add(record.packing)
+    return total + sum(len(each.stored) for each in templates)
+
+
 class Tally:
-    """The number and size of the records of some stores. Only the writer of the stores changes it; any
-    thread may read it.
+    """The number and size of the records of some stores, and of their templates. Only the writer of the
+    stores changes it; any thread may read it.
     """
 
     def __init__(self) -> None:
@@ -34,25 +46,41 @@ class Tally:
 
     def take(self, record: Record) -> None:
         """Count one more store that holds the record."""
-        if not record.holders:
-            self.objects += 1
-            self.bytes += weight(record)
         record.holders += 1
+        if record.holders == 1:
+            self.objects += 1
+            self.charge(record)
 
     def drop(self, record: Record | None) -> None:
         """Count one store less that holds the record."""
         if record is None:
             return
-        record.holders -= 1
-        if not record.holders:
+        if record.holders == 1:
             self.objects -= 1
-            self.bytes -= weight(record)
+            self.discharge(record)
+        record.holders -= 1
 
     def drop_all(self, records: Iterable[Record]) -> None:
         for record in records:
             self.drop(record)
 
+    def charge(self, record: Record) -> None:
+        """Add the size of a record, if a store holds it; a template counts once."""
+        if record.holders:
+            self.bytes += weight(record)
+            if isinstance(record.packing, Template):
+                self.bytes += 0 if record.packing.holders else record.packing.weight
+                record.packing.holders += 1
+
+    def discharge(self, record: Record) -> None:
+        """Subtract the size of a record, before its stored bytes are exchanged."""
+        if record.holders:
+            self.bytes -= weight(record)
+            if isinstance(record.packing, Template):
+                record.packing.holders -= 1
+                self.bytes -= 0 if record.packing.holders else record.packing.weight
+
     def reweigh(self, record: Record, before: int) -> None:
-        """Charge the new size of a record that was packed again; `before` is its former weight."""
+        """Charge the new size of the values of a record; `before` is its former weight."""
         if record.holders:
             self.bytes += weight(record) - before

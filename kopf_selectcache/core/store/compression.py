@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import local
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import zstandard
 
@@ -38,8 +38,17 @@ _SHORTEST = 64
 _SAMPLE = 8 * 1024
 # Bytes of an object that the compressor is tuned for. It accepts larger ones.
 _USUAL = 8 * 1024
-# The first byte of an object that is not packed. A packed one begins with the number of its dictionary.
-_RAW = ord("{")
+RAW = ord("{")
+"""The first byte of an object that is not packed. A packed one begins with the number of its dictionary."""
+
+
+def bare(data: bytes) -> bytes:
+    """Return an object in JSON so that it is told from a packed one: without leading blanks.
+
+    >>> bare(b' {}')
+    b'{}'
+    """
+    return data if data[0] == RAW else data.lstrip()
 
 
 class Learned(NamedTuple):
@@ -72,6 +81,17 @@ def learned(objects: Sequence[bytes]) -> Learned | None:
     )
 
 
+class Unpacking(Protocol):
+    """Unpacks the objects of one kind, or of one group of them. Any thread may call it."""
+
+    @property
+    def kind(self) -> Packing:
+        """The compression of the kind."""
+
+    def unpack(self, stored: bytes) -> bytes:
+        """Return the object in JSON that was packed."""
+
+
 class Packing:
     """Compression of the objects of one kind. One thread packs; any thread may unpack.
 
@@ -96,9 +116,18 @@ class Packing:
         self._local = local()
 
     @property
+    def kind(self) -> Packing:
+        return self
+
+    @property
     def packs(self) -> bool:
         """True if new objects are packed; False if there are too few, or if packing saves too little."""
         return self._compressor is not None
+
+    @property
+    def leaves(self) -> float:
+        """The ratio of packed to raw bytes, as measured with the dictionary."""
+        return self._leaves
 
     @property
     def learned(self) -> bool:
@@ -109,7 +138,7 @@ class Packing:
         """Return the bytes to store for an object in JSON; the object itself if packing saves less than
         10 %.
         """
-        data = data if data[0] == _RAW else data.lstrip()
+        data = bare(data)
         self._packed += 1
         self._given += len(data)
         stored = data
@@ -125,7 +154,7 @@ class Packing:
     def unpack(self, stored: bytes) -> bytes:
         """Return the object in JSON that was packed."""
         number = stored[0]
-        if number == _RAW:
+        if number == RAW:
             return stored
         try:
             decompressor = self._local.decompressors[number]
@@ -149,7 +178,7 @@ class Packing:
         """Pack with this dictionary from now on, if it saves enough."""
         self._packed = self._given = self._left = 0
         if found is not None and (self._always or found.leaves <= WORTHWHILE):
-            # `begin` doubles the window, so the number of dictionaries never comes near `_RAW`.
+            # `begin` doubles the window, so the number of dictionaries never comes near `RAW`.
             self._dictionaries.append(found.dictionary)
             self._compressor, self._leaves = found.compressor, found.leaves
 
@@ -179,8 +208,3 @@ def _compressor(dictionary: zstandard.ZstdCompressionDict | None) -> zstandard.Z
 
 Storage: TypeAlias = Literal["auto", "packed", "raw"]
 """The mode of storage: packed if it saves enough, always packed, or never."""
-
-
-def packing_of(storage: Storage) -> Packing | None:
-    """Return the compression of one kind; None if its objects are never packed."""
-    return None if storage == "raw" else Packing(always=storage == "packed")

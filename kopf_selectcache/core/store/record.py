@@ -15,7 +15,7 @@ import msgspec
 from kopf_selectcache.core.errors import Undecodable
 from kopf_selectcache.core.recursion import on_empty_stack
 
-from .compression import Packing
+from .compression import Packing, Unpacking
 
 _decoded = msgspec.json.Decoder().decode
 
@@ -37,13 +37,13 @@ class Record(msgspec.Struct, eq=False, gc=False):
     owners: tuple[str, ...]
     """The uids of the owners."""
     stored: bytes
-    """The object in JSON, packed or not. `pack` may replace it by other bytes of the same object. Empty if
-    the object is unreadable."""
+    """The object in JSON, packed or not. `replace` may exchange it for other bytes of the same object. Empty
+    if the object is unreadable."""
     fields: bytes = b""
     """Values in JSON that the stored object lacks: those of field labels whose paths the projection drops,
     and of declared indexes. Empty if there is none."""
-    packing: Packing | None = None
-    """The compression of its kind; None if objects are never packed."""
+    packing: Unpacking | None = None
+    """The compression of its kind or of its group; None if objects are never packed."""
     holders: int = 0
     """The number of stores that hold it, if they have a tally (`core.store.accounting`)."""
 
@@ -59,32 +59,41 @@ class Record(msgspec.Struct, eq=False, gc=False):
         return self.namespace, self.name
 
     @property
+    def compression(self) -> Packing | None:
+        """The compression of its kind; None if objects are never packed."""
+        return None if self.packing is None else self.packing.kind
+
+    @property
     def data(self) -> bytes:
         """The object in JSON, with its apiVersion and kind."""
-        return self.stored if self.packing is None else self.packing.unpack(self.stored)
+        stored = self.stored  # First: see `replace`.
+        return stored if self.packing is None else self.packing.unpack(stored)
 
     def decode(self) -> dict[str, Any]:
         """Return the object as a new dict."""
         decoded: dict[str, Any]
         try:
-            decoded = _decoded(self.stored if self.packing is None else self.packing.unpack(self.stored))
+            stored = self.stored  # First: see `replace`.
+            decoded = _decoded(stored if self.packing is None else self.packing.unpack(stored))
         except RecursionError:
             decoded = on_empty_stack(partial(_decoded, self.data))
         return decoded
 
-    def pack(self) -> None:
-        """Pack the object again with the current dictionary of its kind. Safe while other threads read: the
-        old and the new bytes decode to the same object.
+    def replace(self, stored: bytes, packing: Unpacking) -> None:
+        """Exchange the stored bytes for others of the same object. Safe while other threads read, because
+        they read `stored` before `packing`: the new packing must unpack the old bytes as well.
         """
-        if self.packing is not None:
-            self.stored = self.packing.pack(self.data)
+        self.packing = packing
+        self.stored = stored
 
     def is_same(self, other: Record) -> bool:
         """Return True if this is the same object in the same version with the same contents. Contents are
         compared because a restored server uses versions again.
         """
         return (self.uid, self.version, self.fields) == (other.uid, other.version, other.fields) and (
-            self.stored == other.stored or (self.stored != b"" != other.stored and self.data == other.data)
+            # Equal bytes of two groups are different objects.
+            (self.stored == other.stored and (self.packing is other.packing or not self.stored))
+            or (self.stored != b"" != other.stored and self.data == other.data)
         )
 
     def lost(self) -> dict[str, str]:

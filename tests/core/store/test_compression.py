@@ -11,6 +11,7 @@ import pytest
 
 from kopf_selectcache.core.store.compression import OUTGROWN, SAMPLES, WORTHWHILE, Packing, learned
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.siblings import SiblingPacking
 
 
 def objects(count: int, *, seed: int = 1, word: str = "container") -> list[bytes]:
@@ -43,8 +44,8 @@ def noise(count: int) -> list[bytes]:
     ]
 
 
-def taught(*, always: bool = False, word: str = "container") -> Packing:
-    packing = Packing(always=always)
+def taught(*, always: bool = False, word: str = "container") -> SiblingPacking:
+    packing = SiblingPacking(always=always)
     packing.begin()
     packing.adopt(learned(objects(SAMPLES, seed=2, word=word)))
     return packing
@@ -157,7 +158,7 @@ def record(data: bytes, packing: Packing | None) -> Record:
 
 
 def test_a_record_is_the_same_however_it_is_stored() -> None:
-    packing = Packing()
+    packing = SiblingPacking()
     data, other = objects(2)
     early = record(data, packing)
     packing.adopt(learned(objects(SAMPLES)))
@@ -166,12 +167,10 @@ def test_a_record_is_the_same_however_it_is_stored() -> None:
     assert early.is_same(late)
     assert plain.is_same(late)
     assert not late.is_same(record(other, packing))
-    early.pack()
+    packing.pack_record(early)
     assert early.stored == late.stored
     assert early.decode() == plain.decode() == msgspec.json.decode(data)
     assert early.data == data
-    plain.pack()
-    assert plain.stored is data, "a kind that is not packed stays as it is"
 
 
 @pytest.mark.parametrize("always", [True, False])
@@ -182,6 +181,6 @@ def test_a_record_is_packed_again_as_its_kind_is_packed_now(always: bool) -> Non
     before = sum(len(each.stored) for each in records)
     packing.adopt(learned(objects(SAMPLES, word="new")))
     for each in records:
-        each.pack()
+        packing.pack_record(each)
     assert sum(len(each.stored) for each in records) < before / OUTGROWN
     assert [each.data for each in records] == datas

@@ -1,0 +1,239 @@
+"""Siblings: objects of one owner, such as the pods of a ReplicaSet, differ in a few values. Each is packed
+against one of them, its *template*.
+
+A template never changes, and is an object as it was: an update of that object is packed against it, like any
+other sibling. Records reference their template, so that it exists as long as any of them does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Lock, local
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+import zstandard
+
+from .compression import LEVEL, RAW, Packing, Storage, Unpacking, bare
+from .record import Record
+
+FIRSTS = 512
+"""The number of owners of a single object that are remembered. Servers list objects by name, so that siblings
+are close together."""
+
+WARM = 4 * 1024 * 1024
+"""Bytes of unpacked templates of one kind, for reads. Beyond them, those that were not read are dropped."""
+
+GAIN = 0.8
+"""The greatest size of a packed sibling, as a ratio of its size when it is packed alone."""
+
+ATTEMPTS = 3
+"""The number of objects in succession that must fail to gain until the template is given up."""
+
+LARGEST = 128 * 1024
+"""The largest object in bytes that is packed against another one. A compressor takes several times as much
+while it is in use."""
+
+ROOM = 300
+"""Bytes of a template besides its object: its place among the templates."""
+
+_COMPRESSORS = 4  # They are large, and siblings are close together.
+# The first byte of a packed sibling, which is that of each frame of zstd. No dictionary has this number.
+_FRAME = 0x28
+# Stands for the object that is the template.
+_WHOLE = b")"
+
+
+class Charging(Protocol):
+    """Accounts for records whose stored bytes are exchanged (`core.store.accounting`)."""
+
+    def discharge(self, record: Record) -> None: ...
+    def charge(self, record: Record) -> None: ...
+
+
+class Template:
+    """The compression of one group of siblings."""
+
+    __slots__ = ("__weakref__", "_kind", "failed", "frame", "has_gained", "holders", "is_used", "stored")
+
+    def __init__(self, kind: SiblingPacking, stored: bytes) -> None:
+        self._kind = kind
+        self.stored = stored
+        """The object, packed with the dictionary of its kind."""
+        self.frame: bytes | None = None
+        """The object unpacked, as a frame of zstd; None unless it was used recently."""
+        self.is_used = False
+        """True if the frame was used since it was last in line to be dropped."""
+        self.holders = 0
+        """The number of records that were charged and use it."""
+        self.failed = 0
+        """The number of objects in succession that gained nothing."""
+        self.has_gained = False
+
+    @property
+    def kind(self) -> SiblingPacking:
+        return self._kind
+
+    @property
+    def is_given_up(self) -> bool:
+        return self.failed >= ATTEMPTS
+
+    @property
+    def weight(self) -> int:
+        """The size in bytes."""
+        return len(self.stored) + ROOM
+
+    def unpack(self, stored: bytes) -> bytes:
+        """Return the object in JSON that was packed. It may also be packed without the template, because a
+        record changes its packing first.
+        """
+        if stored[0] == _FRAME:
+            frame = self.frame
+            if frame is None:
+                frame = self._kind.warm(self)
+            else:
+                self.is_used = True
+            chains = self._kind.chains
+            try:
+                unpacked: bytes = chains.decompress([frame, stored])
+            except AttributeError:
+                # Its context serves all templates: to make one for each takes longer than to unpack.
+                chains.decompress = zstandard.ZstdDecompressor().decompress_content_dict_chain
+                unpacked = chains.decompress([frame, stored])
+            return unpacked
+        return self._kind.unpack(self.stored if stored == _WHOLE else stored)
+
+
+class SiblingPacking(Packing):
+    """Compression of the objects of one kind, those of one owner together."""
+
+    def __init__(self, *, always: bool = False) -> None:
+        super().__init__(always=always)
+        self.moving = 0
+        """The bytes of the objects that are not packed because they have just changed."""
+        self._templates: WeakValueDictionary[str, Template] = WeakValueDictionary()
+        self._firsts: dict[str, Record] = {}
+        """The first object of an owner that has no second one yet, by the uid of the owner."""
+        self._compressors: dict[Template, zstandard.ZstdCompressor] = {}
+        self._parameters: dict[int, zstandard.ZstdCompressionParameters] = {}
+        self._warm: deque[Template] = deque()
+        self._warm_bytes = 0
+        self._lock = Lock()
+        """Held to change the unpacked templates: readers are in any thread."""
+        self.chains = local()
+        """The decompressor of each thread."""
+
+    # ---- Packing, in one thread.
+
+    def pack_record(self, record: Record, charging: Charging | None = None) -> None:
+        """Pack the object of a record, if that saves memory; charge its new size."""
+        if isinstance(record.packing, Template) or not record.stored:
+            return  # The bytes of one template must not meet another one.
+        data = record.data
+        owner = record.owners[0] if record.owners and self.learned and len(data) <= LARGEST else ""
+        template = self._template_of(owner, record, charging) if owner else None
+        if template is not None and not template.is_given_up:
+            packed = self._pack_sibling(template, data)
+            if packed is not None:
+                _exchange(record, packed, template, charging)
+                return
+        _exchange(record, self.pack(data), self, charging)
+        if owner and (template is None or (template.is_given_up and template.has_gained)):
+            # The next sibling makes a template of it. Siblings may all have changed since the last one.
+            if template is not None:
+                self._templates.pop(owner, None)
+            self._remember(owner, record)
+
+    def _template_of(self, owner: str, record: Record, charging: Charging | None) -> Template | None:
+        """Return the template of an owner. Its second object makes a template of the first."""
+        template = self._templates.get(owner)
+        if template is None and (first := self._firsts.get(owner)) is not None and first is not record:
+            del self._firsts[owner]
+            if first.packing is self and first.stored[0] != RAW:
+                template = self._templates[owner] = Template(self, first.stored)
+                _exchange(first, _WHOLE, template, charging)
+        return template
+
+    def _remember(self, owner: str, record: Record) -> None:
+        self._firsts[owner] = record
+        if len(self._firsts) > FIRSTS:
+            del self._firsts[next(iter(self._firsts))]
+
+    def _pack_sibling(self, template: Template, data: bytes) -> bytes | None:
+        """Return a packed sibling; None if it gains too little."""
+        compressor = self._compressors.get(template)
+        if compressor is None:
+            compressor = self._compressor_of(template)
+        packed: bytes = compressor.compress(bare(data))
+        if len(packed) > GAIN * self.leaves * len(data):
+            template.failed += 1
+            return None
+        template.failed, template.has_gained = 0, True
+        return bytes(memoryview(packed))
+
+    def _compressor_of(self, template: Template) -> zstandard.ZstdCompressor:
+        whole = self.unpack(template.stored)
+        size = 1 << len(whole).bit_length()
+        parameters = self._parameters.get(size)
+        if parameters is None:
+            parameters = self._parameters[size] = zstandard.ZstdCompressionParameters.from_level(
+                LEVEL, source_size=size, dict_size=size, write_dict_id=False, write_checksum=False
+            )
+        dictionary = zstandard.ZstdCompressionDict(whole, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        compressor = zstandard.ZstdCompressor(dict_data=dictionary, compression_params=parameters)
+        if len(self._compressors) >= _COMPRESSORS:
+            del self._compressors[next(iter(self._compressors))]
+        self._compressors[template] = compressor
+        return compressor
+
+    # ---- Unpacking, in any thread.
+
+    def warm(self, template: Template) -> bytes:
+        """Unpack a template, and keep it so while it is read often."""
+        frame = frame_of(self.unpack(template.stored))
+        with self._lock:
+            if template.frame is None:
+                template.frame = frame
+                self._warm.append(template)
+                self._warm_bytes += len(frame)
+            while self._warm_bytes > WARM:
+                oldest = self._warm.popleft()
+                if oldest.is_used:
+                    oldest.is_used = False
+                    self._warm.append(oldest)
+                else:
+                    self._warm_bytes -= len(oldest.frame or b"")
+                    oldest.frame = None
+        return frame
+
+
+def frame_of(data: bytes) -> bytes:
+    """Return a frame of zstd that has the data as it is: to unpack it is to copy it.
+
+    >>> zstandard.ZstdDecompressor().decompress(frame_of(b'{}'))
+    b'{}'
+    """
+    # The magic number; a single segment with its size in four bytes; blocks, with "last" in the lowest bit.
+    parts = [b"\x28\xb5\x2f\xfd\xa0", len(data).to_bytes(4, "little")]
+    for start in range(0, len(data), _BLOCK):
+        block = data[start : start + _BLOCK]
+        is_last = start + _BLOCK >= len(data)
+        parts += ((len(block) << 3 | is_last).to_bytes(3, "little"), block)
+    return b"".join(parts)
+
+
+_BLOCK = 128 * 1024  # The largest block of zstd.
+
+
+def _exchange(record: Record, stored: bytes, packing: Unpacking, charging: Charging | None) -> None:
+    if charging is None:
+        record.replace(stored, packing)
+        return
+    charging.discharge(record)
+    record.replace(stored, packing)
+    charging.charge(record)
+
+
+def packing_of(storage: Storage) -> SiblingPacking | None:
+    """Return the compression of one kind; None if its objects are never packed."""
+    return None if storage == "raw" else SiblingPacking(always=storage == "packed")
