@@ -189,9 +189,7 @@ class NotFound(ReadError):
 
 
 class Unreadable(ReadError):
-    """An object that is asked for exists, and cannot be decoded: it is nested too deeply, is not UTF-8, or
-    has a number out of range.
-    """
+    """An object that is asked for exists, and cannot be decoded: it is nested too deeply, or is not UTF-8."""
 
     def __init__(self, request: Request, records: Sequence[UnreadableRecord]) -> None:
         self.keys = tuple(record.key for record in records)

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
+from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.store.compression import FEWEST, Storage, learned
 from kopf_selectcache.core.store.index_spec import Indexed, ends
 from kopf_selectcache.core.store.projection import Projection, as_written
@@ -53,7 +52,7 @@ class Samples:
         many = len(self._kept)
         if many < ENOUGH:
             return
-        objects = [msgspec.json.decode(each) for each in self._kept.values()]
+        objects = [decoded(each) for each in self._kept.values()]
         for path in projection.keep or () if projection.transform is None else ():
             if all(value is None for obj in objects for value in ends(obj, path)):
                 yield (

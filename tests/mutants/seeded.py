@@ -372,7 +372,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{DEPARTURES}of_two_overlapping_branches_the_last_one_makes_an_object_depart_once",)),
     Mutant("forget the difference that a commit makes", STORE, "changes = self._changes_to(staged)", "changes: list[Change] = []", 5,
            ("tests/core/store/test_store.py::test_a_commit_tells_the_difference_and_each_departure_once",)),
-    Mutant("share labels with readers", "core/store/record.py", "        return decoded\n", '        decoded["metadata"]["labels"] = self.labels\n        return decoded\n', 7,
+    Mutant("share labels with readers", "core/store/record.py", "        return obj\n", '        obj["metadata"]["labels"] = self.labels\n        return obj\n', 7,
            ("tests/cache/test_reads.py::test_what_a_caller_gets_is_its_own",)),
     Mutant("show objects in the text of records", "core/store/record.py", 'version={self.version!r})"', 'version={self.version!r}, data={self.data!r})"', 10,
            ("tests/core/store/test_store.py::test_a_record_never_shows_the_object_in_its_text",)),

@@ -125,7 +125,7 @@ class BodyView(Body):
             part = members[key]
             try:
                 made[key] = _frozen(msgspec.json.decode(part))
-            except RecursionError:
+            except (msgspec.ValidationError, RecursionError):
                 made[key] = _converted(decoded(part), dict, list, Dict, List)
         return made[key]
 

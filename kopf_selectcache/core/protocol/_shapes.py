@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeAlias
 
 import msgspec
 
 _NULL = msgspec.Raw(b"null")
+_Undecoded: TypeAlias = msgspec.Raw | msgspec.UnsetType
 
 
 class Owner(msgspec.Struct, gc=False):
@@ -37,13 +38,23 @@ class UsualMetadata(
     namespace: str = ""
     uid: str = ""
     version: str = ""
-    labels: dict[str, str] | None = None
-    owners: list[Owner] | None = None
-    managed: Any = msgspec.UNSET
+    labels: _Undecoded = msgspec.UNSET
+    owners: _Undecoded = msgspec.UNSET
+    managed: _Undecoded = msgspec.UNSET
 
 
-class UsualObject(msgspec.Struct, rename={"api_version": "apiVersion"}):
-    """The kind and metadata of an object that has been decoded as a whole."""
+class UsualObject(msgspec.Struct, gc=False, rename={"api_version": "apiVersion"}):
+    """The kind and metadata of an object. The decoder skips the rest, which is then certainly JSON."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: UsualMetadata | None = None
+
+
+class UsualPartial(
+    msgspec.Struct, gc=False, forbid_unknown_fields=True, rename={"api_version": "apiVersion"}
+):
+    """An object of which only the metadata is received, and nothing else."""
 
     api_version: str = ""
     kind: str = ""

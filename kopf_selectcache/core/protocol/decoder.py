@@ -28,7 +28,7 @@ from kopf_selectcache.core.errors import (
     Unindexed,
     Untransformed,
 )
-from kopf_selectcache.core.recursion import decoded, decoded_again
+from kopf_selectcache.core.recursion import decode_exactly, decoded, decoded_again
 from kopf_selectcache.core.scanner import Listed, Outline, Unscannable, identity, outline
 from kopf_selectcache.core.selection.field_values import Extractor
 from kopf_selectcache.core.selection.grammar import LabelRequirement
@@ -36,7 +36,6 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import EVERYTHING, Sent, Unselected
 from kopf_selectcache.core.store.compression import Packing, bare
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
-from kopf_selectcache.core.store.interning import Sharing
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
 from kopf_selectcache.core.store.record import (
     OutsideRecord,
@@ -48,7 +47,8 @@ from kopf_selectcache.core.store.record import (
 
 from ._decoding import FAILURES, MOST_TOKEN, can_be_named, decode_as, line_of, reason_of, refusal_of
 from ._fastpath import parted, without_managed
-from ._shapes import Answer, Mark, Metadata, Object, Owner, UsualMetadata, UsualObject
+from ._shapes import Answer, Mark, Metadata, Object, UsualMetadata, UsualObject, UsualPartial
+from ._shared_metadata import SharedMetadata, labels_alone
 from .messages import END_OF_INITIAL_EVENTS, Bookmark, Event, Message, Page, Refusal
 
 
@@ -80,34 +80,13 @@ def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) ->
     )
 
 
-_LABELS = msgspec.json.Decoder(dict[str, str] | None)
-_OWNERS = msgspec.json.Decoder(list[Owner] | None)
-_decode_everything = msgspec.json.Decoder().decode
-_convert = msgspec.convert
-
-_MEMBERS = 3  # The kind, the API version and the metadata.
+_decode_usual = msgspec.json.Decoder(UsualObject).decode
+_decode_partial = msgspec.json.Decoder(UsualPartial).decode
 
 _SAYS_NO_KIND = b'{"metadata":{'
 """How the items of most lists begin."""
 
 _PARTIAL_START = f'{{"kind":"{PARTIAL_KIND}","apiVersion":"{PARTIAL_VERSION}",'.encode() + _SAYS_NO_KIND[1:]
-
-
-def _sharing(sent: Sent) -> Callable[[tuple[tuple[str, str], ...]], dict[str, str] | LabelRequirement]:
-    """Return a function that makes labels of pairs. It shares keys and values, of which many are repeated.
-
-    For labels that the selector does not select, the function returns the requirement that they fail, so that
-    equal labels of many objects are compared with the selector once.
-    """
-    values: Sharing[str] = Sharing(str)
-
-    def made(pairs: tuple[tuple[str, str], ...]) -> dict[str, str] | LabelRequirement:
-        labels = {}
-        for key, value in pairs:
-            labels[intern(key)] = values.of(value)
-        return sent.failing_label(labels) or labels
-
-    return made
 
 
 _EVENTS: tuple[tuple[Literal["ADDED", "MODIFIED", "DELETED"], bytes], ...] = (
@@ -142,10 +121,7 @@ class Reader:
     """The selectors of the request. An object that they do not select makes the answer invalid."""
     is_outside: bool = False
     """True if only the identity of objects is stored: they are outside of the filter of a split cache."""
-    _labels: Sharing[dict[str, str] | LabelRequirement] = field(init=False, repr=False, compare=False)
-    _owners: Sharing[tuple[str, ...]] = field(
-        default_factory=lambda: Sharing(tuple), init=False, repr=False, compare=False
-    )
+    _shared: SharedMetadata = field(init=False, repr=False, compare=False)
     _part: str = field(init=False, repr=False, compare=False)
     """The projection as it is declared; empty if it stores whole objects."""
     _is_metadata: bool = field(init=False, repr=False, compare=False)
@@ -164,7 +140,7 @@ class Reader:
         )
         object.__setattr__(self, "_part", str(self.projection) if self.projection.partial else "")
         # Go writes the members of structs in the order of declaration, those of maps in alphabetical order.
-        object.__setattr__(self, "_labels", Sharing(_sharing(self.sent)))
+        object.__setattr__(self, "_shared", SharedMetadata(self.sent))
         starts = tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind))
         is_metadata = self.projection.is_metadata
         object.__setattr__(self, "_is_metadata", is_metadata)
@@ -389,8 +365,8 @@ class Reader:
         """Decode an object in the usual form of servers, if all that is received is stored. If None is
         returned, it may be valid or not.
 
-        The object is decoded once, as a whole. A decoder of some members would check only these, but readers
-        decode all of them.
+        Only the metadata is decoded. Of the rest, the decoder proves that it is JSON, which takes a third of
+        the time; it does not look at the encoding of texts. So readers can decode all of the object.
         """
         if (self._part and not self._is_metadata) or self.accepts is not None:
             return None
@@ -406,17 +382,13 @@ class Reader:
         if kept is None:
             return None
         try:
-            decoded = _decode_everything(kept)
+            found = _decode_partial(kept) if self._is_metadata else _decode_usual(kept)
+            if not kept.isascii():
+                kept.decode()
+        except msgspec.ValidationError:
+            return None  # Metadata of another shape; or more than metadata, which must be cut off.
         except FAILURES as error:
             return _Failed(kept, error)
-        try:
-            found = _convert(decoded, UsualObject)
-            if self._is_metadata and len(decoded) > _MEMBERS:
-                return None  # The rest must be cut off.
-            term = self.sent.failing_term(decoded) if self.sent.terms and not leaves else None
-            del decoded  # It takes several times the bytes.
-        except FAILURES:
-            return None
         metadata = found.metadata
         if (
             metadata is None
@@ -436,13 +408,17 @@ class Reader:
             kept = self._head[: -len(start) + 1] + kept[1:]
         elif self._is_metadata:
             kept = self._head + kept[len(start) :]
-        labels = self._labels.of(tuple(metadata.labels.items()) if metadata.labels else ())
+        try:
+            labels = self._shared.labels(metadata.labels)
+            owners = self._shared.owners(metadata.owners)
+        except FAILURES:
+            return None
         if isinstance(labels, LabelRequirement):
-            labels = self._outside(metadata, labels, metadata.labels, leaves=leaves)
-        if term is not None:
+            labels = self._outside(metadata, labels, leaves=leaves)
+        if self.sent.terms and not leaves and (term := self.sent.failing_term(decoded(kept))) is not None:
             raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
         try:
-            return self._made(metadata, labels, metadata.owners, kept)
+            return self._made(metadata, labels, owners, kept)
         except Undecodable:  # The function of an index recurses too deeply.
             return None
 
@@ -450,18 +426,18 @@ class Reader:
         self,
         metadata: Metadata | UsualMetadata,
         failed: LabelRequirement,
-        labels: dict[str, str] | None,
         *,
         leaves: bool,
     ) -> dict[str, str]:
         """Return the labels of an object that the selector does not select, if it `leaves`; else raise
         Unselected.
         """
+        labels = labels_alone(metadata.labels)
         if not leaves:
             raise Unselected(
-                metadata.namespace, metadata.name, metadata.uid, metadata.version, failed, labels or {}
+                metadata.namespace, metadata.name, metadata.uid, metadata.version, failed, labels
             )
-        return labels or {}
+        return labels
 
     def _checked(
         self,
@@ -489,10 +465,9 @@ class Reader:
             )
         if self.accepts is not None and not self.accepts((metadata.namespace, metadata.name)):
             return Record(metadata.namespace, metadata.name, metadata.uid, metadata.version, {}, (), b"")
-        own_labels, owners = self._common(metadata)
-        labels = self._labels.of(tuple(own_labels.items()) if own_labels else ())
+        labels, owners = self._labels_and_owners(metadata)
         if isinstance(labels, LabelRequirement):
-            labels = self._outside(metadata, labels, own_labels, leaves=leaves)
+            labels = self._outside(metadata, labels, leaves=leaves)
         try:
             kept, fields, parts = self._stored_part(data, found, outlined)
             obj = self._decoded(kept, metadata, failed)
@@ -509,14 +484,13 @@ class Reader:
             raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
         if self.is_outside:
             return self._outsider(metadata, labels, owners)
-        uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
         return UnreadableRecord(
             intern(metadata.namespace),
             metadata.name,
             metadata.uid,
             metadata.version,
             labels,
-            uids,
+            owners,
             b"",
             why=why,
         )
@@ -553,9 +527,11 @@ class Reader:
         is_partial = (found.kind, found.api_version) == (PARTIAL_KIND, PARTIAL_VERSION)
         return is_partial and self.projection.metadata_only
 
-    def _common(self, metadata: Metadata) -> tuple[dict[str, str] | None, list[Owner] | None]:
+    def _labels_and_owners(
+        self, metadata: Metadata
+    ) -> tuple[dict[str, str] | LabelRequirement, tuple[str, ...]]:
         try:
-            return _LABELS.decode(metadata.labels), _OWNERS.decode(metadata.owners)
+            return self._shared.labels(metadata.labels), self._shared.owners(metadata.owners)
         except FAILURES as error:
             why = str(error)
         raise Garbled(
@@ -567,7 +543,7 @@ class Reader:
         self,
         metadata: Metadata | UsualMetadata,
         labels: dict[str, str],
-        owners: list[Owner] | None,
+        owners: tuple[str, ...],
         kept: bytes,
         fields: bytes = b"",
         *,
@@ -583,7 +559,7 @@ class Reader:
             metadata.uid,
             metadata.version,
             labels,
-            self._owners.of(tuple([owner.uid for owner in owners])) if owners else (),
+            owners,
             kept if self.packing is None else bare(kept),  # Packed later, with others of its group.
             fields,
             self.packing,
@@ -591,12 +567,11 @@ class Reader:
         return PartialRecord(*record, part=self._part) if self._part else Record(*record)
 
     def _outsider(
-        self, metadata: Metadata | UsualMetadata, labels: dict[str, str], owners: list[Owner] | None
+        self, metadata: Metadata | UsualMetadata, labels: dict[str, str], owners: tuple[str, ...]
     ) -> Record:
         """Return the identity of an object outside of the filter."""
-        uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
         namespace, name = intern(metadata.namespace), metadata.name
-        return OutsideRecord(namespace, name, metadata.uid, metadata.version, labels, uids, b"")
+        return OutsideRecord(namespace, name, metadata.uid, metadata.version, labels, owners, b"")
 
     def _by_indexes(
         self, metadata: Metadata | UsualMetadata, kept: bytes, whole: Mapping[str, msgspec.Raw] | None
@@ -611,7 +586,8 @@ class Reader:
             came = kept if whole is None else msgspec.json.encode(ALL.cut(self._members(whole)))
             key = metadata.namespace, metadata.name
             return {
-                each.stored_as: each.come(key, decoded(kept if each.late else came)) for each in self.indexes
+                each.stored_as: each.come(key, decoded(kept) if each.late else decoded(came, decode_exactly))
+                for each in self.indexes
             }
         except FAILURES as error:
             problem: Garbled = self._undecodable(metadata, error)

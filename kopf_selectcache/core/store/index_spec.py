@@ -227,7 +227,7 @@ def with_values(fields: bytes, values: Mapping[str, Collection[Any]]) -> bytes:
 
 def _at(obj: dict[str, Any], path: Keys) -> Values:
     found = at(obj, path)
-    if _is_plain(found):
+    if _is_finite(found):
         return (found,)
     leads_on = found is None and not any(
         isinstance(at(obj, path[:depth]), list) for depth in range(1, len(path))
@@ -235,7 +235,7 @@ def _at(obj: dict[str, Any], path: Keys) -> Values:
     return (
         ()
         if leads_on
-        else (*{key_of(each): each for each in ends(obj, path) if _is_plain(each)}.values(), ODD)
+        else (*{key_of(each): each for each in ends(obj, path) if _is_finite(each)}.values(), ODD)
     )
 
 
@@ -252,3 +252,8 @@ def ends(value: object, path: Keys) -> Iterator[Any]:
 
 def _is_plain(value: object) -> bool:
     return isinstance(value, (str, bool, int, float))
+
+
+def _is_finite(value: object) -> bool:
+    """Return True for a plain value that JSON can hold. A number of the server may be infinite."""
+    return _is_plain(value) and not (isinstance(value, float) and not isfinite(value))

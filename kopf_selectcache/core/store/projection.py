@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from kopf_selectcache.core.errors import BadPath, BadTransform, Undecodable
-from kopf_selectcache.core.recursion import decoded, on_empty_stack, with_room
+from kopf_selectcache.core.recursion import decode_exactly, decoded, on_empty_stack, with_room
 from kopf_selectcache.core.redact import function_name
 from kopf_selectcache.core.scanner import Unscannable, items, members
 
@@ -254,13 +254,15 @@ class Projection:
         Secret.
         """
         assert self.transform is not None, "there is nothing to call"
-        obj = decoded(data)
+        obj = decoded(data, decode_exactly)  # The result is written as JSON again.
         # The function may change the object in place, so its identity is copied before.
         before = msgspec.json.decode(msgspec.json.encode(_identity(obj)))
         transform = self.transform
         try:
             # The second call gets a new object, because the first one may have changed its own.
-            made = repeated(lambda: transform(obj), lambda: transform(decoded(data)), "transform=")
+            made = repeated(
+                lambda: transform(obj), lambda: transform(decoded(data, decode_exactly)), "transform="
+            )
         except Undecodable:
             raise
         except Exception as error:  # It is anybody's code.  # noqa: BLE001

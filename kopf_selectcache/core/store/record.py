@@ -7,17 +7,16 @@ reads cost no dict.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from kopf_selectcache.core.errors import Undecodable
-from kopf_selectcache.core.recursion import on_empty_stack
+from kopf_selectcache.core.recursion import decoded
 
 from .compression import Packing, Unpacking
 
-_decoded = msgspec.json.Decoder().decode
+_decode = msgspec.json.Decoder().decode
 
 INDEXED = ""
 """The key of the values of declared indexes in `Record.fields`. It cannot be a field label."""
@@ -71,13 +70,13 @@ class Record(msgspec.Struct, eq=False, gc=False):
 
     def decode(self) -> dict[str, Any]:
         """Return the object as a new dict."""
-        decoded: dict[str, Any]
+        obj: dict[str, Any]
         try:
             stored = self.stored  # First: see `replace`.
-            decoded = _decoded(stored if self.packing is None else self.packing.unpack(stored))
-        except RecursionError:
-            decoded = on_empty_stack(partial(_decoded, self.data))
-        return decoded
+            obj = _decode(stored if self.packing is None else self.packing.unpack(stored))
+        except (msgspec.ValidationError, RecursionError):
+            obj = decoded(self.data)
+        return obj
 
     def replace(self, stored: bytes, packing: Unpacking) -> None:
         """Exchange the stored bytes for others of the same object. Safe while other threads read, because

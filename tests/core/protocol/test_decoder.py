@@ -282,13 +282,78 @@ def test_an_object_with_any_other_name_is_taken_in(name: str) -> None:
     assert PODS.record(dump(dict(reversed(object_.items())))).name == name
 
 
+VALUES_OF_ALL_SORTS = [
+    *(
+        b"1e999",
+        b"-1E400",
+        b"1e-400",
+        b"01",
+        b"-",
+        b"1.",
+        b"1e",
+        b"-0",
+        b"-01",
+        b"00",
+        b"0x1",
+        b"1_0",
+        b".5",
+        b"+1",
+    ),
+    *(
+        b"9" * 400,
+        b"9" * 5000,
+        b"9" * 400 + b".0",
+        b"nul",
+        b"tru",
+        b"NaN",
+        b"[1,]",
+        b'{"a":1,}',
+        b"{1:2}",
+        b"1 2",
+        b"1}",
+    ),
+    *(
+        b'"\\ud800"',
+        b'"\\udc00"',
+        b'"\\ud800\\u0041"',
+        b'"\\ud83d\\ude00"',
+        b'"\\q"',
+        b'"\\u12g4"',
+        b'"\\u0000"',
+    ),
+    *(
+        b'"a\x01"',
+        b'"a\nb"',
+        b'"\xff"',
+        b'"\xed\xa0\x80"',
+        b'"\x7f"',
+        b'{"\xff":1}',
+        b"[" * 20_000 + b"]" * 20_000,
+    ),
+    *(b'1,"c":1e999', b'1e999,"c":NaN', b'1e999,"c":"\xff"', b'1e999,"c":"\x01"'),
+]
+
+
+@each_row("value", VALUES_OF_ALL_SORTS, ids=lambda value: ascii(value[:20]))
+def test_contract_8_an_object_that_is_stored_can_be_decoded(value: bytes) -> None:
+    """The metadata alone is decoded when an object comes: the rest must be proved in another way."""
+    try:
+        record = PODS.record(b'{"metadata":%s,"spec":{"a":%s}}' % (dump(METADATA), value))
+    except Garbled:
+        return
+    if not isinstance(record, UnreadableRecord):
+        assert record.decode()["spec"].keys() >= {"a"}
+
+
 NUMBERS_BEYOND_BOUNDS = ["1e999", "-1E+400", "9" * 5000, "9" * 250 + "e90", "0.1e310"]
 
 
 @each_row("number", NUMBERS_BEYOND_BOUNDS)
-def test_an_object_with_a_number_out_of_range_is_unreadable(number: str) -> None:
+def test_a_number_out_of_range_is_read_as_infinite(number: str) -> None:
     object_ = dump({"metadata": METADATA, "spec": "NUMBER"}).replace(b'"NUMBER"', number.encode())
-    assert why_of(PODS.record(object_)) == "it has a number that is out of range"
+    assert PODS.record(object_).decode()["spec"] == (
+        float("-inf") if number.startswith("-") else float("inf")
+    )
 
 
 @each_row(

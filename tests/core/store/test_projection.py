@@ -208,7 +208,7 @@ def test_what_reads_select_by_is_what_it_was(projection: Projection) -> None:
 
 
 def test_an_object_that_only_its_dropped_part_made_unreadable_is_taken_in() -> None:
-    data = dump(POD).replace(b'"n-1"', b"1e999")
+    data = dump(POD).replace(b'"n-1"', b'"\xff"')
     assert isinstance(Reader.of(PODS, ALL).record(data), UnreadableRecord)
     assert (
         Reader("v1", "Pod", Projection.of(drop=["spec"])).record(data).decode()["metadata"]["name"] == "web-1"
@@ -228,7 +228,6 @@ def with_spec(spec: bytes) -> bytes:
         b'{"a":{"\xff":1}}',
         b'{"a":{"\\ud800":1}}',
         b'{"a":' + DEEP + b"}",
-        b'{"b":{"c":1e999}}',
         b'{"b":"\\q"}',
     ],
 )
