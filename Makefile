@@ -128,7 +128,7 @@ test-lowest: $(WITH_LOWEST)  ## Run what touches Kopf on the lowest versions tha
 comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer; write docs/comparison.md.
 	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)
 
-bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a real API server (needs Go); ARGS=--quick takes some minutes, all of it half an hour.
+bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a real API server (needs Go); ARGS=--quick takes six minutes, all of it 45.
 	$(PY) -m bench --clients $(CLIENTS)/bin/python --data grouped,unrelated $(ARGS)
 
 test-bench: $(INSTALLED)  ## Run the bench with few objects, to see that it measures what it says.

@@ -10,18 +10,22 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from bench.data import APP, ROUND, Data, round_of
 from bench.datasets import DEFAULT
 from bench.peers.asking import LEFT_OUT, percentiles
-from bench.running import Cap, Over, Running
+from bench.running import Cap, Over, OverTime, Running
 from bench.synthetic import Synthetic
 from tests.apiserver.server import ApiServer
 
+ROUND_STEP = "round"
+"""The part of a run that measures everything, on a real server."""
 WRITERS = 8
+AT_LEAST = "sync, at least"
+"""The figure of a peer that did not sync in time."""
 SENTINEL = 0
 """The number of the pod that is written last. After it, all earlier writes have arrived."""
 
@@ -45,12 +49,15 @@ class Plan:
     @classmethod
     def of(cls, *, quick: bool) -> Plan:
         return (
-            cls(gets=1_000, lists=30, changes=300, writes=50, relist=False, rounds=3, reading=1, late=5)
+            cls(gets=1_000, lists=20, changes=200, writes=50, relist=False, rounds=3, reading=0.3, late=5)
             if quick
             else cls(
-                gets=5_000, lists=100, changes=600, writes=200, relist=True, rounds=10, reading=2, late=20
+                gets=5_000, lists=50, changes=600, writes=200, relist=True, rounds=10, reading=1, late=20
             )
         )
+
+    def with_relist(self, *, relist: bool) -> Self:
+        return replace(self, relist=relist)
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,8 @@ class Result:
     """The seconds of each measurement."""
     data: str = DEFAULT
     """The name of the set of objects."""
+    step: str = ROUND_STEP
+    """The part of the run that measured it."""
 
     @contextmanager
     def spending(self, what: str) -> Iterator[None]:
@@ -110,6 +119,7 @@ def middle(results: Iterable[Result]) -> list[Result]:
             next((each.over for each in same if each.over), None),
             next((each.late for each in same if each.late), {}),
             data=data,
+            step=same[0].step,
         )
         for (peer, objects, data), same in found.items()
     ]
@@ -241,6 +251,36 @@ def held(
     return result
 
 
+def started(
+    name: str, command: Sequence[str], *, data: str, objects: int, cap: Cap, kubeconfig: Path, log: Path
+) -> Result:
+    """Measure only the sync. For a peer that takes longer than the cap, the cap is a lower bound."""
+    result = Result(name, objects, data=data)
+    try:
+        with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
+            _hold(peer, result)
+    except OverTime as over:
+        result.over = str(over)
+        result.figures[AT_LEAST] = cap.seconds
+    except Over as over:
+        result.over = str(over)
+    return result
+
+
+def empty(
+    name: str, command: Sequence[str], *, data: str, objects: int, cap: Cap, kubeconfig: Path, log: Path
+) -> Result:
+    """Measure the memory of an operator once its first handler has run."""
+    result = Result(name, objects, data=data)
+    try:
+        with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as operator:
+            operator.answer()
+            result.figures["process"] = operator.usage().resident
+    except Over as over:
+        result.over = str(over)
+    return result
+
+
 def _hold(peer: Running, result: Result) -> int:
     """Sync the peer; return its size before."""
     peer.answer()
@@ -307,11 +347,18 @@ def _relist(peer: Running, figures: dict[str, float], *, empty: int, rounds: Rou
 
 
 def burst(
-    result: Result, command: Sequence[str], synthetic: Synthetic, *, cap: Cap, kubeconfig: Path, log: Path
-) -> None:
-    """Let the peer receive changes as fast as it can; add their number per second, by the clock and of its
-    CPU.
-    """
+    name: str,
+    command: Sequence[str],
+    *,
+    data: str,
+    objects: int,
+    synthetic: Synthetic,
+    cap: Cap,
+    kubeconfig: Path,
+    log: Path,
+) -> Result:
+    """Let the peer receive changes as fast as it can: their number per second, and the CPU of each."""
+    result = Result(name, objects, data=data)
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
             peer.answer()
@@ -324,26 +371,30 @@ def burst(
             result.figures["burst cpu"] = 1e6 * (peer.usage().cpu - before.cpu) / events
     except Over as over:
         result.over = f"a burst: {over}"
+    return result
 
 
 def late(
-    result: Result,
+    name: str,
     command: Sequence[str],
-    synthetic: Synthetic,
     *,
+    data: str,
+    objects: int,
+    synthetic: Synthetic,
     seconds: float,
     cap: Cap,
     kubeconfig: Path,
     log: Path,
-) -> None:
-    """Measure the lateness of its event loop with and without changes; add the difference."""
+) -> Result:
+    """Measure the lateness of its event loop with and without changes, and the difference."""
+    result = Result(name, objects, data=data)
     figures = result.figures
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
             peer.answer()
             peer.ask(do="sync")
             if LEFT_OUT in peer.ask(do="late", every=TICK, seconds=SETTLED):
-                return
+                return result
             idle = peer.ask(do="late", every=TICK, seconds=seconds)
             before = peer.usage()
             synthetic.begin()
@@ -358,6 +409,7 @@ def late(
             figures["caught up"] = time.monotonic() - began
     except Over as over:
         result.over = f"{PACE:,} changes a second: {over}"
+    return result
 
 
 def _the_last(synthetic: Synthetic) -> Mapping[str, Any]:

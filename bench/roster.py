@@ -13,6 +13,9 @@ from bench.building import RECIPES, LeftOut, built
 OURS = "cache"
 RAW = "cache-raw"
 METADATA = "cache-metadata"
+INDEX = "index"
+KOPF_ALONE = "kopf run"
+"""An operator without a cache, of which only the memory is measured."""
 AGAIN = "cache, again"
 """Our cache again, after all others: the difference between the two shows the noise of the run."""
 
@@ -24,15 +27,17 @@ class Peer:
     """`python`, `clients` (a Python with the official client), or the folder of its sources."""
     arguments: tuple[str, ...]
     words: str
-    most: int = 20_000
+    judges: bool = False
+    """True if a target names it: it is measured with each set and number of objects, the others once."""
+    bursts: bool = False
+    """True if a target of a burst names it."""
+    most: int = 1_000_000
     """The most objects that it is measured with, unless it and the number are given explicitly."""
-    own: int | None = None
-    """The number of objects of an extra round, if the other rounds have more than it can store."""
     whole: bool = True
     """True if it takes whole objects. The synthetic server has only these."""
-    relists: int = 1_000
-    """The most objects of a relist: with many, the API server takes long to come back. 0 if it never lists
-    again.
+    relists: bool = False
+    """True if it lists again at the end of a round of `RELISTED` objects at most: with many peers or objects,
+    the API server takes long to come back.
     """
     loops: bool = False
     """True if it shares an event loop with an operator; the lateness of the loop is measured."""
@@ -44,35 +49,42 @@ PEERS = (
         "python",
         ("-m", "bench.peers.cache"),
         "kopf_selectcache in a Kopf operator",
-        1_000_000,
-        relists=20_000,
+        judges=True,
+        bursts=True,
+        relists=True,
         loops=True,
     ),
+    Peer(RAW, "python", ("-m", "bench.peers.cache", "raw"), "the same, with objects that are not packed"),
     Peer(
-        RAW,
+        METADATA,
         "python",
-        ("-m", "bench.peers.cache", "raw"),
-        "the same, with objects that are not packed",
-        100_000,
+        ("-m", "bench.peers.cache", "metadata"),
+        "the same, of metadata alone",
+        judges=True,
+        whole=False,
     ),
-    Peer(METADATA, "python", ("-m", "bench.peers.cache", "metadata"), "the same, of metadata alone"),
     Peer(
         "controller-runtime",
         "go",
         ("default",),
         "controller-runtime's cache, a deep copy of what is read",
-        100_000,
-        relists=20_000,
+        judges=True,
+        relists=True,
     ),
-    Peer("controller-runtime-unsafe", "go", ("unsafe",), "the same with UnsafeDisableDeepCopy"),
+    Peer("controller-runtime-unsafe", "go", ("unsafe",), "the same with UnsafeDisableDeepCopy", judges=True),
     Peer("controller-runtime-stripped", "go", ("stripped",), "the same without managedFields"),
     Peer(
-        "controller-runtime-metadata", "go", ("metadata",), "the same with PartialObjectMetadata", whole=False
+        "controller-runtime-metadata",
+        "go",
+        ("metadata",),
+        "the same with PartialObjectMetadata",
+        judges=True,
+        whole=False,
     ),
-    Peer("client-go", "go", ("informer",), "client-go's SharedInformer, shared objects"),
-    Peer("client-go-json", "go", ("informer-json",), "the same over JSON instead of protobuf"),
-    Peer("kube-rs", "rust", ("reflector",), "kube-rs' reflector, shared objects"),
-    Peer("kube-rs-stripped", "rust", ("stripped",), "the same without managedFields"),
+    Peer("client-go", "go", ("informer",), "client-go's SharedInformer, shared objects", judges=True),
+    Peer("client-go-json", "go", ("informer-json",), "the same over JSON instead of protobuf", bursts=True),
+    Peer("kube-rs", "rust", ("reflector",), "kube-rs' reflector, shared objects", judges=True),
+    Peer("kube-rs-stripped", "rust", ("stripped",), "the same without managedFields", bursts=True),
     Peer("fabric8", "java", (), "fabric8's informer, shared objects"),
     Peer(
         "informer",
@@ -81,24 +93,16 @@ PEERS = (
         "the official Python client's informer, shared objects",
     ),
     Peer(
-        "index",
+        INDEX,
         "python",
         ("-m", "bench.peers.index"),
         "@kopf.index of all bodies, shared objects",
         most=1_000,
-        own=4_000,
         loops=True,
     ),
-    Peer(
-        "plain",
-        "python",
-        ("-m", "bench.peers.plain"),
-        "a list into a dict, and a watch, shared objects",
-        relists=0,
-    ),
+    Peer("plain", "python", ("-m", "bench.peers.plain"), "a list into a dict, and a watch, shared objects"),
 )
-QUICK = ("controller-runtime", "informer")
-"""`--quick` measures these and ours."""
+RELISTED = 20_000
 
 
 class Unknown(Exception):
@@ -108,13 +112,9 @@ class Unknown(Exception):
 def chosen(names: str | None, *, quick: bool) -> tuple[Peer, ...]:
     """Return the peers of these names, `a,b`; ours is always the first."""
     wanted = (
-        set(QUICK)
-        if quick and names is None
-        else (
-            {peer.name for peer in PEERS}
-            if names is None
-            else {name.strip() for name in names.split(",") if name.strip()}
-        )
+        {peer.name for peer in PEERS if peer.judges or peer.bursts or not quick}
+        if names is None
+        else {name.strip() for name in names.split(",") if name.strip()}
     )
     if unknown := sorted(wanted - {peer.name for peer in PEERS}):
         raise Unknown(
@@ -124,16 +124,17 @@ def chosen(names: str | None, *, quick: bool) -> tuple[Peer, ...]:
     return tuple(peer for peer in PEERS if peer.name in wanted | {OURS})
 
 
-def rounds(peers: Sequence[Peer], sizes: Sequence[int]) -> dict[int, tuple[Peer, ...]]:
-    """Return the peers for each number of objects, by default.
+def rounds(peers: Sequence[Peer], sizes: Sequence[int], *, all_of: int = 0) -> dict[int, tuple[Peer, ...]]:
+    """Return the peers for each number of objects: those that targets name, and all with one number.
 
-    >>> {size: [peer.name for peer in found] for size, found in rounds(chosen('index,plain', quick=False), [1000, 20000, 100000]).items()}
-    {1000: ['cache', 'index', 'plain'], 4000: ['cache', 'index'], 20000: ['cache', 'plain'], 100000: ['cache']}
-    """  # The example has a long line.  # noqa: E501
-    found = {size: tuple(peer for peer in peers if size <= peer.most) for size in sizes}
-    for own in {peer.own for peer in peers if peer.own is not None and peer.own < max(sizes)} - found.keys():
-        found[own] = tuple(peer for peer in peers if peer.name == OURS or peer.own == own)
-    return dict(sorted(found.items()))
+    >>> found = rounds(chosen('kube-rs,index,plain', quick=False), [20000, 100000], all_of=20000)
+    >>> {size: [peer.name for peer in some] for size, some in found.items()}
+    {20000: ['cache', 'kube-rs', 'plain'], 100000: ['cache', 'kube-rs']}
+    """
+    return {
+        size: tuple(peer for peer in peers if size <= peer.most and (peer.judges or size == all_of))
+        for size in sorted(sizes)
+    }
 
 
 def command(peer: Peer, *, clients: Path | None, say: Callable[[str], None]) -> Sequence[str]:

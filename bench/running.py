@@ -29,6 +29,10 @@ class Over(Exception):
     """The peer did not finish; the message has the reason."""
 
 
+class OverTime(Over):
+    """It took too long."""
+
+
 @dataclass(frozen=True)
 class Cap:
     seconds: float
@@ -101,7 +105,7 @@ class Running:
                     raise Over(f"it ended: {self._last_line()}")
                 self._rest += more
             elif time.monotonic() > end:
-                raise Over(f"more than {self._cap.seconds:,.0f} s")
+                raise OverTime(f"more than {self._cap.seconds:,.0f} s")
             elif self._process.poll() is None and self.usage().resident > self._cap.megabytes * 1e6:
                 raise Over(f"more than {self._cap.megabytes:,.0f} MB")
         line, _, self._rest = self._rest.partition(b"\n")

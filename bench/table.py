@@ -38,6 +38,7 @@ GROUPS: Mapping[str, Sequence[Measure]] = {
         Measure("relist", "relist after a restart, s"),
         Measure("relist peak", "its peak, MB", 1e-6),
     ),
+    "to hold nothing": (Measure("process", "memory of the process, MB", 1e-6),),
     "to take in a burst": (Measure("burst", "events a second"), Measure("burst cpu", "CPU an event, µs")),
     f"to share the loop with {PACE:,} changes a second, ms": (
         Measure("added p99", "later than without (p99)"),
@@ -88,8 +89,8 @@ def tables(results: Sequence[Result], *, markdown: bool = False) -> str:
     parts = []
     for objects in sorted({result.objects for result in results}):
         some = [result for result in results if result.objects == objects]
-        ours = next(result for result in some if result.peer == OURS)
-        parts.append(f"{'## ' if markdown else ''}{objects:,} pods")
+        ours = next((result for result in some if result.peer == OURS), Result(OURS, objects))
+        parts.append(f"{'### ' if markdown else ''}{f'{objects:,}' if objects else 'No'} pods")
         for title, measures in GROUPS.items():
             there = [measure for measure in measures if any(measure.key in result.figures for result in some)]
             if not there:

@@ -43,7 +43,7 @@ STRIDE = 7_919  # Nearby pods have little of the pool in common.
 
 
 class Unrelated(Data):
-    """Pods, Secrets and ConfigMaps, none of which has a sibling.
+    """Pods, none of which has a sibling.
 
     >>> [pod["metadata"]["namespace"] for pod in Unrelated(seed=1).pods(2)]
     ['bench-00', 'bench-01']

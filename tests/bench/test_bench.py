@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -17,23 +18,25 @@ from typing import ClassVar, overload
 
 import pytest
 
-import bench.__main__
 import bench.data
 import bench.datasets
 import bench.grouped
 import bench.histogram
+import bench.options
 import bench.peers.asking
 import bench.peers.cache
 import bench.records
+import bench.report
 import bench.roster
 import bench.targets
 import bench.unrelated
 from bench import peers
-from bench.__main__ import counts, main
+from bench.__main__ import main
 from bench.building import RECIPES, LeftOut, Recipe, built, key_of
+from bench.options import counts, parser, steps
 from bench.peers.asking import FEWEST, Order, Read, late, obeyed, percentiles, timed
 from bench.peers.held import reader
-from bench.roster import OURS, PEERS, QUICK, Unknown, chosen, command
+from bench.roster import OURS, PEERS, Unknown, chosen, command
 from bench.running import Cap, Over, Running
 from bench.wire import received
 from tests.faults.hurried import HurriedLoop
@@ -56,7 +59,9 @@ for line in sys.stdin:
 def test_ours_is_measured_first_whoever_else_is() -> None:
     assert [peer.name for peer in chosen("plain, informer", quick=False)] == [OURS, "informer", "plain"]
     assert chosen(None, quick=False) == PEERS
-    assert [peer.name for peer in chosen(None, quick=True)] == [OURS, *QUICK]
+    assert {peer.name for peer in chosen(None, quick=True)} == {
+        peer.name for peer in PEERS if peer.judges or peer.bursts
+    }
 
 
 def test_a_peer_that_is_not_there_is_an_error_that_names_those_that_are(
@@ -74,8 +79,25 @@ def test_a_peer_that_is_not_there_is_an_error_that_names_those_that_are(
 
 
 def test_so_few_objects_that_not_every_namespace_and_app_has_some_are_an_error() -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ArgumentTypeError, match="100 at least"):
         counts("50,1000")
+
+
+@each_row(
+    ("given", "found"),
+    [
+        ([], {"round": (20_000, 100_000), "index": (4_000, 8_000), "million": (1_000_000,)}),
+        (["--quick"], {"round": (1_000, 3_000)}),
+        (["--objects", "500"], {"round": (500,)}),
+        (["--only", "million", "--objects", "500"], {"million": (500,)}),
+        (["--only", "index"], {"index": (4_000, 8_000)}),
+    ],
+)
+def test_a_run_has_the_steps_that_fit_its_options(
+    given: list[str], found: dict[str, tuple[int, ...]]
+) -> None:
+    made = steps(parser().parse_args(given))
+    assert {step: sizes for step, sizes in made.items() if sizes} == found
 
 
 @pytest.mark.parametrize(
@@ -323,9 +345,10 @@ def test_percentiles_are_values_that_were_measured() -> None:
         bench.targets,
         bench.roster,
         bench.histogram,
+        bench.options,
         bench.records,
+        bench.report,
         peers.asking,
-        bench.__main__,
     ],
 )
 def test_examples_are_so(module: ModuleType) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -13,12 +14,12 @@ from PIL import Image, ImageColor
 import bench.__main__
 from bench.__main__ import main
 from bench.histogram import histogram, histograms
-from bench.measuring import Result, middle
+from bench.measuring import AT_LEAST, Result, middle
 from bench.picture import GRID, Dot, drawing, svg
 from bench.png import SCALE, png
-from bench.roster import AGAIN, OURS, PEERS
+from bench.roster import AGAIN, INDEX, KOPF_ALONE, OURS, PEERS
 from bench.table import number, ratio, tables
-from bench.targets import TARGETS, exponent, growth, judged
+from bench.targets import OTHER_LIMITS, TARGETS, counted, exponent, growth, judged
 from tests.rows import each_row
 
 # ---- The table.
@@ -106,39 +107,112 @@ def test_a_number_has_as_many_digits_as_say_something(value: float, shown: str) 
 # ---- Targets, and growth.
 
 
+def cells(table: str) -> list[list[str]]:
+    """Return the rows of a table in Markdown."""
+    return [line[2:-2].split(" | ") for line in table.splitlines()[2:]]
+
+
 def test_a_target_is_met_or_missed_by_ratios_of_the_same_run() -> None:
     run = [
-        Result(
-            OURS,
-            1000,
-            {"memory": 10.0, "peak": 16.0, "get": 5.0, "label view": 3.0, "sync": 1.0, "added p99": 20.1},
-        ),
-        Result("informer", 1000, {"memory": 500.0}),
-        Result("controller-runtime", 1000, {"memory": 20.0, "get": 10.0}),
+        Result(OURS, 1000, {"per object": 2_000.0, "get": 5.0, "label view": 3.0, "get view": 2.1}),
+        Result("controller-runtime", 1000, {"per object": 20_000.0, "get": 10.0}),
         Result("controller-runtime-unsafe", 1000, {"indexed view": 3.0}),
-        Result("index", 1000, {"sync": 2.0}),
         Result(OURS, 20000, {"get": 11.0}),
         Result("controller-runtime", 20000, {"get": 10.0}),
     ]
-    found = [line[2:-2].split(" | ") for line in judged(run, markdown=True).splitlines()[2:]]
-    assert found == [
-        ["memory", "controller-runtime", "0.12x", "0.50x missed", ""],
-        ["memory", "informer", "0.04x", "0.02x met", ""],
-        ["peak at sync, of our own memory after it", OURS, "1.50x", "1.60x missed", ""],
+    assert cells(judged(run, markdown=True)) == [
+        ["memory an object", "controller-runtime", "0.083x; 0.12x", "0.10x missed", ""],
         ["get, a dict", "controller-runtime", "1.00x", "0.50x met", "1.10x missed"],
-        ["list by label, views", "controller-runtime-unsafe", "1.00x", "1.00x met", ""],
-        ["added lateness of the loop at 2,000 changes a second (p99)", "", "20.0 ms", "20.1 ms missed", ""],
+        ["get, a view", "", "2.00 µs", "2.10 µs missed", ""],
+        ["one in fifty by label, views", "controller-runtime-unsafe", "1.00x", "1.00x met", ""],
     ]
+    assert counted(run) == (2, 5)
 
 
-def test_a_target_of_many_objects_is_not_judged_of_few() -> None:
+def test_each_set_of_objects_has_its_own_limits_and_columns() -> None:
     run = [
-        Result(name, objects, {"sync": sync})
-        for objects in (1000, 4000)
-        for name, sync in ((OURS, 1.0), ("index", 60.0))
+        Result(peer, 1000, {"per object": each}, data=data)
+        for data in ("grouped", "unrelated")
+        for peer, each in ((OURS, 1.0), ("controller-runtime", 10.0))
     ]
-    assert [line.split("|")[1:-1] for line in judged(run, markdown=True).splitlines()[2:]] == [
-        [" time to sync ", " index ", " 0.02x ", "  ", " 0.017x met "]
+    head, _, row = judged(run, markdown=True).splitlines()
+    assert head.split(" | ")[3:] == ["grouped, 1,000 pods", "unrelated, 1,000 pods |"]
+    assert row.split(" | ")[3:] == ["0.10x missed", "0.10x met |"]
+
+
+def test_the_memory_of_one_more_object_is_the_slope_between_two_sizes_and_not_the_mean() -> None:
+    run = [Result(OURS, objects, {"memory": 50e6 + 1_100.0 * objects}) for objects in (20_000, 100_000)]
+    assert cells(judged(run, markdown=True)) == [
+        ["memory of one more full pod", "", "1,200 bytes", "", "1,100 bytes met"]
+    ]
+    unrelated = [replace(result, data="unrelated") for result in run]
+    assert judged(unrelated, markdown=True) == ""
+
+
+@each_row(
+    ("key", "at", "figure", "verdict"),
+    [
+        ("memory", 1_000_000, 1.5 * 2**30, "1.50 GiB met (1,000,000 pods)"),
+        ("memory", 1_000_000, 1.6 * 2**30, "1.60 GiB missed (1,000,000 pods)"),
+    ],
+)
+def test_a_million_pods_are_judged_by_their_memory(key: str, at: int, figure: float, verdict: str) -> None:
+    run = [Result(OURS, at, {key: figure}, step="million")]
+    [row] = cells(judged(run, markdown=True))
+    assert row[-1] == verdict
+
+
+def test_a_figure_of_another_number_of_objects_is_in_the_first_column_of_its_set() -> None:
+    run = [Result(OURS, size, {"sync": 1.0}) for size in (20_000, 100_000)]
+    run += [Result(OURS, 1_000, {"burst cpu": 50.0}, step="burst")]
+    run += [Result("client-go-json", 1_000, {"burst cpu": 500.0}, step="burst")]
+    assert cells(judged(run, markdown=True)) == [
+        ["CPU of an event in a burst", "client-go-json", "0.11x", "0.10x met (1,000 pods)", ""]
+    ]
+
+
+@each_row(
+    ("theirs", "verdict"),
+    [
+        ({"sync": 500.0}, "0.002x met (8,000 pods)"),
+        ({"sync": 300.0}, "0.0033x missed (8,000 pods)"),
+        ({AT_LEAST: 420.0}, "at most 0.0024x met (8,000 pods)"),
+    ],
+)
+def test_a_peer_that_was_ended_early_is_judged_by_the_time_that_it_has_taken(
+    theirs: dict[str, float], verdict: str
+) -> None:
+    run = [
+        Result(OURS, 8_000, {"sync": 1.0}, step="index"),
+        Result("index", 8_000, theirs, step="index"),
+    ]
+    assert cells(judged(run, markdown=True)) == [["time until handlers run", "index", "0.0025x", verdict]]
+
+
+def test_an_empty_process_is_judged_by_what_it_has_more_than_kopf_alone() -> None:
+    run = [
+        Result(OURS, 0, {"process": 62e6}, step="empty"),
+        Result("kopf run", 0, {"process": 51e6}, step="empty"),
+    ]
+    assert cells(judged(run, markdown=True))[0][-1] == "11.0 MB met"
+    run[0].figures["process"] = 64e6
+    assert cells(judged(run, markdown=True))[0][-1] == "13.0 MB missed"
+
+
+def test_a_target_whose_peer_failed_is_neither_met_nor_missed_and_says_so() -> None:
+    run = [Result(OURS, 1000, {"get": 5.0}), Result("controller-runtime", 1000, over="it ended: killed")]
+    assert ["get, a dict", "controller-runtime", "1.00x", "did not finish"] in cells(
+        judged(run, markdown=True)
+    )
+    assert counted(run) == (0, 0)
+
+
+def test_other_limits_are_judged_apart() -> None:
+    run = [Result(OURS, 1000, {"peak": 16.0, "memory": 10.0, "added p99": 20.1})]
+    assert judged(run) == ""
+    assert cells(judged(run, OTHER_LIMITS, markdown=True)) == [
+        ["peak at sync, of our own memory after it", OURS, "1.50x", "1.60x missed"],
+        ["added lateness of the loop at 2,000 changes a second (p99)", "", "20.0 ms", "20.1 ms missed"],
     ]
 
 
@@ -146,10 +220,13 @@ def test_where_nothing_is_judged_there_is_no_table() -> None:
     assert judged([Result(OURS, 1000, {"sync": 1.0})]) == ""
 
 
-def test_a_target_names_peers_that_there_are() -> None:
-    assert {name for target in TARGETS for name in (target.peer, target.ours)} <= {
-        peer.name for peer in PEERS
-    }
+def test_every_target_of_the_table_names_peers_that_are_measured_with_each_set() -> None:
+    judges = {peer.name for peer in PEERS if peer.judges}
+    bursts = {peer.name for peer in PEERS if peer.bursts}
+    for target in TARGETS:
+        names = {name for name in (target.peer, target.ours) if name} - {INDEX, KOPF_ALONE}
+        assert names <= (bursts if target.key == "burst cpu" else judges)
+    assert {target.peer for target in OTHER_LIMITS if target.peer} <= {peer.name for peer in PEERS}
 
 
 def test_growth_tells_flat_from_linear_and_what_one_more_object_takes() -> None:
@@ -239,7 +316,7 @@ def test_where_pillow_is_not_a_picture_is_refused_before_anything_is_measured(
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delitem(sys.modules, "PIL")
     with pytest.raises(SystemExit, match="2"):
-        main(["--picture", str(tmp_path / "bench.svg")])
+        main(["--report", str(tmp_path / "bench.md")])
     assert "pip install 'kopf_selectcache[bench]'" in capsys.readouterr().err
 
 

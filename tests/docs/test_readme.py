@@ -14,12 +14,14 @@ import kopf.testing
 import pytest
 
 from bench.comparison import CONTENTS, section
+from bench.measuring import middle
+from bench.report import RESULTS, readme
+from bench.run import read_results
 from kopf_selectcache import OutsideFilter
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.cache.environment import reading
 
 from .pages import DOCS, ROOT, fences, rows_of, saved
-from .pages import section as page_section
 
 README = ROOT / "README.md"
 INDEX = DOCS / "index.md"
@@ -93,19 +95,14 @@ def test_the_table_has_the_figures_of_the_other_pages() -> None:
     ]
     words = f"equal to the server after how many of {len(faults)} faults, such as a lost watch"
     assert [figures[words][column] for column in (0, 1, 3)] == summary["equal to the server"][:3]
-    measured: dict[str, list[str]] = {}
-    for row in rows_of(page_section(DOCS / "performance.md", "### Figures")):
-        measured.setdefault(row[0], row[1:])
-    for ours, theirs in {
-        "memory per object, with 20,000 pods of 9 KB": "memory an object, above the empty process",
-        "CPU to sync 20,000 pods": "CPU to sync",
-        "`get` of a private copy": "`get`",
-    }.items():
-        cells = figures[ours]
-        for cell, source in zip(
-            (cells[0], cells[2]), (measured[theirs][0], measured[theirs][2]), strict=True
-        ):
-            assert source.startswith(cell), ours
+
+
+def test_the_measured_figures_are_those_of_the_bench() -> None:
+    results = middle(read_results(RESULTS)[1])
+    text = README.read_text()
+    assert readme(text, results) == text
+    ours = next(row[1] for row in rows_of(text) if row[0].startswith("memory per object"))
+    assert readme(text.replace(f"| {ours} |", "| 1 KB |", 1), results) == text
 
 
 def test_the_badges_have_the_versions_of_the_package() -> None:
