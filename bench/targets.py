@@ -29,7 +29,7 @@ INDEX_LIMITS = {4_000: 1 / 100, 8_000: 1 / 400}
 """The longest time until handlers run, of that with `@kopf.index`, with a number of objects."""
 FEWEST = 10_000
 """The slope of memory is measured from this number of objects on."""
-MET, MISSED = "met", "missed"
+MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 
 
 class Run:
@@ -65,8 +65,9 @@ class Verdict:
         return self.figure <= self.limit
 
     def __str__(self) -> str:
-        shown = f"{'at most ' if self.at_most else ''}{number(self.figure)}{self.unit}"
-        return f"{shown} {MET if self.met else MISSED}"
+        if not self.at_most:
+            return f"{number(self.figure)}{self.unit} {MET if self.met else MISSED}"
+        return f"at most {number(self.figure)}{self.unit} {MET if self.met else UNDECIDED}"
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,7 @@ def test_a_figure_of_another_number_of_objects_is_in_the_first_column_of_its_set
         ({"sync": 500.0}, "0.002x met (8,000 pods)"),
         ({"sync": 300.0}, "0.0033x missed (8,000 pods)"),
         ({AT_LEAST: 420.0}, "at most 0.0024x met (8,000 pods)"),
+        ({AT_LEAST: 200.0}, "at most 0.005x undecided (8,000 pods)"),
     ],
 )
 def test_a_peer_that_was_ended_early_is_judged_by_the_time_that_it_has_taken(
