@@ -24,9 +24,9 @@ from kopf_selectcache.settings.retention import indexes as declared_indexes
 from ._blocking_live import LIVE
 from ._checks import require_stored
 from ._snapshot import Snapshot, match_of
-from .errors import misdeclared, path_not_stored, unknown_field
+from .errors import path_not_stored, unknown_field
 from .explanation import Explanation
-from .request import Request
+from .request import Request, misdeclared
 
 _logger = logging.getLogger("kopf_selectcache")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +31,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.retries import Unanswered
 from kopf_selectcache.informer.state import InformerState, Serving
-from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of
+from kopf_selectcache.selectors.kind_keys import checked_key, key_of
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Plan
@@ -47,7 +47,6 @@ from .errors import (
     Unreadable,
     behind,
     for_request,
-    misdeclared,
     not_whole,
     stale,
     unanswered,
@@ -60,17 +59,8 @@ from .formats.formats import Form
 from .formats.lazy_list import Objects
 from .formats.partial import object_of
 from .formats.views import BodyView
-from .matcher import Compared, Comparisons, Coverage, Field, Label, Match, Namespaces, key_for
-from .request import (
-    RAISE,
-    AtLeast,
-    Request,
-    require_names,
-    running_loop,
-    selector_of,
-    selectors,
-    with_options,
-)
+from .matcher import Compared, Comparisons, Coverage, Match, key_for
+from .request import AtLeast, Request, Requests, misdeclared, running_loop
 
 _T = TypeVar("_T")
 
@@ -348,23 +338,28 @@ class Counted:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        request = self._request
         if error is None:
-            outcome = "served"
-        elif isinstance(error, (ReadError, TimeoutError, asyncio.CancelledError)):
-            outcome = type(error).__name__
+            self._informer.counts.read(self._request.verb, "served")
         else:
-            outcomes = {DeclarationError: ReadError, Untransformed: Stalled}
-            outcome = next((to.__name__ for of, to in outcomes.items() if isinstance(error, of)), "failed")
-        self._informer.counts.read(request.verb, outcome)
-        if isinstance(error, DeclarationError):
-            raise misdeclared(request.verb, error) from error
-        if isinstance(error, Untransformed):
-            raise untransformed(request, error) from None
+            _count_error(self._informer, self._request, error)
+
+
+def _count_error(informer: Informer, request: Request, error: BaseException) -> None:
+    """Count a read that fails; raise the error of the read if it is one of another layer."""
+    if isinstance(error, (ReadError, TimeoutError, asyncio.CancelledError)):
+        outcome = type(error).__name__
+    else:
+        outcomes = {DeclarationError: ReadError, Untransformed: Stalled}
+        outcome = next((to.__name__ for of, to in outcomes.items() if isinstance(error, of)), "failed")
+    informer.counts.read(request.verb, outcome)
+    if isinstance(error, DeclarationError):
+        raise misdeclared(request.verb, error) from error
+    if isinstance(error, Untransformed):
+        raise untransformed(request, error) from None
 
 
 class Access:
-    """Builds requests, opens snapshots for them, and answers them: for one handler.
+    """Opens snapshots for requests, and answers them: for one handler. `requests` builds them.
 
     `own` is the body that the handler was called with, `deleted` is True if it was called with a deletion.
     `run` runs a coroutine on the operator's loop, and waits for it in a thread.
@@ -382,48 +377,8 @@ class Access:
         self._run = run
         self._own = own
         self._deleted = deleted
-        self._selectors = runtime.memo.of(selectors)
+        self.requests = runtime.memo.of(Requests)
         self._own_name: tuple[object] | None = None  # Found at the first read.
-
-    def one(
-        self,
-        verb: str,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None,
-        *,
-        default: object = RAISE,
-        uid: str | None = None,
-        **options: object,
-    ) -> Request:
-        """Return the request for one object; raise ReadError for arguments that make no sense."""
-        request = Request(verb=verb, kind=kind, name=name, namespace=namespace, uid=uid, default=default)
-        if not isinstance(name, str) or not isinstance(namespace, str | None) or uid is not None:
-            require_names(request)
-        return self._with_options(request, options)
-
-    def several(self, verb: str, kind: AnyKey, selector: Selector, **options: object) -> Request:
-        """Return the request for several objects; raise ReadError for arguments that make no sense."""
-        return self._with_options(Request(verb=verb, kind=kind, selector=selector), options)
-
-    def _with_options(self, request: Request, options: Mapping[str, object]) -> Request:
-        given = {name: value for name, value in options.items() if value is not None and value is not False}
-        return with_options(request, given) if given or isinstance(request.kind, type) else request
-
-    def select(
-        self,
-        verb: str,
-        label: Label,
-        field: Field,
-        names: Collection[str] | None,
-        namespace: Namespaces,
-    ) -> Selector:
-        try:
-            if field is None and names is None and type(label) is str and type(namespace) is str:
-                return self._selectors(label, namespace)
-            return selector_of(self._selectors, label, field, names, namespace)
-        except DeclarationError as error:
-            raise misdeclared(verb, error) from error
 
     def read(self, request: Request, answer: Callable[[Request, Snapshot], _T]) -> _T:
         """Return the answer from a snapshot of the kind, and count the read with its outcome."""
@@ -432,8 +387,13 @@ class Access:
             informer = informer_of(self.runtime, request)
         if request.at_least is not None and running_loop() is None and informer.longest_wait:
             self._run(lambda: self.wait(request), self.runtime.loop)
-        with Counted(informer, request):
-            return answer(request, self.open(informer, request))
+        try:  # As `Counted`, in fewer calls.
+            found = answer(request, self.open(informer, request))
+        except BaseException as error:
+            _count_error(informer, request, error)
+            raise
+        informer.counts.read(request.verb, "served")
+        return found
 
     def open(self, informer: Informer, request: Request) -> Snapshot:
         return open_snapshot(informer, request, self._own, deleted=self._deleted)
@@ -617,7 +577,7 @@ class Found(NamedTuple):
 
     match: Match
     """The predicate that they have still to meet."""
-    records: list[Record]
+    records: Sequence[Record]
     unreadable: Sequence[UnreadableRecord]
     """The unreadable objects that may meet it."""
     version: str
@@ -630,9 +590,12 @@ def find(request: Request, snapshot: Snapshot, compared: Compared) -> Found:
         if request.where is None and request.index is None:
             return _look_up(compared.match, compared.lookup, snapshot)
         match = match_of(request, snapshot, compared)
+        lookup = match.lookup
+        if lookup == compared.lookup:
+            lookup = compared.lookup  # The store repeats its answers to one and the same lookup.
     except BadField as problem:
         raise unknown_field(request, problem.label, snapshot.projection) from None
-    return _look_up(match, match.lookup, snapshot)
+    return _look_up(match, lookup, snapshot)
 
 
 def match_of(request: Request, snapshot: Snapshot, compared: Compared) -> Match:
@@ -661,7 +624,7 @@ def _look_up(match: Match, lookup: Lookup, snapshot: Snapshot) -> Found:
 def form_objects(
     request: Request,
     match: Match,
-    records: Iterable[Record],
+    records: Sequence[Record],
     unreadable: Sequence[Record] = (),
     version: str = "",
 ) -> Sequence[Any]:
@@ -677,7 +640,7 @@ def form_objects(
     if form is None or form.given == "view" or request.verb == "pages":
         make = object_of if form is None else BodyView if form.given == "view" else partial(_made, form)
         if request.sort_by is None:
-            return Objects(list(islice(match.chosen(records), limit)), make, unreadable, version)
+            return Objects(match.first(records, limit), make, unreadable, version)
         key = key_for(request.sort_by)
         # The objects are dropped once they are sorted: many at once are what lazy lists avoid.
         keyed = sorted(((key(obj), record) for record, obj in match.pairs(records)), key=itemgetter(0))

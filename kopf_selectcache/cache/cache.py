@@ -156,7 +156,7 @@ class Cache(Reads):
         transient failures are retried for that many seconds; then the last one is raised.
         """
         options = {"max_age": max_age, "at_least": at_least, "as_": as_, "whole": whole, "timeout": timeout}
-        request = self._access.one("fetch", kind, name, namespace, default=default, **options)
+        request = self._access.requests.one("fetch", kind, name, namespace, default=default, **options)
         return await self._access.retry(request, partial(_fallback.fetch, self._access))
 
     @awaited
@@ -180,7 +180,7 @@ class Cache(Reads):
         Unless all watches hold an object with this uid, or of the name, the server is asked. An object with a
         deletionTimestamp still exists. The kind need not be declared. `timeout=` is that of `fetch`.
         """
-        request = self._access.one(
+        request = self._access.requests.one(
             "gone", kind, name, namespace, uid=uid, max_age=max_age, at_least=at_least, timeout=timeout
         )
         return await self._access.retry(request, partial(_fallback.gone, self._access, self._departed))
@@ -226,10 +226,21 @@ class Cache(Reads):
         The kind need not be declared. Nothing is remembered. With `whole=True` the server is asked where only
         a part of each object is kept. With `timeout=`, transient failures are retried for that many seconds.
         """
-        selector = self._access.select("fetch_list", label, field, names, namespace)
-        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": as_}
-        request = self._access.several(
-            "fetch_list", kind, selector, whole=whole, timeout=timeout, at_least=at_least, **options
+        request = self._access.requests.several(
+            "fetch_list",
+            kind,
+            label,
+            field,
+            names,
+            namespace,
+            where=where,
+            sort_by=sort_by,
+            limit=limit,
+            max_age=max_age,
+            at_least=at_least,
+            timeout=timeout,
+            as_=as_,
+            whole=whole,
         )
         return await self._access.retry(request, partial(_fallback.fetch_list, self._access))
 
@@ -307,8 +318,9 @@ class Cache(Reads):
         The predicate gets dicts with every `as_`. It is called for the held objects first, then for each
         change. Raises TimeoutError after `timeout` seconds, if there is one.
         """
-        selector = self._access.select("wait_for", label, field, None, namespace)
-        request = self._access.several("wait_for", kind, selector, timeout=timeout, as_=as_)
+        request = self._access.requests.several(
+            "wait_for", kind, label, field, None, namespace, timeout=timeout, as_=as_
+        )
         return await waits.wait_for(self._access, request, predicate)
 
     @explain_call
@@ -329,8 +341,7 @@ class Cache(Reads):
 
         Existing objects come first (unless `initial=False`), and in resyncs. Slow readers get `resumed`.
         """
-        selector = self._access.select("changes", label, field, None, namespace)
-        request = self._access.several("changes", kind, selector, where=where)
+        request = self._access.requests.several("changes", kind, label, field, None, namespace, where=where)
         return changes.changes(self._access, request, initial=initial, waits=self._waits)
 
     @awaited
@@ -350,7 +361,7 @@ class Cache(Reads):
 
         Raises TimeoutError after `timeout` seconds, if there is one.
         """
-        request = self._access.one("wait_gone", kind, name, namespace, uid=uid, timeout=timeout)
+        request = self._access.requests.one("wait_gone", kind, name, namespace, uid=uid, timeout=timeout)
         await changes.wait_gone(self._access, request, partial(_fallback.gone, self._access, self._departed))
 
     # ---- The cache itself.
@@ -397,10 +408,11 @@ class Cache(Reads):
 
         print(cache.explain('pods', label='app in (web,db)'))
         """
-        selector = self._access.select("explain", label, field, names, namespace)
-        request = self._access.several("explain", kind, selector, where=where, index=index)
+        request = self._access.requests.several(
+            "explain", kind, label, field, names, namespace, where=where, index=index
+        )
         informer = informer_of(self._runtime, request)
-        answer = partial(_introspection.explain, age=lambda: informer.age(selector))
+        answer = partial(_introspection.explain, age=lambda: informer.age(request.selector))
         return self._access.read(request, answer)
 
     @awaited
@@ -411,7 +423,7 @@ class Cache(Reads):
 
         Unless `ask=False`, the server is asked for the metadata of an object that is not held.
         """
-        request = self._access.one("why", kind, name, namespace)
+        request = self._access.requests.one("why", kind, name, namespace)
         return await explain_standing(self._access, request, ask=ask)
 
     def stats(self, kind: AnyKey) -> Stats:

@@ -35,11 +35,11 @@ from ._snapshot import (
     require_readable,
 )
 from .blocking import Waits, end_with
-from .errors import OutsideFilter, misdeclared, unknown_field
+from .errors import OutsideFilter, unknown_field
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import Match
-from .request import Request
+from .request import Request, misdeclared
 
 BUFFER = 1000
 """The objects with pending changes of one iterator. A slower reader gets the present state instead."""

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from kopf_selectcache._errors import (
     NO_CAUSE,
     Cause,
-    DeclarationError,
     Forbidden,
     Missing,
     NotDeclared,
@@ -259,14 +258,6 @@ def not_whole(request: Request, projection: Projection) -> NotKept:
 
 
 # ---- States of a cache, as a read meets them.
-
-
-def misdeclared(verb: str, error: DeclarationError) -> ReadError:
-    """Return a mistake in a selector or key as an error of a read. Because of a declaration error, Kopf would
-    drop a creation for good.
-    """
-    what, remedy = (text.replace("namespaces=", "namespace=") for text in (error.what, error.remedy))
-    return ReadError(f"cache.{verb}(): {what}", remedy=remedy)
 
 
 def for_request(error: _E, request: Request, declared: Branches | None = None) -> _E:

@@ -114,7 +114,7 @@ class Live:
         The kind need not be declared. The object is whole, also where only a part of each is kept. With
         `timeout=`, transient failures are retried for that many seconds; then the last one is raised.
         """
-        request = self._access.one(
+        request = self._access.requests.one(
             "live.get", kind, name, namespace, default=default, as_=as_, timeout=timeout
         )
         try:
@@ -161,8 +161,9 @@ class Live:
 
         The kind need not be declared. The objects are whole.
         """
-        selector = self._access.select("live.list", label, field, names, namespace)
-        request = self._access.several("live.list", kind, selector, limit=limit, as_=as_, timeout=timeout)
+        request = self._access.requests.several(
+            "live.list", kind, label, field, names, namespace, limit=limit, as_=as_, timeout=timeout
+        )
         return await self._access.retry(
             request, lambda request: _server_reads.fetch_objects(self._runtime, request)
         )

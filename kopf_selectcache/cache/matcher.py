@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import starmap
+from itertools import islice, starmap
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from kopf_selectcache._errors import ReadError
@@ -21,7 +21,7 @@ from kopf_selectcache.core.selection.regions import THE_NAME, THE_NAMESPACE, fie
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.indexes import Lookup
+from kopf_selectcache.core.store.indexes import NOTHING, Lookup
 from kopf_selectcache.core.store.json_values import is_same, key_of
 from kopf_selectcache.core.store.projection import ALL, Keys, Path, Projection, as_written, at, keys_of
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
@@ -210,6 +210,8 @@ class Match:
 
     def left(self, rest: Lookup) -> Match:
         """Return the residual predicate after indexes have answered all but the rest."""
+        if rest is NOTHING and not self.decodes and not self.metadata:
+            return ALL_OF_THEM
         if not self.served and not self.terms:
             return Match(
                 rest.names,
@@ -249,8 +251,10 @@ class Match:
         """True if objects must be decoded to see if they match."""
         return bool(self.terms or self.where)
 
-    def count(self, records: Iterable[Record]) -> int:
+    def count(self, records: Collection[Record]) -> int:
         """Count the objects that match."""
+        if self is ALL_OF_THEM:
+            return len(records)
         return sum(1 for _ in self.chosen(records)) if self.decodes else len(list(self._by_record(records)))
 
     def pairs(self, records: Iterable[Record]) -> Iterator[tuple[Record, Obj]]:
@@ -260,6 +264,12 @@ class Match:
             for record in self._by_record(records)
             if self._by_object(record, obj := object_of(record))
         )
+
+    def first(self, records: Sequence[Record], limit: int | None) -> Sequence[Record]:
+        """Return the records that match, at most `limit`. The result may be the records that were given."""
+        if self is ALL_OF_THEM:
+            return records if limit is None else records[:limit]
+        return list(islice(self.chosen(records), limit))
 
     def chosen(self, records: Iterable[Record]) -> Iterator[Record]:
         """Yield the records that match."""
@@ -272,21 +282,10 @@ class Match:
         )
 
     def _by_record(self, records: Iterable[Record]) -> Iterator[Record]:
-        if self.names is not None:
-            records = (record for record in records if record.name in self.names)
-        if self.namespaces is not None:
-            records = (record for record in records if record.namespace in self.namespaces)
         if self.metadata:
             records = (record for record in records if self._by_metadata(record))
-        if self.owner is not None:
-            records = (record for record in records if self.owner in record.owners)
-        if self.values:
-            records = (
-                record
-                for record in records
-                if all(value in index.keys(record) for index, value in self.values)
-            )
-        return _labelled(records, self.requirements) if self.requirements else iter(records)
+        by_record = Lookup(self.names, self.namespaces, self.requirements, self.owner, self.values)
+        return by_record.met_by(records)
 
     def _by_metadata(self, record: Record) -> bool:
         known = {_NAME: record.name, _NAMESPACE: record.namespace}
@@ -296,6 +295,10 @@ class Match:
         return all(term.matches(record, obj) for term in self.terms) and all(
             is_same(_found(obj, path), value) for path, value in self.where
         )
+
+
+ALL_OF_THEM = Match()
+"""The predicate of candidates that an index has chosen completely."""
 
 
 def _only(given: Collection[str] | None, equal: Collection[str]) -> frozenset[str] | None:
@@ -346,20 +349,6 @@ def paths_of(where: Where | None) -> tuple[tuple[tuple[str, ...], object], ...]:
     return tuple((keys_of(path), value) for path, value in (where or {}).items())
 
 
-def _labelled(records: Iterable[Record], requirements: tuple[LabelRequirement, ...]) -> Iterator[Record]:
-    """Yield the records with such labels. Records share the dicts of equal labels: each is checked once."""
-    known: dict[int, bool] = {}
-    alive = []  # Keeps the dicts alive, so that their ids are not reused.
-    for record in records:
-        labels = record.labels
-        found = known.get(id(labels))
-        if found is None:
-            found = known[id(labels)] = all(requirement.matches(labels) for requirement in requirements)
-            alive.append(labels)
-        if found:
-            yield record
-
-
 def _by_path(path: tuple[str, ...]) -> Callable[[Obj], tuple[bool, bool, Any]]:
     """Return a key for sorting: numbers come before texts, and objects without a value at the path last."""
 
@@ -381,6 +370,9 @@ def _by_path(path: tuple[str, ...]) -> Callable[[Obj], tuple[bool, bool, Any]]:
 REMEMBERED = 1024
 """Maximum number of memoised comparisons of one kind, and of memoised selectors of one operator."""
 
+MOST_EQUAL = 4
+"""Maximum number of equal selectors that are found by identity. A read may make a new one each time."""
+
 
 class Coverage(NamedTuple):
     """The result of a comparison, as errors show it."""
@@ -401,6 +393,8 @@ class Compared:
 
     def __init__(self, selector: Selector, comparisons: Comparisons) -> None:
         self.selector = selector
+        self.equal: list[Selector] = []
+        """The equal selectors that are found by identity, such as those of a text and of a dict."""
         self._comparisons = comparisons
 
     @cached_property
@@ -456,7 +450,7 @@ class Comparisons:
         self.projection = projection
         self.indexes = indexes
         """The declared and added indexes, by name."""
-        self._by_id: dict[int, Compared] = {}  # It keeps the selector, so that its id is not reused.
+        self._by_id: dict[int, Compared] = {}  # It keeps the selectors, so that their ids are not reused.
         self._by_selector: dict[Selector, Compared] = {}
         self.kind, self._branches = resource.domains, declared.branches
         self._boxes = [branch.box(self.kind) for branch in self._branches]
@@ -475,10 +469,11 @@ class Comparisons:
             raise ReadError(
                 f"{self.resource} are cluster-scoped, and the read names a namespace", remedy="Leave it out"
             )
-        if len(self._by_id) >= REMEMBERED:
+        if len(self._by_selector) >= REMEMBERED:
             self._by_id, self._by_selector = {}, {}
         found = self._by_selector.setdefault(selector, Compared(selector, self))
-        if found.selector is selector:
+        if len(found.equal) < MOST_EQUAL:
+            found.equal.append(selector)
             self._by_id[id(selector)] = found
         return found
 

@@ -106,7 +106,7 @@ class Reads:
             fast = self._access.get_fast("get", kind, name, namespace, make, lossless=lossless)
             if fast is not None:
                 return fast
-        request = self._access.one(
+        request = self._access.requests.one(
             "get", kind, name, namespace, default=default, max_age=max_age, at_least=at_least, as_=as_
         )
         try:
@@ -134,7 +134,9 @@ class Reads:
         if is_plain and self._access.get_fast("exists", kind, name, namespace, lambda _: True):
             return True
         try:
-            request = self._access.one("exists", kind, name, namespace, max_age=max_age, at_least=at_least)
+            request = self._access.requests.one(
+                "exists", kind, name, namespace, max_age=max_age, at_least=at_least
+            )
             self._access.read(request, _snapshot.get_record)
         except (NotFound, OutsideFilter) as error:
             return is_there(error)
@@ -183,16 +185,21 @@ class Reads:
         indexes. The order is unspecified without `sort_by`. `limit=0` returns no object, after all checks.
         Each object is made when reached (`Objects`); with `keys_only=True` namespaces and names are returned.
         """
-        selector = self._access.select("list", label, field, names, namespace)
-        options = {
-            "where": where,
-            "sort_by": sort_by,
-            "limit": limit,
-            "max_age": max_age,
-            "index": index,
-        }
-        request = self._access.several(
-            "list", kind, selector, as_=as_, keys_only=keys_only, at_least=at_least, **options
+        request = self._access.requests.several(
+            "list",
+            kind,
+            label,
+            field,
+            names,
+            namespace,
+            where=where,
+            index=index,
+            sort_by=sort_by,
+            limit=limit,
+            max_age=max_age,
+            at_least=at_least,
+            as_=as_,
+            keys_only=keys_only,
         )
         found = self._access.read(request, _snapshot.list_objects)
         return cast("Objects[Any]", found).keys() if keys_only else found
@@ -234,16 +241,21 @@ class Reads:
 
         There may be others that match, outside the filter: where that matters, use `list`. `limit=0` is none.
         """
-        selector = self._access.select("held", label, field, names, namespace)
-        options = {
-            "where": where,
-            "sort_by": sort_by,
-            "limit": limit,
-            "max_age": max_age,
-            "index": index,
-        }
-        request = self._access.several(
-            "held", kind, selector, as_=as_, keys_only=keys_only, at_least=at_least, **options
+        request = self._access.requests.several(
+            "held",
+            kind,
+            label,
+            field,
+            names,
+            namespace,
+            where=where,
+            index=index,
+            sort_by=sort_by,
+            limit=limit,
+            max_age=max_age,
+            at_least=at_least,
+            as_=as_,
+            keys_only=keys_only,
         )
         found = self._access.read(request, _snapshot.list_held)
         return cast("Objects[Any]", found).keys() if keys_only else found
@@ -289,9 +301,21 @@ class Reads:
         Each list is made when it is reached, and not kept.
         """
         require_size(size)
-        selector = self._access.select("pages", label, field, names, namespace)
-        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "index": index}
-        request = self._access.several("pages", kind, selector, as_=as_, at_least=at_least, **options)
+        request = self._access.requests.several(
+            "pages",
+            kind,
+            label,
+            field,
+            names,
+            namespace,
+            where=where,
+            index=index,
+            sort_by=sort_by,
+            limit=limit,
+            max_age=max_age,
+            at_least=at_least,
+            as_=as_,
+        )
         return in_pages(cast("Objects[Any]", self._access.read(request, _snapshot.list_held)), size)
 
     @overload
@@ -350,9 +374,17 @@ class Reads:
 
         With `outside=True`, a split cache counts the objects outside of the filter as well.
         """
-        selector = self._access.select("count", label, field, names, namespace)
-        request = self._access.several(
-            "count", kind, selector, where=where, max_age=max_age, at_least=at_least, index=index
+        request = self._access.requests.several(
+            "count",
+            kind,
+            label,
+            field,
+            names,
+            namespace,
+            where=where,
+            index=index,
+            max_age=max_age,
+            at_least=at_least,
         )
         return self._access.read(request, counting(outside=outside))
 
@@ -375,6 +407,7 @@ class Reads:
         Raise OutsideFilter if the cache has no metadata of all of them.
         """
         uid, within = (None, None) if owner is None else owner_of("hidden", owner)
-        selector = self._access.select("hidden", label, None, names, namespace or within)
-        request = self._access.several("hidden", kind, selector, max_age=max_age, at_least=at_least)
+        request = self._access.requests.several(
+            "hidden", kind, label, None, names, namespace or within, max_age=max_age, at_least=at_least
+        )
         return self._access.read(request, hiding(uid))

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from kopf_selectcache._errors import ReadError, SelectCacheError, require
+from kopf_selectcache._errors import DeclarationError, ReadError, SelectCacheError, require
 from kopf_selectcache.core.redact import clipped, shown, shown_by_type
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import is_number
@@ -158,9 +158,114 @@ def _write_selector(selector: Selector) -> list[str]:
 # ---- From the arguments of a read.
 
 
-def selectors() -> Selectors:
-    """Return a memoised constructor: reads repeat a few dozen selectors."""
-    return lru_cache(REMEMBERED)(_selector)
+class Requests:
+    """Builds the requests of one operator. Those that name texts alone are memoised, and their selectors:
+    reads repeat a few dozen.
+    """
+
+    def __init__(self) -> None:
+        self._selectors = lru_cache(REMEMBERED)(_selector)
+        self._plain = lru_cache(REMEMBERED)(self._plain_request)
+
+    def one(
+        self,
+        verb: str,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None,
+        *,
+        default: object = RAISE,
+        uid: str | None = None,
+        **options: object,
+    ) -> Request:
+        """Return the request for one object; raise ReadError for arguments that make no sense."""
+        request = Request(verb=verb, kind=kind, name=name, namespace=namespace, uid=uid, default=default)
+        if not isinstance(name, str) or not isinstance(namespace, str | None) or uid is not None:
+            require_names(request)
+        return _with_given(request, options)
+
+    def several(
+        self,
+        verb: str,
+        kind: AnyKey,
+        label: Label = None,
+        field: Field = None,
+        names: Collection[str] | None = None,
+        namespace: Namespaces = None,
+        *,
+        where: object = None,
+        index: object = None,
+        sort_by: object = None,
+        limit: object = None,
+        max_age: object = None,
+        at_least: object = None,
+        timeout: object = None,
+        as_: object = None,
+        keys_only: object = False,
+        whole: object = False,
+    ) -> Request:
+        """Return the request for several objects; raise ReadError for arguments that make no sense."""
+        try:
+            if (
+                field is names is where is index is sort_by is limit is max_age is at_least is timeout is None
+                and whole is False
+                and (memoised := self._memoised(verb, kind, label, namespace, as_, keys_only)) is not None
+            ):
+                return memoised
+            selector = selector_of(self._selectors, label, field, names, namespace)
+        except DeclarationError as error:
+            raise misdeclared(verb, error) from error
+        options = {
+            "where": where,
+            "index": index,
+            "sort_by": sort_by,
+            "limit": limit,
+            "max_age": max_age,
+            "at_least": at_least,
+            "timeout": timeout,
+            "as_": as_,
+            "keys_only": keys_only,
+            "whole": whole,
+        }
+        return _with_given(Request(verb=verb, kind=kind, selector=selector), options)
+
+    def _memoised(
+        self,
+        verb: str,
+        kind: AnyKey,
+        label: Label,
+        namespace: Namespaces,
+        as_: object,
+        keys_only: object,
+    ) -> Request | None:
+        """Return a memoised request; None if an argument is no text, and has perhaps no hash that lasts."""
+        if (
+            type(kind) is not str
+            or (namespace is not None and type(namespace) is not str)
+            or (as_ is not None and type(as_) is not str)
+            or type(keys_only) is not bool
+        ):
+            return None
+        if label is None or type(label) is str:
+            return self._plain(verb, kind, label, namespace, as_, keys_only)
+        if type(label) is not dict:
+            return None
+        for value in label.values():
+            if type(value) is not str:
+                return None
+        return self._plain(verb, kind, tuple(label.items()), namespace, as_, keys_only)
+
+    def _plain_request(
+        self,
+        verb: str,
+        kind: str,
+        label: str | Pairs | None,
+        namespace: str | None,
+        as_: str | None,
+        keys_only: bool,  # `lru_cache` takes keywords for another call.  # noqa: FBT001
+    ) -> Request:
+        request = Request(verb=verb, kind=kind, selector=self._selectors(label, namespace))
+        return _with_given(request, {"as_": as_, "keys_only": keys_only})
 
 
 def _selector(label: str | Pairs | None, namespace: str | None) -> Selector:
@@ -180,6 +285,19 @@ def selector_of(
         if type(label) is dict and all(type(value) is str for value in label.values()):
             return memo(tuple(label.items()), namespace)
     return Selector(label, field=field, names=names, namespaces=listed_namespaces(namespace))
+
+
+def _with_given(request: Request, options: Mapping[str, object]) -> Request:
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    return with_options(request, given) if given or isinstance(request.kind, type) else request
+
+
+def misdeclared(verb: str, error: DeclarationError) -> ReadError:
+    """Return a mistake in a selector or key as an error of a read. Because of a declaration error, Kopf would
+    drop a creation for good.
+    """
+    what, remedy = (text.replace("namespaces=", "namespace=") for text in (error.what, error.remedy))
+    return ReadError(f"cache.{verb}(): {what}", remedy=remedy)
 
 
 def with_options(request: Request, given: Mapping[str, Any]) -> Request:

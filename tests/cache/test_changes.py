@@ -126,8 +126,8 @@ def test_a_narrower_request_sees_objects_enter_and_leave_that_stay_in_the_cache(
 def test_a_reader_that_is_too_slow_gets_the_present_state() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-0")], {"pods": "app=web"})
-        access, select = cache._access, cache._access.select
-        request = access.several("changes", "pods", select("changes", None, None, None, None))
+        access = cache._access
+        request = access.requests.several("changes", "pods")
         seen = module.follow(access, request, initial=True, buffer=2)
         assert await following(seen, 1) == ["web-0 entered"]
         for number in range(1, 5):
@@ -155,8 +155,8 @@ def test_a_reader_that_is_too_slow_gets_the_present_state() -> None:
 def test_many_existing_objects_do_not_make_a_reader_too_slow() -> None:
     async def main() -> None:
         cache = FakeCache([pod(f"web-{number}") for number in range(5)], {"pods": "app=web"})
-        access, select = cache._access, cache._access.select
-        request = access.several("changes", "pods", select("changes", None, None, None, None))
+        access = cache._access
+        request = access.requests.several("changes", "pods")
         seen = module.follow(access, request, initial=True, buffer=2)
         assert sorted(await following(seen, 5)) == [f"web-{number} entered" for number in range(5)]
         ended = asyncio.ensure_future(anext(seen))
@@ -448,7 +448,7 @@ def test_a_field_that_only_the_server_knows_is_followed_if_the_filter_ensures_it
 def test_a_timeout_of_the_question_itself_is_not_that_of_the_wait() -> None:
     async def main() -> None:
         cache = FakeCache([pod()], {"pods": "app=web"})
-        request = cache._access.one("wait_gone", "pods", "web-1", "shop", timeout=60)
+        request = cache._access.requests.one("wait_gone", "pods", "web-1", "shop", timeout=60)
 
         async def ask(_: Request) -> bool:
             raise TimeoutError("its own")

@@ -6,6 +6,8 @@ from .mutant import Mutant
 
 AT_LEAST, AS_NEW = "tests/cache/test_at_least.py::test_11_", "cache/_at_least.py"
 
+ANSWERS, REPEATED = "tests/core/store/test_answers.py::test_", "tests/cache/test_repeated.py::test_"
+INDEXES, POSTINGS = "core/store/indexes.py", "core/store/postings.py"
 PINNED = "tests/cache/test_pinned.py::test_"
 
 READS: tuple[Mutant, ...] = (
@@ -112,4 +114,24 @@ READS: tuple[Mutant, ...] = (
            (PINNED + "11_the_log_names_a_snapshot_that_is_kept_for_minutes",)),
     Mutant("name a snapshot that has ended", "cache/pinned.py", "            self._open.pop(id(pinned), None)\n", "            pass\n", 11,
            (PINNED + "11_the_log_names_a_snapshot_that_is_kept_for_minutes",)),
+    Mutant("repeat an answer after a change of its posting", POSTINGS, "            if self._answers.by_lookup:\n                self._answers.drop(self, value)\n            found = self._postings.get(value)\n            if found is None:", "            found = self._postings.get(value)\n            if found is None:", 3,
+           (ANSWERS + "3_an_answer_that_is_repeated_is_that_of_a_scan",)),
+    Mutant("repeat an answer without an index after a change", INDEXES, "            self.answers.drop(self, ALL)\n", "", 3,
+           (ANSWERS + "3_an_answer_that_is_repeated_is_that_of_a_scan",)),
+    Mutant("repeat an answer in a namespace after a change", INDEXES, "                    self.answers.drop(self, record.namespace)\n", "                    pass\n", 3,
+           (ANSWERS + "an_answer_is_repeated_until_its_records_change",)),
+    Mutant("repeat an answer after a relist", "core/store/store.py", "        for change in changes if self._indexes.made or self._indexes.answers.by_lookup else ():\n", "        for change in changes if self._indexes.made else ():\n", 3,
+           (ANSWERS + "a_generation_that_is_another_has_other_answers",)),
+    Mutant("repeat the answers of an index that was dropped", INDEXES, "            self.answers.clear()  # No change reaches", "            pass  # No change reaches", 3,
+           (ANSWERS + "answers_end_with_their_index",)),
+    Mutant("repeat an answer by an index that is built anew", INDEXES, "        self.answers.clear()\n        for index", "        for index", 3,
+           (ANSWERS + "so_has_one_that_has_the_indexes_built_anew",)),
+    Mutant("keep all answers", "core/store/answers.py", "            self._drop(next(iter(self.by_lookup)))\n", "            break\n", 8,
+           (ANSWERS + "there_is_an_end_of_answers_and_of_their_records",)),
+    Mutant("share the names of a repeated answer", "cache/formats/lazy_list.py", "            return list(records.keys)\n", "            return records.keys  # type: ignore[return-value]\n", 7,
+           (REPEATED + "7_the_names_that_a_caller_gets_are_its_own",)),
+    Mutant("memoise a request whatever its label is", "cache/request.py", "            if type(value) is not str:\n                return None\n", "            pass\n", 1,
+           (REPEATED + "a_label_that_may_change_is_read_each_time",)),
+    Mutant("memoise a request without its options", "cache/request.py", "limit is max_age is at_least", "max_age is at_least", 1,
+           (REPEATED + "a_limit_cuts_a_repeated_list", REPEATED + "requests_by_texts_are_made_once")),
 )

@@ -290,7 +290,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "            for name, record in named.items():\n                self._held.setdefault(namespace, {})[name] = record\n", 3, (IN_WRITER,), THREADS),
     Mutant("list the objects without the lock", STORE, "        with self._lock:\n            return list(all_of(self._held)), self._version\n", "        if True:\n            return list(all_of(self._held)), self._version\n",
            3, (IN_READER,), THREADS),
-    Mutant("search the objects without the lock", STORE, "        with self._lock:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n", "        if True:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n",
+    Mutant("search the objects without the lock", STORE, "        with self._lock:\n            chosen = self._chosen(lookup, key, self._version, asking=asking)\n", "        if True:\n            chosen = self._chosen(lookup, key, self._version, asking=asking)\n",
            3, (IN_READER,), THREADS),
     Mutant("show the changes of branches one by one", SUBSTORE, "        with self._lock:\n            self.versions, self._version = tuple(versions), of_all\n",
            "        if True:\n            self.versions, self._version = tuple(versions), of_all\n", 3, (IN_WRITER,), THREADS),

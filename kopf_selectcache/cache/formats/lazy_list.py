@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, overload
 
 from kopf_selectcache._errors import ReadOnly
+from kopf_selectcache.core.store.answers import Records
 from kopf_selectcache.core.store.record import Record
 
 _T_co = TypeVar("_T_co", covariant=True)
@@ -60,7 +61,10 @@ class Objects(Sequence[_T_co]):
 
     def keys(self) -> list[tuple[str, str]]:
         """Return the namespace, empty for a cluster-scoped kind, and the name of each object."""
-        return [(record.namespace, record.name) for record in self._records]
+        records = self._records
+        if isinstance(records, Records):
+            return list(records.keys)
+        return [(record.namespace, record.name) for record in records]
 
     @property
     def unreadable(self) -> list[tuple[str, str]]:

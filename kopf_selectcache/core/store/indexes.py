@@ -15,6 +15,7 @@ from typing import NamedTuple
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 
 from ._generation import Held
+from .answers import Answer, Answers, Records, Used
 from .index_spec import ODD, Indexed
 from .json_values import keys_of
 from .postings import OWNER, Dimension, Index
@@ -34,6 +35,9 @@ AT_ONCE = 2000
 CUTTING = ("=", "==", "!=", "notin")
 """Operators that an index evaluates by set membership."""
 
+
+ALL = None
+"""Stands for all namespaces, in the answers that are found without an index."""
 
 NEGATIVE = ("!=", "notin", "!")
 """Operators that most records meet, so that an index would exclude few of them."""
@@ -63,11 +67,46 @@ class Lookup(NamedTuple):
             and all(value in index.keys(record) for index, value in self.values)
         )
 
+    def met_by(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Yield the records that meet all conditions except `where`."""
+        if self.names is not None:
+            records = (record for record in records if record.name in self.names)
+        if self.namespaces is not None:
+            records = (record for record in records if record.namespace in self.namespaces)
+        if self.owner is not None:
+            records = (record for record in records if self.owner in record.owners)
+        if self.values:
+            records = (
+                record
+                for record in records
+                if all(value in index.keys(record) for index, value in self.values)
+            )
+        return _labelled(records, self.labels) if self.labels else iter(records)
+
+
+NOTHING = Lookup()
+"""The residual predicate if an index has answered all of it."""
+
+
+def _labelled(records: Iterable[Record], requirements: tuple[LabelRequirement, ...]) -> Iterator[Record]:
+    """Yield the records with such labels. Records share the dicts of equal labels: each is checked once."""
+    known: dict[int, bool] = {}
+    alive = []  # Keeps the dicts alive, so that their ids are not reused.
+    for record in records:
+        labels = record.labels
+        found = known.get(id(labels))
+        if found is None:
+            found = known[id(labels)] = all(requirement.matches(labels) for requirement in requirements)
+            alive.append(labels)
+        if found:
+            yield record
+
 
 class Chosen(NamedTuple):
     """The candidates of a read, and the residual predicate."""
 
-    records: list[Record]
+    records: Sequence[Record]
+    """The candidates, which other reads may share."""
     rest: Lookup
     """The residual predicate. The candidates meet all other conditions."""
     version: str = ""
@@ -92,6 +131,8 @@ class _Candidates(NamedTuple):
     by: str
     records: Callable[[], Iterable[Record]]
     rest: Lookup
+    postings: tuple[tuple[Used, object], ...] = ()
+    """The postings that they are in, each as an index and a value. Empty without an index of labels."""
 
 
 class Indexes:
@@ -103,15 +144,23 @@ class Indexes:
         self.made: dict[Dimension, Index] = {}
         """All indexes, ready or not."""
         self.declared: tuple[Indexed, ...] = ()
+        self.answers = Answers()
+        self.used = 0  # It stands for the tables of the store, which answer lookups without an index.
         self._reads = 0
 
     def change(self, before: Record | None, after: Record | None) -> None:
-        """Replace one record by another in all indexes."""
+        """Replace one record by another in all indexes, and drop the answers that this changes."""
         for index in self.made.values():
             index.change(before, after)
+        if self.answers.by_lookup:
+            self.answers.drop(self, ALL)
+            for record in (before, after):
+                if record is not None:
+                    self.answers.drop(self, record.namespace)
 
     def forget(self) -> bool:
         """Empty all indexes, to be rebuilt; return True if there are any."""
+        self.answers.clear()
         for index in self.made.values():
             index.forget()
         return bool(self.made)
@@ -126,7 +175,8 @@ class Indexes:
             if self._reads - self.made[idle].used < IDLE:
                 return False
             del self.made[idle]
-        self.made[dimension] = Index(_reading(dimension))
+            self.answers.clear()  # No change reaches an index that is dropped.
+        self.made[dimension] = Index(_reading(dimension), self.answers)
         self.made[dimension].used = self._reads
         return True
 
@@ -147,18 +197,31 @@ class Indexes:
 
     # ---- Choosing.
 
-    def chosen(self, held: Held, lookup: Lookup, *, asking: bool) -> Chosen:
-        """Return the smallest set of candidates; `asking` requests a missing index that would help."""
+    def chosen(self, held: Held, lookup: Lookup, *, asking: bool, version: str = "") -> Chosen:
+        """Return the smallest set of candidates, as of a version; `asking` requests a missing index that
+        would help.
+        """
         self._reads += asking
+        if asking and (answer := self.answers.by_lookup.get(id(lookup))) is not None:
+            for index, _ in answer.postings:
+                index.used = self._reads
+            return Chosen(answer.records, NOTHING, version, by=answer.by, size=answer.size)
         best = min(self._ways(held, lookup), key=lambda way: way.size, default=None)
         if best is None:
             named = [each.values() for each in held.values()]
             best = _Candidates(sum(map(len, named)), "", partial(chain.from_iterable, named), lookup)
         missing = self._missing(lookup, best.size, asking=asking)
         records, rest, cuts = self._cut(best)
-        return Chosen(
-            list(records), rest, by=(*((best.by,) if best.by else ()), *cuts), size=best.size, missing=missing
-        )
+        by = (*((best.by,) if best.by else ()), *cuts)
+        if asking and missing is None and (best.postings or best.size <= WORTH) and _is_lasting(lookup):
+            spaces = (ALL,) if lookup.namespaces is None else lookup.namespaces
+            postings: tuple[tuple[Used, object], ...] = best.postings or tuple(
+                (self, space) for space in spaces
+            )
+            answer = Answer(lookup, Records(rest.met_by(records)), postings, by, best.size)
+            self.answers.add(answer)
+            return Chosen(answer.records, NOTHING, version, by=by, size=best.size)
+        return Chosen(list(records), rest, version, by=by, size=best.size, missing=missing)
 
     def _missing(self, lookup: Lookup, size: int, *, asking: bool) -> Dimension | None:
         """Return a missing index that would help, or None; `asking` creates it."""
@@ -221,7 +284,8 @@ class Indexes:
             case _ if index is None:
                 return None
             case "=" | "==" | "in":
-                return _of([index.posting(value) for value in requirement.values], dimension, rest)
+                way = _of([index.posting(value) for value in requirement.values], dimension, rest)
+                return way._replace(postings=tuple((index, value) for value in requirement.values))
             case operator:  # The index does not compare numbers; the caller does.
                 records = partial(chain.from_iterable, index.postings())
                 return _Candidates(
@@ -271,6 +335,11 @@ class Indexes:
             return None
         index.used = self._reads
         return index
+
+
+def _is_lasting(lookup: Lookup) -> bool:
+    """Return True if reads have it for long. Those with owners and indexed values are made for each read."""
+    return lookup.owner is None and not lookup.values and not lookup.where
 
 
 def _of(postings: Sequence[Collection[Record]], dimension: Dimension, rest: Lookup) -> _Candidates:

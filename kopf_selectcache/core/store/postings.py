@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from sys import getsizeof
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from .answers import Answers
 from .record import Record
 
 Posting: TypeAlias = Record | tuple[Record, ...] | set[Record]
@@ -54,13 +55,14 @@ OWNER = Dimension("owner")
 
 class Index:
     """Postings by value. Only the writer uses it until it is `ready`; then each call needs the store's
-    lock.
+    lock. A change of a posting drops its answers.
     """
 
-    __slots__ = ("_of", "_postings", "_steps", "count", "ready", "used")
+    __slots__ = ("_answers", "_of", "_postings", "_steps", "count", "ready", "used")
 
-    def __init__(self, of: Callable[[Record], Collection[Any]]) -> None:
+    def __init__(self, of: Callable[[Record], Collection[Any]], answers: Answers | None = None) -> None:
         self._of = of
+        self._answers = Answers() if answers is None else answers
         self._postings: dict[Any, Posting] = {}
         self._steps: Iterator[int] | None = None
         self.ready = False
@@ -119,6 +121,8 @@ class Index:
 
     def _add(self, record: Record) -> None:
         for value in self._of(record):
+            if self._answers.by_lookup:
+                self._answers.drop(self, value)
             found = self._postings.get(value)
             if found is None:
                 self._postings[value] = record
@@ -136,6 +140,8 @@ class Index:
 
     def _discard(self, record: Record) -> None:
         for value in self._of(record):
+            if self._answers.by_lookup:
+                self._answers.drop(self, value)
             found = self._postings.get(value)
             if isinstance(found, set):
                 if record not in found:

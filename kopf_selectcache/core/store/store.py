@@ -153,13 +153,13 @@ class Store:
         With `asking`, an index that would help this lookup is requested.
         """
         with self._lock:
-            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)
+            chosen = self._chosen(lookup, key, self._version, asking=asking)
         if asking and chosen.missing is not None:
             self._request_index()
         return chosen
 
-    def _chosen(self, lookup: Lookup, key: tuple[str, str] | None, *, asking: bool) -> Chosen:
-        chosen = self._indexes.chosen(self._held, lookup, asking=asking)
+    def _chosen(self, lookup: Lookup, key: tuple[str, str] | None, version: str, *, asking: bool) -> Chosen:
+        chosen = self._indexes.chosen(self._held, lookup, asking=asking, version=version)
         if self.unreadable:
             chosen = chosen._replace(
                 records=[record for record in chosen.records if record.stored],
@@ -248,7 +248,7 @@ class Store:
             if before is not None and not is_newer(record.version, before.version):
                 return []
             held[record.name] = record
-            if self._indexes.made:
+            if self._indexes.made or self._indexes.answers.by_lookup:
                 self._indexes.change(before, record)
             if before is None:
                 changes = [Change(None, record, ChangeCause.ENTERED)]
@@ -349,7 +349,7 @@ class Store:
         self._separate(changes)
         if len(changes) > AT_ONCE:
             return self._indexes.forget()
-        for change in changes if self._indexes.made else ():
+        for change in changes if self._indexes.made or self._indexes.answers.by_lookup else ():
             self._indexes.change(change.before, change.after)
         return False
 

@@ -212,7 +212,7 @@ class UnionView(View):
         self, groups: Iterable[int], lookup: Lookup, key: ObjectKey | None, *, asking: bool
     ) -> Chosen:
         with self._lock:
-            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self.version_of(groups))
+            chosen = self._chosen(lookup, key, self.version_of(groups), asking=asking)
         if asking and chosen.missing is not None:
             self._request_index()
         return chosen

@@ -363,7 +363,7 @@ def test_names_are_looked_up_and_not_for() -> None:
         Lookup(),
     )
     chosen = store.chosen(Lookup(names=frozenset(["pod-1"]), namespaces=frozenset(["ns-0"])))
-    assert (chosen.records, chosen.size, chosen.missing) == ([], 1, None)
+    assert (list(chosen.records), chosen.size, chosen.missing) == ([], 1, None)
 
 
 def test_there_is_an_end_of_indexes_until_one_is_idle() -> None:

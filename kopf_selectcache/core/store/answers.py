@@ -1,0 +1,86 @@
+"""Answers to lookups, which reads repeat until the records that they were chosen from change.
+
+The labels, name and namespace of a record do not change. So the records that meet a lookup change only with
+the posting of an index that has them, or with the table of their namespace. Such a change drops the answer at
+once: it keeps no record alive that has left the store.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+from .record import Record
+
+MOST = 256
+"""The greatest number of answers of one store."""
+
+MOST_RECORDS = 20_000
+"""The greatest number of records in all answers of one store: a megabyte and a half, with their keys."""
+
+
+class Used(Protocol):
+    """An index, or all. It has the number of the last read that used it."""
+
+    used: int
+
+
+class Records(tuple[Record, ...]):  # It has a dict, for its keys.  # noqa: SLOT001
+    """The records of an answer, which several reads share."""
+
+    @cached_property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """The namespace and name of each."""
+        return tuple([(record.namespace, record.name) for record in self])
+
+
+class Answer(NamedTuple):
+    """The records that meet a lookup."""
+
+    lookup: object
+    """The lookup. It is kept, so that its id is not reused."""
+    records: Records
+    postings: tuple[tuple[Used, object], ...]
+    """Where they were chosen from: an index with a value, or all indexes with a namespace."""
+    by: tuple[str, ...]
+    size: int
+
+
+class Answers:
+    """The answers of one store. Each call needs the store's lock."""
+
+    def __init__(self) -> None:
+        self.by_lookup: dict[int, Answer] = {}
+        self._by_posting: dict[tuple[Used, object], set[int]] = {}
+        self._count = 0
+
+    def add(self, answer: Answer) -> None:
+        """Add an answer; the oldest ones make room for it."""
+        count = len(answer.records)
+        if count > MOST_RECORDS:
+            return
+        while len(self.by_lookup) >= MOST or self._count + count > MOST_RECORDS:
+            self._drop(next(iter(self.by_lookup)))
+        number = id(answer.lookup)
+        self.by_lookup[number] = answer
+        self._count += count
+        for posting in answer.postings:
+            self._by_posting.setdefault(posting, set()).add(number)
+
+    def drop(self, index: Used, value: object) -> None:
+        """Drop the answers that were chosen from a posting."""
+        for number in tuple(self._by_posting.get((index, value), ())):
+            self._drop(number)
+
+    def clear(self) -> None:
+        """Drop all answers."""
+        self.by_lookup, self._by_posting, self._count = {}, {}, 0
+
+    def _drop(self, number: int) -> None:
+        answer = self.by_lookup.pop(number)
+        self._count -= len(answer.records)
+        for posting in answer.postings:
+            numbers = self._by_posting[posting]
+            numbers.discard(number)
+            if not numbers:
+                del self._by_posting[posting]

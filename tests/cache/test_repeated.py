@@ -1,0 +1,144 @@
+"""Reads that are repeated: requests and answers are memoised, and what a caller gets is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Selector
+from kopf_selectcache.cache.matcher import MOST_EQUAL
+from kopf_selectcache.cache.request import Requests
+from kopf_selectcache.errors import ReadError
+from kopf_selectcache.testing import FakeCache
+from tests.cache.environment import Environment, pod
+
+
+class App(StrEnum):
+    WEB = "web"
+
+
+class Values:
+    """A collection that has a hash, and changes."""
+
+    def __init__(self, *values: str) -> None:
+        self.values = list(values)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.values
+
+
+def web(number: int) -> dict[str, Any]:
+    metadata = {"name": f"web-{number}", "namespace": "shop", "labels": {"app": "web"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"phase": "Running"}}
+
+
+def held() -> FakeCache:
+    return FakeCache([web(number) for number in range(3)], {"v1/pods": ""})
+
+
+def test_7_the_names_that_a_caller_gets_are_its_own() -> None:
+    cache = held()
+    first = cache.list("pods", label="app=web", keys_only=True)
+    expected = list(first)
+    assert type(first) is list
+    first.clear()
+    assert cache.list("pods", label="app=web", keys_only=True) == expected
+    assert cache.list("pods", label="app=web").keys() == expected
+
+
+def test_7_an_object_of_a_repeated_list_is_a_new_one() -> None:
+    cache = held()
+    for each in cache.list("pods", label="app=web"):
+        each["metadata"]["labels"]["app"] = "changed"
+    assert {each["metadata"]["labels"]["app"] for each in cache.list("pods", label="app=web")} == {"web"}
+
+
+def test_a_list_that_was_read_before_does_not_change() -> None:
+    cache = held()
+    before = cache.list("pods", label="app=web")
+    cache.cluster.delete(web(1))
+    cache.cluster.create(web(9))
+    assert len(before) == len(before.keys()) == 3
+    after = cache.list("pods", label="app=web", keys_only=True)
+    assert sorted(name for _, name in after) == ["web-0", "web-2", "web-9"]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 5, None])
+def test_a_limit_cuts_a_repeated_list(limit: int | None) -> None:
+    cache = held()
+    for _ in range(3):
+        found = cache.list("pods", label="app=web", limit=limit)
+        assert len(found) == len(list(found)) == (3 if limit is None else min(limit, 3))
+
+
+def test_repeated_counts_and_paths_agree() -> None:
+    cache = held()
+    for _ in range(3):
+        assert cache.count("pods", label="app=web") == 3
+        assert cache.count("pods", label="app=web", where={"metadata.name": "web-1"}) == 1
+        assert cache.count("pods", label="app=web", field="metadata.name!=web-1") == 2
+        assert cache.count("pods", label="app=web", field="status.phase=Running") == 3
+
+
+def test_requests_by_texts_are_made_once() -> None:
+    requests = Requests()
+    first = requests.several("list", "pods", {"app": "web"}, namespace="shop")
+    assert requests.several("list", "pods", {"app": "web"}, namespace="shop") is first
+    for other in (
+        requests.several("held", "pods", {"app": "web"}, namespace="shop"),
+        requests.several("list", "jobs", {"app": "web"}, namespace="shop"),
+        requests.several("list", "pods", {"app": "db"}, namespace="shop"),
+        requests.several("list", "pods", {"app": "web"}),
+        requests.several("list", "pods", {"app": "web"}, namespace="shop", as_="view"),
+        requests.several("list", "pods", {"app": "web"}, namespace="shop", keys_only=True),
+        requests.several("list", "pods", {"app": "web"}, namespace="shop", limit=0),
+    ):
+        assert (other is first, repr(other) == repr(first)) == (False, False)
+
+
+@pytest.mark.parametrize("option", ["where", "index", "sort_by", "limit", "max_age", "timeout"])
+def test_each_option_makes_another_request(option: str) -> None:
+    given: Any = {"where": {}, "index": {}, "sort_by": "kind", "limit": 0, "max_age": 0, "timeout": 0}
+    request = Requests().several("list", "pods", "app=web", **{option: given[option]})
+    assert getattr(request, option) == given[option]
+    assert not request.is_plain
+
+
+def test_a_label_that_may_change_is_read_each_time() -> None:
+    cache, values = held(), Values("db")
+    assert not cache.list("pods", label={"app": values})
+    values.values = ["web"]
+    assert len(cache.list("pods", label={"app": values})) == 3
+    assert len(cache.list("pods", label={"app": App.WEB})) == 3
+
+
+def test_a_wrong_argument_is_refused_each_time() -> None:
+    cache = held()
+    for _ in range(2):
+        for wrong in ({"label": "app in ("}, {"namespace": ""}, {"as_": "dict"}, {"label": {1: "web"}}):
+            with pytest.raises(ReadError):
+                cache.list("pods", **wrong)
+        with pytest.raises(ReadError):
+            cache.list("pods", as_="view", keys_only=True)  # type: ignore[call-overload]
+
+
+def test_equal_selectors_are_compared_with_the_filter_once() -> None:
+    environment = Environment()
+    feed = environment.declare(Selector())
+    feed.hold(pod("web-1", app="web"))
+    environment.cache().list("pods", label="app=web")
+    comparisons = feed.state.derived.value
+    selectors = [Selector("app=web") for _ in range(MOST_EQUAL + 3)]
+    first = comparisons.of(selectors[0])
+    assert all(comparisons.of(each) is first for each in selectors for _ in range(2))
+    assert len(first.equal) == MOST_EQUAL
+    assert len({id(each) for each in first.equal}) == MOST_EQUAL

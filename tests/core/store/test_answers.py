@@ -1,0 +1,182 @@
+"""Answers that are repeated: each is that of a scan, and none outlives a change of its records."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kopf_selectcache.core.store import answers, indexes
+from kopf_selectcache.core.store.answers import MOST, Records
+from kopf_selectcache.core.store.indexes import IDLE, NOTHING, WORTH, Lookup
+from kopf_selectcache.core.store.indexes import MOST as MOST_INDEXES
+from kopf_selectcache.core.store.store import Store
+from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.core.store.union import Union
+from tests.core.store.test_postings import (
+    LOOKUPS,
+    STEPS,
+    build,
+    by_label,
+    filled,
+    found,
+    meets,
+    record,
+    small,
+    taken,
+)
+from tests.core.writers import writers
+
+
+def indexed(count: int = WORTH + 1) -> tuple[Store, Lookup]:
+    """Return a store with an index of a label, and a lookup by it."""
+    store, lookup = filled(count, lambda i: record(f"pod-{i}", app="a" if i % 2 else "b")), by_label("app=a")
+    store.chosen(lookup)
+    build(store, 1000)
+    return store, lookup
+
+
+def scanned() -> tuple[Store, Lookup]:
+    """Return a store of a few objects without an index, and a lookup in a namespace."""
+    store = filled(10, lambda i: record(f"pod-{i}", app="a" if i % 2 else "b"))
+    return store, by_label("app=a", namespaces=frozenset(["shop"]))
+
+
+STORES = pytest.mark.parametrize("make", [indexed, scanned])
+
+
+@settings(max_examples=60)
+@given(STEPS, st.lists(LOOKUPS, min_size=1, max_size=5), st.sampled_from([0, WORTH]))
+def test_3_an_answer_that_is_repeated_is_that_of_a_scan(
+    steps: list[tuple[str, Any]], asked: list[Lookup], worth: int
+) -> None:
+    store = Store()
+    with small(), patch.object(indexes, "WORTH", worth):
+        for step in steps:
+            if step[0] == "declare":
+                store.declare(step[1])
+            taken(store, step, store.build)
+            held, _ = store.records()
+            for each in asked:
+                assert found(store, each, asking=True) == {one for one in held if meets(one, each)}
+            for answer in store._indexes.answers.by_lookup.values():
+                assert {*answer.records} <= {*held}, "it keeps no record alive"
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), STEPS), max_size=12),
+    st.lists(LOOKUPS, min_size=1, max_size=4),
+    st.sampled_from([0, WORTH]),
+)
+def test_3_so_it_is_of_several_streams(
+    rounds: list[tuple[int, list[tuple[str, Any]]]], asked: list[Lookup], worth: int
+) -> None:
+    union = Union([Keys("shop"), Keys("shop", frozenset("pqr")), Keys("bank")])
+    with small(), patch.object(indexes, "WORTH", worth):
+        for which, steps in rounds:
+            for step in steps[:8]:
+                taken(writers(union)[which], step, union.build)
+                for readable in (union.store, union.needed(union.substores[:2])):
+                    held, _ = readable.records()
+                    for each in asked:
+                        expected = {one for one in held if meets(one, each)}
+                        assert found(readable, each, asking=True) == expected
+
+
+@STORES
+def test_an_answer_is_repeated_until_its_records_change(make: Any) -> None:
+    store, lookup = make()
+    first = store.chosen(lookup)
+    assert (first.rest, type(first.records)) == (NOTHING, Records)
+    assert store.chosen(lookup).records is first.records
+    store.put(record("pod-1", "101", app="a"))
+    second = store.chosen(lookup)
+    assert [each.version for each in second.records if each.name == "pod-1"] == ["101"]
+    assert len(second.records) == len(first.records)
+    store.leave(record("pod-1", "102"))
+    assert "pod-1" not in {each.name for each in store.chosen(lookup).records}
+
+
+@STORES
+def test_an_answer_is_repeated_with_the_version_of_the_contents(make: Any) -> None:
+    store, lookup = make()
+    records = store.chosen(lookup).records
+    store.progress("150")
+    assert (store.chosen(lookup).records, store.chosen(lookup).version) == (records, "150")
+
+
+def test_a_change_elsewhere_leaves_an_answer() -> None:
+    store, lookup = indexed()
+    records = store.chosen(lookup).records
+    store.put(record("pod-0", "101", app="b"))
+    assert store.chosen(lookup).records is records
+
+
+@STORES
+def test_a_generation_that_is_another_has_other_answers(make: Any) -> None:
+    store, lookup = make()
+    store.chosen(lookup)
+    store.begin()
+    store.put(record("other", "201", app="a"))
+    store.commit("201")
+    assert [each.name for each in store.chosen(lookup).records] == ["other"]
+
+
+@STORES
+def test_so_has_one_that_has_the_indexes_built_anew(make: Any) -> None:
+    store, lookup = make()
+    store.chosen(lookup)
+    store.begin()
+    store.put(record("other", "201", app="a"))
+    with patch.object(indexes, "AT_ONCE", 1), patch("kopf_selectcache.core.store.store.AT_ONCE", 1):
+        store.commit("201")
+    assert [each.name for each in store.chosen(lookup).records] == ["other"]
+
+
+def test_answers_end_with_their_index() -> None:
+    store, lookup = indexed()
+    others = [by_label(f"key-{number}=a") for number in range(MOST_INDEXES - 1)]
+    for each in others:
+        store.chosen(each)
+    build(store, 1000)
+    store.chosen(lookup)
+    for _ in range(IDLE):
+        store.chosen(others[0])
+    for each in others:
+        store.chosen(each)
+    store.chosen(by_label("another=a"))
+    assert "label app" not in store.weights()
+    store.put(record("pod-1", "101", app="b"))
+    assert "pod-1" not in {each.name for each in found(store, lookup, asking=True)}
+
+
+def test_a_repeated_answer_uses_its_index() -> None:
+    store, lookup = indexed()
+    for number in range(MOST_INDEXES - 1):
+        store.chosen(by_label(f"key-{number}=a"))
+    build(store, 1000)
+    for _ in range(IDLE):
+        store.chosen(lookup)
+    store.chosen(by_label("another=a"))
+    build(store, 1000)
+    assert "label app" in store.weights()
+
+
+def test_there_is_an_end_of_answers_and_of_their_records() -> None:
+    store, _ = indexed()
+    known = store._indexes.answers
+    many = [by_label("app=a", names=frozenset([f"pod-{number}"])) for number in range(MOST + 5)]
+    for each in many:
+        store.chosen(each)
+    assert len(known.by_lookup) == MOST
+    assert id(many[0]) not in known.by_lookup, "the oldest one made room"
+    with patch.object(answers, "MOST_RECORDS", 150):
+        for text in ("app=a", "app in (a)", "app=b"):
+            assert len(store.chosen(by_label(text)).records) >= WORTH // 2
+        assert sum(len(each.records) for each in known.by_lookup.values()) <= 150
+        with patch.object(answers, "MOST_RECORDS", 50):
+            assert len(store.chosen(by_label("app==a")).records) >= WORTH // 2
