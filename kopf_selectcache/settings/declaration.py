@@ -156,20 +156,19 @@ class Cached:
     ) -> None:
         if not isinstance(share_watches, bool):
             require(None, DeclarationError, "Cached()", "share_watches", share_watches, "True or False")
-        self._set("filter", _filter_of(filter))
-        self._set("namespaces", namespaces_in(namespaces))
-        if self.namespaces is not UNSET:
-            for branch in self.filter.branches:
+        chosen = _filter_of(filter)
+        spaces = namespaces_in(namespaces) if namespaces is not UNSET else UNSET
+        if spaces is not UNSET:
+            for branch in chosen.branches:
                 if branch.namespaces is not None or branch.namespace_label is not None:
                     what = f"namespaces= is given beside those of {branch!r}"
                     raise BadSelector(what, remedy="Write them in one place")
-        if share_watches and not _has_names(assemble(self.filter, self.namespaces).filter):
-            what = f"Cached(share_watches=True): the filter has no names: {clipped(self.filter, 500)}"
+        if share_watches and not _has_names(assemble(chosen, spaces).filter):
+            what = f"Cached(share_watches=True): the filter has no names: {clipped(chosen, 500)}"
             raise DeclarationError(what, remedy="Leave it out, or name the objects: Selector(names=[...])")
         stored: dict[str, Any] = {"keep": keep, "drop": drop, "transform": transform}
         stored["metadata_only"] = UNSET if metadata_only is False else metadata_only
-        given = {name for name, value in stored.items() if value is not UNSET}
-        self._set("projection", stored_part(**{name: stored[name] for name in given}) if given else ALL)
+        stored = {name: value for name, value in stored.items() if value is not UNSET}
         options: dict[str, object] = {
             "storage": UNSET if storage is None else storage,
             "max_bytes": max_bytes,
@@ -177,26 +176,23 @@ class Cached:
         options |= {"page_limit": page_limit, "audit_interval": audit_interval, "bookmarks": bookmarks}
         options["resync"] = resync
         for name, value in options.items():
-            if value is not UNSET:
-                if wrong := OPTIONS[name].check(value):
-                    raise DeclarationError(f"Cached(): {name} is {shown(value)}, {wrong[0]}", remedy=wrong[1])
-                given.add(name)
-            self._set(name, None if value is UNSET else value)
-        self._set("share_watches", share_watches)
+            if value is not UNSET and (wrong := OPTIONS[name].check(value)):
+                raise DeclarationError(f"Cached(): {name} is {shown(value)}, {wrong[0]}", remedy=wrong[1])
         if outside not in (None, "metadata"):
             require(None, DeclarationError, "Cached()", "outside", outside, "'metadata' or None")
         if outside is not None:
-            require_splittable(assemble(self.filter, self.namespaces).filter)
-        self._set("outside", outside)
-        self._set("indexes", indexes(index) if index is not None else ())
-        require_received(self.indexes, self.projection)
-        self._set("given", frozenset(given))
-        self._set("unconfined", None)
-        self._set("origins", ())
-        self._set("source", None)
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
+            require_splittable(assemble(chosen, spaces).filter)
+        attributes = {name: None if value is UNSET else value for name, value in options.items()}
+        attributes |= {"filter": chosen, "namespaces": spaces, "share_watches": share_watches}
+        attributes |= {"outside": outside, "unconfined": None, "origins": (), "source": None}
+        attributes["projection"] = projected = stored_part(**stored) if stored else ALL
+        attributes["indexes"] = indexed = indexes(index) if index is not None else ()
+        if indexed:
+            require_received(indexed, projected)
+        given = {name for name, value in options.items() if value is not UNSET}
+        attributes["given"] = frozenset(given.union(stored))
+        for name, value in attributes.items():
+            object.__setattr__(self, name, value)
 
     def level(self, name: str) -> object:
         """Return the value of an option as it is declared, or UNSET."""
@@ -450,8 +446,11 @@ def checked(key: KindKey, kind: Kind | None, value: Declared, **options: Any) ->
             what = f"{', '.join(f'{name}=' for name in options)} beside a Cached(...)"
             raise DeclarationError(what, remedy="Write all options in the Cached(...), or none")
         cached = value if isinstance(value, Cached) else Cached(value, **options)
-        assembled = assemble(cached.filter, cached.namespaces, kind=kind)
-        check(key, kind, cached.replaced(filter=assembled.filter))
+        if cached.namespaces is UNSET:
+            check(key, kind, cached)
+        else:
+            assembled = assemble(cached.filter, cached.namespaces, kind=kind)
+            check(key, kind, cached.replaced(filter=assembled.filter))
     return cached
 
 
