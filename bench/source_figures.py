@@ -292,12 +292,14 @@ def rate_wording(sources: Mapping[Path, Source]) -> float:
     """Return the percentage of test functions that assert wording.
 
     Such a function has a call with `match=`, or an assertion that compares the text of an error, a log line
-    or a command (MESSAGE) with a text. That a text is empty, or does not contain something, is no wording.
+    or a command (MESSAGE) with a text. That a text is empty, or does not contain something, is no wording,
+    nor is the number or the length of texts.
     """
     tests = [
         node
         for tree, _ in sources.values()
-        for node in ast.walk(tree)
+        for scope in (tree, *(each for each in tree.body if isinstance(each, ast.ClassDef)))
+        for node in scope.body
         if isinstance(node, FUNCTIONS) and node.name.startswith("test")
     ]
     return 100 * sum(map(_asserts_wording, tests)) / len(tests) if tests else 0.0
@@ -309,6 +311,17 @@ def _asserts_absence(comparison: ast.Compare) -> bool:
     )
 
 
+def _counts(comparison: ast.Compare) -> bool:
+    """Return True if a length is compared, and no text is mentioned."""
+    return (
+        isinstance(comparison.left, ast.Call)
+        and _name_of(comparison.left.func) == "len"
+        and not any(
+            isinstance(each, ast.Constant) and isinstance(each.value, str) for each in ast.walk(comparison)
+        )
+    )
+
+
 def _asserts_wording(test: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     for node in ast.walk(test):
         if isinstance(node, ast.Call) and any(each.arg == "match" for each in node.keywords):
@@ -317,7 +330,7 @@ def _asserts_wording(test: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
             compared = (
                 side
                 for each in ast.walk(node.test)
-                if isinstance(each, ast.Compare) and not _asserts_absence(each)
+                if isinstance(each, ast.Compare) and not _asserts_absence(each) and not _counts(each)
                 for side in (each.left, *each.comparators)
             )
             if any(MESSAGE.search(ast.unparse(side)) for side in compared):

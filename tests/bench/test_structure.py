@@ -63,7 +63,7 @@ def test_the_script_measures_this_checkout(tmp_path: Path) -> None:
         assert 5 < modules <= switches < calls < 1_000
 
 
-def test_reads_keep_within_their_targets() -> None:
+def test_reads_and_declarations_keep_within_their_targets() -> None:
     command = "import json; from bench.call_paths import measure_paths; print(json.dumps(measure_paths()))"
     # In a process of its own: it sets a profiler, and runs an operator.
     printed = subprocess.run(
@@ -74,6 +74,7 @@ def test_reads_keep_within_their_targets() -> None:
     if sys.version_info[:2] == MEASURED_ON:
         assert is_met("list", figures["list"])
         assert is_met("get", figures["get"])
+        assert is_met("declare", figures["declare"])
 
 
 def test_the_structure_keeps_within_its_targets() -> None:
@@ -190,6 +191,9 @@ def test_lines_of_messages_are_errors_log_calls_texts_checks_and_their_helpers(t
         ("assert caught.value.code == 1 and str(caught.value) == 'x'", 100),
         ("assert 'canary' not in str(caught.value)", 0),
         ("assert caplog.messages == []", 0),
+        ("assert len(caplog.records) == 1", 0),
+        ("assert len([each for each in caplog.messages if 'x' in each]) == 1", 100),
+        ("async def test(): assert str(error) == 'x'", 100),
         ("assert str(path) == 'x'", 0),
         ("with pytest.raises(ValueError): f()", 0),
         ("assert error.version == '5'", 0),

@@ -155,9 +155,8 @@ def test_the_options_that_differ_are_named(options: Any, named: list[str]) -> No
 def test_another_declaration_of_a_declared_kind_is_refused(kind: str) -> None:
     async def test(_: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
-        with pytest.raises(DeclarationError) as caught:
+        with pytest.raises(DeclarationError):
             await cache.declare(kind, "app=db")
-        assert "cache.change" in caught.value.remedy
         assert names(cache.held("configmaps")) == ["web"]
 
     operated(test)
@@ -335,7 +334,6 @@ def test_reads_of_a_removed_kind_name_the_time_and_the_place() -> None:
             with pytest.raises(NotDeclared) as caught:
                 cache.held(kind)
             assert re.search(r"2026-01-02T03:04:05Z by test_declaring\.py:\d+", caught.value.what)
-            assert "cache.declare" in caught.value.remedy
         for verb in ("remove", "change"):
             with pytest.raises(NotDeclared):
                 await getattr(cache, verb)("configmaps", *(["app=web"] if verb == "change" else []))
@@ -495,9 +493,8 @@ def test_a_changed_filter_is_read_at_once() -> None:
         assert names(cache.list("configmaps", label="app=db")) == ["db"]
         assert cache.scope("configmaps") == Selector("app=db")
         await cache.declare("configmaps", Cached("app=db", keep=["metadata.labels"]))
-        with pytest.raises(NotDeclared) as caught:
+        with pytest.raises(NotDeclared):
             await cache.change("secrets", "app=db")
-        assert "cache.declare" in caught.value.remedy
         await cache.remove("configmaps")
         nothing_stays(gated)
 
@@ -508,9 +505,8 @@ def test_a_change_that_fails_leaves_the_filter() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
         gated.cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
-        with pytest.raises(Forbidden) as caught:
+        with pytest.raises(Forbidden):
             await cache.change("configmaps", "app=db")
-        assert "cache.change" in caught.value.what
         assert names(cache.held("configmaps")) == ["web"]
         assert cache.scope("configmaps") == Selector("app=web")
 

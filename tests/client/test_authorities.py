@@ -95,7 +95,7 @@ def test_a_connection_that_stays_unsafe_costs_few_tries_and_logins_until_the_aut
             tls.rotate()
             for attempts in (TRIES + 1, 1, 1):
                 before, (_, item) = tls.connections, vault.select()
-                with pytest.raises(Unreachable, match="no safe connection can be made"):
+                with pytest.raises(Unreachable):
                     await transport.get(PODS, {})
                 assert tls.connections - before == attempts
                 assert (vault.select()[1] is item) is (attempts == 1)

@@ -410,7 +410,7 @@ def test_an_answer_that_is_no_json_object_is_refused_without_quoting_it(garbage:
     [answer({}), answer({"spec": {"names": 5}}), crd("things"), crd(kind="Thing"), crd(group="nowhere.org")],
 )
 def test_the_definition_of_another_kind_is_refused(other: Answer) -> None:
-    with pytest.raises(Garbled, match=r"the definition of webapps.example.com"):
+    with pytest.raises(Garbled):
         resolved("wa", **{CRD: other})
 
 

@@ -417,7 +417,7 @@ def test_an_answer_that_takes_too_long_is_given_up_and_a_watch_may_take_as_long_
             transport.watch(PODS, {"watch": "true"}) as chunks,
         ):
             for _ in range(2):
-                with pytest.raises(Unreachable, match=r"^no answer came in time \([A-Z][A-Za-z]+\)$"):
+                with pytest.raises(Unreachable):
                     await transport.get(PODS, {})
             gate.set()
             assert await anext(chunks) == b"late"
@@ -435,9 +435,9 @@ def test_a_server_that_does_not_even_accept_a_connection_is_given_up() -> None:
                 client.connect_ex(full.getsockname())
             given = kopf.ConnectionInfo(server=f"http://127.0.0.1:{full.getsockname()[1]}")
             async with connected(given, connect_timeout=0.02) as transport:
-                with pytest.raises(Unreachable, match=r"^no answer came in time \([A-Z][A-Za-z]+\)$"):
+                with pytest.raises(Unreachable):
                     await transport.get(PODS, {})
-                with pytest.raises(Unreachable, match=r"^no answer came in time \([A-Z][A-Za-z]+\)$"):
+                with pytest.raises(Unreachable):
                     await ask(transport, "watch")
 
     run(main())

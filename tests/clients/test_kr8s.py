@@ -210,11 +210,11 @@ def test_refusals_are_the_clients_own_errors(environment: Environment) -> None:
     async def test(client: Any) -> None:
         with pytest.raises(kr8s.NotFoundError):
             await (await config_map(client, environment, "nope")).delete()
-        with pytest.raises(kr8s.ServerError, match='configmaps "a" already exists') as caught:
+        with pytest.raises(kr8s.ServerError) as caught:
             await (await config_map(client, environment, "a")).create()
         assert caught.value.response.status_code == 409
         nobody = await kr8s.asyncio.api(kubeconfig=str(kubeconfig))
-        with pytest.raises(kr8s.ServerError, match="configmaps is forbidden") as caught:
+        with pytest.raises(kr8s.ServerError) as caught:
             await names(nobody, "configmaps")
         assert caught.value.response.status_code == 403
         await nobody._session.aclose()

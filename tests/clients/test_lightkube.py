@@ -201,7 +201,7 @@ def test_a_dry_run_changes_nothing(client: Any, environment: Environment) -> Non
 
 def test_refusals_are_the_clients_own_errors(client: Any, environment: Environment) -> None:
     environment.create(environment.config_map("a"))
-    with pytest.raises(ApiError, match='configmaps "nope" not found') as caught:
+    with pytest.raises(ApiError) as caught:
         client.get(ConfigMap, "nope")
     assert (caught.value.status.code, caught.value.status.reason, caught.value.status.details.name) == (
         404,

@@ -165,7 +165,7 @@ def test_refusals_are_the_clients_own_errors(api_client: Any, environment: Envir
         pykube.ConfigMap.objects(api_client).get(name="nope")
     with pytest.raises(pykube.exceptions.HTTPError) as caught:
         pykube.ConfigMap(api_client, environment.config_map("a")).create()
-    assert (caught.value.code, str(caught.value)) == (409, 'configmaps "a" already exists')
+    assert caught.value.code == 409
     nobody = pykube.HTTPClient(pykube.KubeConfig.from_file(str(environment.kubeconfig_of_nobody())))
     with pytest.raises(pykube.exceptions.HTTPError) as caught:
         pykube.ConfigMap.objects(nobody).get(name="a")

@@ -105,7 +105,7 @@ def test_b3_a_split_cache_tells_inside_from_outside_and_absent(place: Place, fil
         with Proxy(place.api) as proxy:
             async with cached(place, filters, url=proxy.url) as cache:
                 assert cache.get("configmaps", "web-1", here)["data"] == {"key": CANARY}
-                with pytest.raises(OutsideFilter, match=r"app is .db.,.* app=web is wanted") as raised:
+                with pytest.raises(OutsideFilter) as raised:
                     cache.get("configmaps", "db-1", here, default=None)
                 error = raised.value
                 assert (error.reason, error.labels, error.wanted) == (

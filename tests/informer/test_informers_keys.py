@@ -137,13 +137,7 @@ def test_a_name_is_not_answered_before_it_is_known_what_it_means() -> None:
                 )
                 for key in ("web", "WebApp", "example.com/v1/webapps", "nothing"):
                     assert meant(runtime, key) is NotSynced
-                with pytest.raises(
-                    NotSynced,
-                    match=(
-                        r"what web means is not known yet: the cluster has not said what"
-                        r" webapps[.]example[.]com is"
-                    ),
-                ):
+                with pytest.raises(NotSynced):
                     environment.cache.list("web")
                 go.set()
                 await known(environment, "webapps.example.com")

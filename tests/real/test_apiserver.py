@@ -185,7 +185,7 @@ def test_a_watch_gives_the_events(real_api: ApiServer) -> None:
 def test_a_watch_without_events_ends_at_its_deadline(real_api: ApiServer) -> None:
     with (
         real_api.watch(configmaps(real_api.namespace()), deadline=0.2) as watch,
-        pytest.raises(TimeoutError, match=r"nothing came on the watch for 0\.2 s"),
+        pytest.raises(TimeoutError),
     ):
         next(watch)
 
@@ -201,7 +201,7 @@ def test_a_watch_with_events_ends_after_its_deadline(real_api: ApiServer) -> Non
 
     with (
         real_api.watch(configmaps(namespace), deadline=1) as watch,
-        pytest.raises(TimeoutError, match="for more than 1 s"),
+        pytest.raises(TimeoutError),
     ):
         watch.until(change_again)  # Each event makes the next.
 

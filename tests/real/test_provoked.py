@@ -386,7 +386,7 @@ def test_of_a_version_that_is_compacted_there_is_no_audit_and_nothing_is_changed
             await until(lambda: counts.audits, "it is compared with the server regularly")
             assert await operator.cache.audit(ONE)
             api.compact()
-            with pytest.raises(Stalled, match=r"cache\.audit\('configmaps'\)"):
+            with pytest.raises(Stalled):
                 await operator.cache.audit(ONE)
             failed = counts.failures["audit"]
             await until(lambda: counts.failures["audit"] > failed + 1, "the next regular audits are over")

@@ -67,7 +67,7 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
         )
         for name in unreadable:
             if not is_readable():
-                with pytest.raises(Unreadable, match="nested too deeply"):
+                with pytest.raises(Unreadable):
                     cache.get(kind, name, namespace)
                 with pytest.raises(Unreadable):
                     await cache.fetch_list(kind, namespace=namespace)

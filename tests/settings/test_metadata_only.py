@@ -115,13 +115,13 @@ def test_the_declaration_is_shown_as_it_is_written() -> None:
     ],
 )
 def test_a_read_of_anything_else_is_refused(read: Callable[[FakeCache], object]) -> None:
-    with pytest.raises(NotKept, match="metadata_only=True"):
+    with pytest.raises(NotKept):
         read(cache_of())
 
 
 def test_changes_by_a_field_are_refused() -> None:
     async def main() -> None:
-        with pytest.raises(NotKept, match="metadata_only=True"):
+        with pytest.raises(NotKept):
             await anext(cache_of().changes("pods", field="spec.nodeName=n1"))
 
     asyncio.run(main())

@@ -187,11 +187,11 @@ def test_a_fake_cache_follows_the_labels_of_its_namespaces() -> None:
     cache.cluster.patch(namespace("blog"), {"metadata": {"labels": {"tenant": "yes"}}})
     assert sorted(cache.list("pods", namespace=["shop", "blog"]).keys()) == [("blog", "b"), ("shop", "a")]
     cache.cluster.patch(namespace("shop"), {"metadata": {"labels": {"tenant": None}}})
-    with pytest.raises(OutsideFilter, match="the namespace 'shop' has no label tenant=yes"):
+    with pytest.raises(OutsideFilter):
         cache.get("pods", "a", "shop")
     cache.cluster.delete(pod("b", "blog"))
     cache.cluster.delete(namespace("blog"))
-    with pytest.raises(OutsideFilter, match="no namespace has the label tenant=yes"):
+    with pytest.raises(OutsideFilter):
         cache.held("pods")
     cache.blocking.change("pods", Selector(namespaces=TRIAL))
     cache.cluster.patch(namespace("shop"), {"metadata": {"labels": {"trial": ""}}})
@@ -209,7 +209,7 @@ def test_a_read_in_a_namespace_with_the_label_that_is_not_watched_is_outside() -
     for space in ("blog", "infra"):
         with pytest.raises(OutsideFilter):
             cache.get("pods", "a", space)
-    with pytest.raises(OutsideFilter, match=r"the namespaces \['x', 'y'\] have no label"):
+    with pytest.raises(OutsideFilter):
         cache.held("pods", namespace=["x", "y"])
-    with pytest.raises(OutsideFilter, match="the filter"):
+    with pytest.raises(OutsideFilter):
         cache.held("pods", label="app=db", namespace=["shop", "blog"])

@@ -352,7 +352,7 @@ def test_objects_on_both_sides_are_counted_by_names_and_labels() -> None:
     assert cache.count("pods", names=["db-1"], outside=True) == 1
     options: list[Any] = [{"field": "spec.nodeName=n1"}, {"where": {"spec.nodeName": "n1"}}]
     for each in options:
-        with pytest.raises(NotKept, match="outside"):
+        with pytest.raises(NotKept):
             cache.count("pods", outside=True, **each)
     with pytest.raises(ReadError):
         cache.count("pods", outside="yes")  # type: ignore[arg-type]

@@ -248,12 +248,6 @@ def test_a_manifest_that_cannot_be_loaded_ends_it(tmp_path: Path, manifest: str)
     assert not (tmp_path / "config").exists()
 
 
-def test_the_help_says_that_a_file_or_a_folder_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["serve", "-h"])
-    assert "--load PATH" in capsys.readouterr().out
-
-
 def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "Run a Kubernetes API server for tests" in capsys.readouterr().err

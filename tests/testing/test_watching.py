@@ -338,7 +338,7 @@ def test_one_who_follows_badly_harms_no_later_watch(api: Asked) -> None:
         raise RuntimeError("of the test")
 
     bad.on_ready(broken)
-    with pytest.raises(RuntimeError, match="of the test"):
+    with pytest.raises(RuntimeError):
         api.create("a")
     api.create("b")
     api.delete("a")

@@ -70,5 +70,5 @@ def test_what_the_table_does_not_name_is_a_mistake_of_ours(state: State, input_:
             in TRANSITIONS[type(state).__name__, type(input_).__name__]
         )
     else:
-        with pytest.raises(Misuse, match="cannot come in the state"):
+        with pytest.raises(Misuse):
             step(state, input_)

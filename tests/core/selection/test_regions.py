@@ -48,9 +48,8 @@ def test_the_smallest_union_of_its_family_that_is_beyond_the_bound() -> None:
     too."""
     assert MAX_BOXES == 10_000
     assert uncovered(*pigeons(holes=6, pigeons=7)) is None
-    with pytest.raises(TooManyBoxes) as info:
+    with pytest.raises(TooManyBoxes):
         uncovered(*pigeons(holes=7, pigeons=8))
-    assert str(info.value) == "undecided after 10,000 boxes"
     assert uncovered(*pigeons(holes=7, pigeons=8), limit=10 * MAX_BOXES) is None
 
 

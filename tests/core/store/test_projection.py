@@ -339,7 +339,7 @@ def test_a_transform_that_makes_an_object_too_deep_makes_it_unreadable() -> None
 def test_the_identity_cannot_be_dropped_nor_what_it_is_in_nor_a_part_of_it(
     path: Keys, keep: list[Path] | None
 ) -> None:
-    with pytest.raises(BadPath, match="which is always kept") as info:
+    with pytest.raises(BadPath) as info:
         Projection.of(keep=keep, drop=[path])
     assert info.value.path == path
 
