@@ -10,6 +10,8 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
+import pytest
+
 from tests.apiserver.build import Go
 from tests.oracle.comparison import differing, shown
 from tests.oracle.generate import cases
@@ -41,6 +43,8 @@ def test_the_stored_answers_are_those_of_go(go: Go) -> None:
     assert not stale, "python -m tests.oracle.regenerate"
 
 
+# It builds Go's packages with counters; only other cases or another Go change the outcome.
+@pytest.mark.soak
 def test_the_stored_cases_reach_every_reachable_statement_of_go(go: Go) -> None:
     reach = measure(go, (case for case, _ in stored()))
     print(reach)

@@ -141,6 +141,15 @@ def test_an_object_that_fails_on_the_stack_of_the_caller_is_decoded_again_in_a_t
     assert (counts.scans, counts.decodes) == ([], ["selectcache"])
 
 
+def test_no_thread_tries_what_is_certainly_too_deep_for_an_empty_stack(
+    counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recursion, "STACK", 400 * 4_000)  # Of a larger one, too few tokens are counted.
+    with pytest.raises(RecursionError):
+        recursion.decoded_again(b"[" * 5_000 + b"]" * 5_000)
+    assert counts.decodes == []
+
+
 @pytest.mark.parametrize(("value", "scans"), [(b'"\xff"', 0), (b'"\\q"', 1)])
 def test_an_object_with_a_value_that_the_decoder_refuses_is_decoded_once(
     counts: Counts, value: bytes, scans: int

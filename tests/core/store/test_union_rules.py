@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.store import Change, ChangeCause
-from kopf_selectcache.core.store.substore import Keys, Substore
+from kopf_selectcache.core.store.substore import Keys, Substore, seen_of
 from kopf_selectcache.core.store.unconfirmed import Doubt
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
@@ -484,3 +484,22 @@ def test_what_is_held_by_several_branches_is_counted_once() -> None:
     union, _, b = two(pod("1"))
     b.put(pod("1"))
     assert [record.version for record in union.newest()] == ["1"]
+
+
+# ---- The changes that readers of a split union see.
+
+
+def test_objects_enter_and_leave_the_filter_and_those_outside_of_it_are_not_seen() -> None:
+    inside = pod("5")
+    outside = OutsideRecord("shop", "it", "uid", "6", {}, (), b"")
+    moves = [
+        Change(outside, inside, ChangeCause.UPDATED),
+        Change(inside, outside, ChangeCause.UPDATED),
+        Change(None, outside, ChangeCause.ENTERED),
+        Change(inside, inside, ChangeCause.UPDATED),
+    ]
+    assert [(each.before, each.after, each.cause) for each in seen_of(moves)] == [
+        (None, inside, ChangeCause.ENTERED),
+        (inside, None, ChangeCause.LEFT),
+        (inside, inside, ChangeCause.UPDATED),
+    ]
