@@ -14,8 +14,7 @@ from tests.real.operators import Operator
 from tests.real.test_skeleton import create, delete, kopf_may_look_around, pod
 
 pytestmark = pytest.mark.real
-"""On the embedded server, too: tests/informer/test_branches.py tells of the same more quickly, without
-Kopf."""
+RUNS_ON = ["real"]  # tests/informer/test_branches.py shows the same on the embedded server, without Kopf.
 
 MOVES = 50
 

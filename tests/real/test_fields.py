@@ -136,6 +136,7 @@ def test_the_server_accepts_the_field_labels_of_the_table_and_no_others(
     assert {label for label in [*EVERY_LABEL, *NONSENSE] if accepts(api, path, label)} == set(kind.fields)
 
 
+@pytest.mark.aside
 @pytest.mark.since("1.36", "the table is that of Kubernetes 1.36")
 @pytest.mark.timeout(1800)  # Without Go's build cache, half of Kubernetes is compiled.
 def test_the_generated_table_is_what_the_generator_gives() -> None:

@@ -13,7 +13,7 @@ from tests.real.test_branches import OWN, listed
 from tests.real.test_skeleton import create, delete, kopf_may_look_around, pod
 
 pytestmark = pytest.mark.real
-"""On the embedded server, too: tests/informer/test_namespaces.py, without Kopf."""
+RUNS_ON = ["real"]  # tests/informer/test_namespaces.py shows the same on the embedded server, without Kopf.
 
 BEGIN = """
 import os

@@ -187,7 +187,7 @@ def _show(start_api: Any, counted: Any, *, writes: int, kills: int) -> None:
 
 @pytest.mark.real
 def test_9_no_thread_reads_an_object_older_than_it_has_written_it(start_api: Any, counted: Any) -> None:
-    _show(start_api, counted, writes=200, kills=2)
+    _show(start_api, counted, writes=100, kills=1)
 
 
 @pytest.mark.soak

@@ -224,7 +224,7 @@ class Play:
 )  # Of connections to operators that have ended.
 @pytest.mark.parametrize(
     ("events", "keys", "restarts"),
-    [(800, 12, 3), pytest.param(100_000, 1000, 60, marks=pytest.mark.soak)],
+    [(300, 12, 2), pytest.param(100_000, 1000, 60, marks=pytest.mark.soak)],
 )
 def test_the_last_state_of_each_object_is_reconciled_on_a_real_server(
     events: int, keys: int, restarts: int, start_api: Any, counted: Any, caplog: pytest.LogCaptureFixture
