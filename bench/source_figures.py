@@ -298,8 +298,8 @@ def rate_wording(sources: Mapping[Path, Source]) -> float:
     tests = [
         node
         for tree, _ in sources.values()
-        for scope in (tree, *(each for each in tree.body if isinstance(each, ast.ClassDef)))
-        for node in scope.body
+        for scope in [tree.body, *(each.body for each in tree.body if isinstance(each, ast.ClassDef))]
+        for node in scope
         if isinstance(node, FUNCTIONS) and node.name.startswith("test")
     ]
     return 100 * sum(map(_asserts_wording, tests)) / len(tests) if tests else 0.0
