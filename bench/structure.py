@@ -58,7 +58,7 @@ ROWS: Mapping[str, Row] = {
 }
 BY_HAND = (
     "representations of a 403: 8 in 0.1.0, 4 now, at most 4",
-    "make test: 7 to 10 min in 0.1.0, about 480 s of CPU now, at a load of 10 to 20 by other work; at most 4 min",
+    "make test: 7 to 10 min in 0.1.0, about 480 s of CPU now, beside other work; at most 4 min",
     "make quick: none in 0.1.0, 75 s of CPU now (38 s on two cores), at most 45 s",
 )
 

@@ -365,39 +365,6 @@ def test_a_refusal_is_not_retried_and_logged_once_for_each_reason(caplog: pytest
     ]
 
 
-def test_an_event_whose_creation_is_refused_is_created_when_it_occurs_again_meanwhile() -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server) as events:
-
-            def refuse_once(_: Any) -> None:
-                server.fail = lambda _: None
-                events.record(occurrence())
-                raise refused(422, "Invalid")
-
-            server.fail = refuse_once
-            events.record(occurrence())
-            await written(events)
-            assert server.writes == ["POST", "POST"]
-            assert outcomes(events) == {"rejected": 1, "created": 1}
-
-    run(main())
-
-
-def test_events_that_the_server_lacks_are_remembered_within_the_limit() -> None:
-    async def main() -> None:
-        server = EventServer()
-        server.fail = raise_(refused(422, "Invalid"))
-        async with recording(server, Limits(remembered=1)) as events:
-            for name in "aba":
-                events.record(occurrence(name))
-                await written(events)
-            assert server.writes == ["POST"] * 3
-            assert outcomes(events) == {"rejected": 3}
-
-    run(main())
-
-
 def test_a_missing_right_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         server = EventServer()
