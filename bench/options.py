@@ -21,9 +21,9 @@ STEPS = {
     "index": "time until handlers run, against @kopf.index",
     "million": "a million pods of a synthetic server, held and read by ours",
 }
-"""The parts of a run. The last three are of the first set of objects only."""
+"""The parts of a run."""
 ONCE = ("empty", "late", "index", "million")
-"""The steps of which the set of objects matters least, or takes longest: they run with the first set."""
+"""These run with the first set of objects only: the set hardly matters, or they take long."""
 QUICK_STEPS = ("empty", "round", "burst")
 OWN_STEPS = ("empty", "round", "burst", "late")
 """The steps of a run with numbers of objects of its own."""
