@@ -45,7 +45,7 @@ def described_run(about: Mapping[str, Any]) -> str:
     return (
         f"{about['processors']} processors, {about['machine']}, {about['memory'] / 1e9:.0f} GB; Python"
         f" {about['python']}; load {about['load'][0]} at the start. The same objects for all, from seed"
-        f" {about['seed']}:\n\n" + "\n".join(about["objects"])
+        f" {about['seed']}:\n\n" + "\n".join(about.get("objects", ()))
     )
 
 
