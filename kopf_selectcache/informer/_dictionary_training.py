@@ -27,8 +27,8 @@ AT_ONCE = 50
 """Number of objects that are packed before other tasks run."""
 
 STILL = 10.0
-"""Seconds without a change after which an object is packed: most objects change several times in succession,
-and then stand still."""
+"""Seconds without a change after which an object is packed, and up to twice as long: most objects change
+several times in succession, and then stand still."""
 
 MOVING = 8 * 1024 * 1024
 """Bytes of the objects of one kind that are not packed because they have just changed. Beyond it, those that
