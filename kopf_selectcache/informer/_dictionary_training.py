@@ -185,7 +185,7 @@ class DictionaryTraining:
         if packing.learned and not self._has_caught_up:
             await self._pack(kept())
             self._has_caught_up = True
-        await self._pack([each for each in page if not self._is_shared(each)])
+        await self._pack(page)
         while packing.moving > MOVING and self._moving:
             self._settle(next(iter(self._moving)))
 
@@ -193,14 +193,16 @@ class DictionaryTraining:
         """Return True if the same object is stored already: the record shares its bytes from now on."""
         held = self._view.peek(record.namespace, record.name) if self._view is not None else None
         packing = held.packing if held is not None else None
-        if held is None or packing is None or packing.kind is not self._packing or not held.is_same(record):
+        if held is None or held is record or record.holders or record.packing is not self._packing:
+            return False  # It is stored itself, or packed.
+        if packing is None or packing.kind is not self._packing or not held.is_same(record):
             return False
         record.replace(held.stored, packing)
         return True
 
     async def _pack(self, records: Sequence[Record]) -> None:
         for number, record in enumerate(records):
-            if self._packing is not None:
+            if self._packing is not None and not self._is_shared(record):
                 self._packing.pack_record(record, self._tally)
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
