@@ -293,7 +293,7 @@ def test_what_failed_with_a_recursion_error_is_decoded_once_more_and_not_twice(
         threads.append(current_thread())
         raise RecursionError
 
-    monkeypatch.setattr(recursion, "_decode", decode)
+    monkeypatch.setattr(recursion, "decode_exactly", decode)
     with pytest.raises(RecursionError):
         decoded(b"[]")
     assert [thread is current_thread() for thread in threads] == [True, False]
@@ -317,7 +317,7 @@ def test_where_no_thread_can_be_started_the_stack_is_too_small(monkeypatch: pyte
         raise RecursionError  # As CPython 3.11 does; later ones need more levels.
 
     monkeypatch.setattr(Thread, "start", refuse)
-    monkeypatch.setattr(recursion, "_decode", fail)
+    monkeypatch.setattr(recursion, "decode_exactly", fail)
     usual = stack_size()
     with pytest.raises(RecursionError, match="no thread can be started"):
         decoded(b"[]")
