@@ -86,7 +86,7 @@ class Change:
         """From what it is known that the object is `gone`, or has `left` and exists; else None.
 
         `'filter by name'`: the filter selects by name and namespace alone. `'metadata'`: a split cache has
-        all others. `'confirmed'`: by the server, or by another object of the name."""
+        all others. `'confirmed'`: by a request, or by another object of the name."""
         self.objects = objects
         """With `resumed`: all present objects that match. Otherwise empty."""
 
@@ -168,6 +168,8 @@ def evidence_of(change: StoreChange, plan: Plan | None) -> KnownBy | None:
     """Return from what the cause of a departure is known, with the streams of this plan."""
     if change.before is None or change.cause not in (ChangeCause.GONE, ChangeCause.LEFT):
         return None
+    if change.is_confirmed:
+        return "confirmed"
     record, is_gone = change.before, change.cause is ChangeCause.GONE
     if plan is not None and plan.proves(record.namespace):
         return None if change.by_filter else "metadata"

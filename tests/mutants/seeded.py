@@ -62,6 +62,8 @@ MUTANTS: tuple[Mutant, ...] = (
            12, (ORDERS,), TRANSIT),
     Mutant("store an object of the filter in the outer stream of a split cache", UNION, "if substore.keys.others and substore.keys.is_other(record):", "if False:",
            12, (SPLIT_UNION + "12_in_every_order_of_two_streams_an_object_is_inside_outside_or_absent",)),
+    Mutant("take lists of the streams for a proof that an object exists", UNION, "            confirmed=(ChangeCause.GONE,),", "            confirmed=(ChangeCause.GONE, ChangeCause.LEFT),",
+           6, ("tests/core/store/test_union_rules.py::test_a_leave_that_lists_confirm_is_known_to_be_gone_only_if_the_streams_prove_absence",)),
     Mutant("show the objects outside of a split cache", SUBSTORE, "return self._outside if isinstance(record, OutsideRecord) else self._held", "return self._held",
            12, (SPLIT_UNION + "readers_and_subscribers_see_what_is_inside",)),
     Mutant("treat a departure from a split cache as a leave", SUBSTORE, "return self.complete or self.are_outside", "return self.complete",

@@ -472,11 +472,16 @@ def test_subscribers_see_what_enters_and_leaves_and_nothing_outside() -> None:
 
 
 def known_by(
-    cause: ChangeCause, filter_: Any, *, by_filter: bool = False, is_split: bool = False
+    cause: ChangeCause,
+    filter_: Any,
+    *,
+    by_filter: bool = False,
+    is_split: bool = False,
+    is_confirmed: bool = False,
 ) -> str | None:
     record = Record("shop", "web-1", "u-1", "5", {}, (), b"{}")
     planned = None if filter_ is None else plan(Cached(filter_).filter, RESOURCE, is_split=is_split)
-    return evidence_of(Change(record, None, cause, by_filter), planned)
+    return evidence_of(Change(record, None, cause, by_filter, is_confirmed), planned)
 
 
 def test_departures_say_from_what_they_are_known() -> None:
@@ -489,6 +494,9 @@ def test_departures_say_from_what_they_are_known() -> None:
     assert known_by(left, "app=web", is_split=True) == "metadata"
     assert known_by(left, "app=web", by_filter=True, is_split=True) is None
     assert known_by(left, "app=web") is None
+    for filter_, is_split in (("app=web", True), (named, False), (["app=web", "tier=gold"], False)):
+        for cause in (gone, left):
+            assert known_by(cause, filter_, is_split=is_split, is_confirmed=True) == "confirmed"
     assert known_by(ChangeCause.UPDATED, "app=web", is_split=True) is None
 
 

@@ -266,7 +266,7 @@ class Narrowing:
         before, after, cause = self._before(change), change.after, change.cause
         if after is None:
             if before is not None:
-                self._queue.add(Change(before, None, cause, change.by_filter))
+                self._queue.add(Change(before, None, cause, change.by_filter, change.is_confirmed))
             return
         is_wanted = bool(self._matches(after))
         if is_wanted and after.stored:

@@ -63,6 +63,8 @@ class Change(Struct, frozen=True, gc=False):
     cause: ChangeCause
     by_filter: bool = False
     """True if the object has entered or left because the filter has changed, and not the object."""
+    is_confirmed: bool = False
+    """True if a request has shown that the object is gone, or that it has left and exists."""
 
 
 class Readable(Protocol):

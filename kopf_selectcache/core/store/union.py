@@ -266,9 +266,8 @@ class Union:
         `outside` says that its metadata excludes it from every substore. If it does not, and the uid is the
         same, the answer settles nothing: read again later, while the leave is unconfirmed.
         """
-        return self._settled(
-            [doubt.key] if self._confirm(doubt, version, uid, outside=outside) else [], gone=uid != doubt.uid
-        )
+        keys = [doubt.key] if self._confirm(doubt, version, uid, outside=outside) else []
+        return self._settled(keys, gone=uid != doubt.uid, confirmed=(ChangeCause.GONE, ChangeCause.LEFT))
 
     def joined_lists(self) -> list[JoinedLists]:
         """Return the lists of metadata that settle many unconfirmed leaves at once, for each group that has
@@ -285,7 +284,8 @@ class Union:
                 doubt.key
                 for doubt in lists.doubts
                 if self._confirm(doubt, lists.version, uids.get(doubt.key, ""), outside=False)
-            ]
+            ],
+            confirmed=(ChangeCause.GONE,),
         )
 
     def _confirm(self, doubt: Doubt, version: str, uid: str, *, outside: bool) -> bool:
@@ -518,9 +518,11 @@ class Union:
         anew: Collection[ObjectKey] = (),
         groups: Iterable[int] | None = None,
         gone: bool = False,
+        confirmed: Collection[ChangeCause] = (),
     ) -> list[Change]:
         """Evaluate keys and show the result in one step; return the changes. `groups` are those whose version
-        may advance. With `gone`, the server has confirmed that departing objects do not exist.
+        may advance. With `gone`, the server has said that departing objects do not exist. `confirmed` has the
+        causes of departures that a request has confirmed.
         """
         changes: list[Change] = []
         for key in dict.fromkeys(keys):
@@ -530,7 +532,8 @@ class Union:
             if after is before:
                 continue
             if after is None:
-                changes.append(Change(before, None, ChangeCause.GONE if gone else self.departure_of(key)))
+                cause = ChangeCause.GONE if gone else self.departure_of(key)
+                changes.append(Change(before, None, cause, is_confirmed=cause in confirmed))
                 continue
             if before is not None and before.uid != after.uid:
                 changes.append(Change(before, None, ChangeCause.GONE))
