@@ -58,12 +58,17 @@ def _has_unconfirmed(informer: Informer, version: str) -> bool:
     return informer.parted and informer.has_unconfirmed(version, besides=_NO_OBJECT)
 
 
-async def wait(informer: Informer, at_least: AtLeast, region: Selector | None, seconds: float) -> None:
-    """Wait until the streams of a request are as new as the version, for some seconds at most; return at once
-    if they cannot be read.
+async def wait(
+    informer: Informer, at_least: AtLeast, region: Selector | None, seconds: float | None = None
+) -> None:
+    """Wait until the streams of a request are as new as the version, for some seconds at most, if any are
+    given; return at once if they cannot be read.
     """
-    environment = informer.environment
-    end, grace = (asyncio.ensure_future(environment.sleep(each)) for each in (seconds, min(GRACE, seconds)))
+    sleep = informer.environment.sleep
+    end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    if seconds is not None:
+        end = asyncio.ensure_future(sleep(seconds))
+    grace = asyncio.ensure_future(sleep(GRACE if seconds is None else min(GRACE, seconds)))
     try:
         with suppress(NotDeclared):  # The kind was removed: its reads raise that.
             await informer.ending.limit(_wait(informer, at_least, region, end, grace))

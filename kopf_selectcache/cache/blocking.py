@@ -222,6 +222,7 @@ class Blocking(Protocol):
         namespace: str | None = None,
         *,
         uid: str | None = None,
+        at_least: object = None,
         timeout: float | None = None,
     ) -> None: ...
     @overload

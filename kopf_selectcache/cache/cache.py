@@ -309,6 +309,7 @@ class Cache(Reads):
         label: Label = None,
         field: Field = None,
         timeout: float | None = None,  # Its end names the predicate.  # noqa: ASYNC109
+        at_least: object = None,
         as_: Any = None,
     ) -> Any:
         """Wait until a held object that matches satisfies the predicate, and return it as it was then.
@@ -316,11 +317,11 @@ class Cache(Reads):
             pod = await cache.wait_for('pods', is_ready, namespace=namespace, label={'app': name}, timeout=60)
 
         The predicate gets dicts with every `as_`. It is called for the held objects first, then for each
-        change. Raises TimeoutError after `timeout` seconds, if there is one.
+        change. Raises TimeoutError after `timeout` seconds, if there is one. With `at_least=` it waits for
+        that version first, so that no older state satisfies it, and raises Stale if it is not reached.
         """
-        request = self._access.requests.several(
-            "wait_for", kind, label, field, None, namespace, timeout=timeout, as_=as_
-        )
+        options = {"timeout": timeout, "at_least": at_least, "as_": as_}
+        request = self._access.requests.several("wait_for", kind, label, field, None, namespace, **options)
         return await waits.wait_for(self._access, request, predicate)
 
     @explain_call
@@ -333,6 +334,7 @@ class Cache(Reads):
         field: Field = None,
         where: Where | None = None,
         initial: bool = True,
+        at_least: object = None,
     ) -> AsyncIterator[Change]:
         """Yield each change of the cached objects that match, until the operator or the daemon ends.
 
@@ -340,8 +342,11 @@ class Cache(Reads):
                 print(change.cause, change.namespace, change.name)
 
         Existing objects come first (unless `initial=False`), and in resyncs. Slow readers get `resumed`.
+        With `at_least=` they are those of a version or later: the iterator waits for it.
         """
-        request = self._access.requests.several("changes", kind, label, field, None, namespace, where=where)
+        request = self._access.requests.several(
+            "changes", kind, label, field, None, namespace, where=where, at_least=at_least
+        )
         return changes.changes(self._access, request, initial=initial, waits=self._waits)
 
     @awaited
@@ -352,16 +357,19 @@ class Cache(Reads):
         namespace: str | None = None,
         *,
         uid: str | None = None,
+        at_least: object = None,
         timeout: float | None = None,  # Its end names the object.  # noqa: ASYNC109
     ) -> None:
-        """Wait until an object does not exist any more, as `gone` says.
+        """Wait until an object does not exist any more, as `gone` says. `at_least=` is that of `gone`.
 
             await cache.live.delete('jobs', name, namespace)
             await cache.wait_gone('jobs', name, namespace, timeout=60)
 
         Raises TimeoutError after `timeout` seconds, if there is one.
         """
-        request = self._access.requests.one("wait_gone", kind, name, namespace, uid=uid, timeout=timeout)
+        request = self._access.requests.one(
+            "wait_gone", kind, name, namespace, uid=uid, at_least=at_least, timeout=timeout
+        )
         await changes.wait_gone(self._access, request, partial(_fallback.gone, self._access, self._departed))
 
     # ---- The cache itself.

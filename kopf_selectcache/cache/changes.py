@@ -18,7 +18,6 @@ from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.planner import Plan
 
 from ._labelled import serving_of
@@ -40,6 +39,7 @@ from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import Match
 from .request import Request, misdeclared
+from .waits import wait_until_as_new
 
 BUFFER = 1000
 """The objects with pending changes of one iterator. A slower reader gets the present state instead."""
@@ -330,7 +330,7 @@ async def follow(
         access.runtime.ending.include(ending)
         informer = None
         try:
-            informer = await ending.limit(_settled_informer(access.runtime, request))
+            informer = await ending.limit(_settled_informer(access, request))
         except ReadError:
             if not ending.reached:
                 raise
@@ -374,10 +374,11 @@ async def follow(
             subscription.close()
 
 
-async def _settled_informer(runtime: Runtime, request: Request) -> Informer:
-    await runtime.wait_started(request.verb)
-    informer = informer_of(runtime, request)
+async def _settled_informer(access: Access, request: Request) -> Informer:
+    await access.runtime.wait_started(request.verb)
+    informer = informer_of(access.runtime, request)
     await informer.wait_until_settled(request.selector)
+    await wait_until_as_new(informer, request)
     return informer
 
 

@@ -64,6 +64,7 @@ class WaitOptions(TypedDict, total=False):
     label: Label
     field: Field
     timeout: float | None
+    at_least: object
 
 
 class Selection(AsOf, total=False):

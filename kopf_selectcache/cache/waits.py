@@ -14,6 +14,7 @@ from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
+from ._at_least import wait
 from ._snapshot import (
     Access,
     Counted,
@@ -22,13 +23,16 @@ from ._snapshot import (
     comparisons_of,
     find,
     informer_of,
+    is_as_of,
     lasting_match,
+    region_of,
     require_overlap,
     require_readable,
 )
+from .errors import behind
 from .freshness import Event, event_of, wait_until_fresh
 from .matcher import Obj
-from .request import Request
+from .request import Request, replace
 
 
 async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str, Any] | None) -> None:
@@ -120,11 +124,13 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
         raise _async_predicate(predicate)
     informer = informer_of(access.runtime, request)
     seen = Seen(request.timeout)
-    waiting = asyncio.timeout(request.timeout)
+    waiting, asked = asyncio.timeout(request.timeout), request
     with Counted(informer, request):
         try:
             async with waiting:
                 await informer.wait_until_settled(request.selector)
+                await wait_until_as_new(informer, request)
+                request = replace(request, at_least=None)  # From now on it is.
                 with _changes_of(informer) as changes:
                     while True:  # Again when the filter has changed.
                         snapshot = access.open(informer, request)
@@ -148,11 +154,23 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
             if not waiting.expired():
                 raise  # It is the predicate's own.
         require_readable(informer, request, after=request.timeout)
+        if request.at_least is not None:
+            raise behind(request, informer.version)
         raise TimeoutError(
-            f"{request!r}: none of {seen} objects that match satisfied {_name_of(predicate)}. The filter"
+            f"{asked!r}: none of {seen} objects that match satisfied {_name_of(predicate)}. The filter"
             f" is {clipped(informer.filter, 500)}. Wait longer, or raise kopf.TemporaryError to look"
             " again later"
         )
+
+
+async def wait_until_as_new(informer: Informer, request: Request) -> None:
+    """Wait until the cache is as new as the version of a request, however long that takes; raise the error of
+    a cache that cannot be read.
+    """
+    at_least = request.at_least
+    while at_least is not None and not is_as_of(informer, request, at_least):
+        require_readable(informer, request)
+        await informer.ending.limit(wait(informer, at_least, region_of(request)))
 
 
 def _records_of(change: Change | None, snapshot: Snapshot) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, NotDeclared, NotFound, NotSynced, ReadError, Stale
+from kopf_selectcache import Cache, Cached, NotDeclared, NotFound, NotSynced, ReadError, Stale
 from kopf_selectcache.informer.informer import LONGEST_WAIT
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse, Silence
@@ -285,3 +285,113 @@ def test_11_an_answer_has_its_version() -> None:
     assert found.version == cache.explain("pods", label="app=web").version == cache.held("pods").version
     assert found[:1].version == found.version
     assert cache.explain("pods", label="app=web").age >= 0
+
+
+# ---- Waits, and changes.
+
+
+def is_ready(obj: Obj) -> bool:
+    return bool(obj["metadata"]["labels"].get("ready") == "yes")
+
+
+def ready(answer: str) -> Obj:
+    return {"metadata": {"labels": {"ready": answer}}}
+
+
+def test_11_a_wait_for_an_object_passes_over_its_older_states() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB, ready="yes")) as environment:
+            cache, cluster = environment.cache, environment.cluster
+            silence = await environment.cut()
+            changed = cluster.patch(pod("a"), ready("no"))
+            assert is_ready(await cache.wait_for("pods", is_ready)), "it is the state before the change"
+            call = asyncio.create_task(cache.wait_for("pods", is_ready, at_least=changed))
+            await settle()
+            assert not call.done()
+            silence.release()
+            await until(lambda: environment.informer.version == version_of(changed))
+            await settle()
+            assert not call.done()
+            again = cluster.patch(pod("a"), ready("yes"))
+            assert version_of(await call) == version_of(again)
+
+    run(main())
+
+
+def test_11_a_wait_whose_version_is_not_reached_raises_stale() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB, ready="yes")) as environment:
+            await environment.cut()
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            with pytest.raises(Stale):
+                await environment.cache.wait_for("pods", is_ready, at_least=b, timeout=0.01)
+            with pytest.raises(ReadError, match="versions of two kinds"):
+                await environment.cache.wait_for("pods", is_ready, at_least=b | {"kind": "Node"})
+        fake = FakeCache([pod("a", **WEB, ready="yes")], {"v1/pods": "app=web"})
+        with pytest.raises(
+            Stale, match=r"cache\.wait_for\('pods', predicate, timeout=0\.01, at_least='9999'\)"
+        ):
+            await fake.wait_for("pods", is_ready, at_least="9999", timeout=0.01)
+
+    run(main())
+
+
+def test_11_changes_begin_at_the_version() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            cache, cluster = environment.cache, environment.cluster
+            silence = await environment.cut()
+            (b,) = cluster.create(pod("b", **WEB))
+            calls = [
+                asyncio.ensure_future(anext(cache.changes("pods", initial=initial, at_least=b)))
+                for initial in (True, False)
+            ]
+            await settle()
+            assert not any(each.done() for each in calls)
+            silence.release()
+            assert (await calls[0]).name in ("a", "b")
+            await settle()
+            assert not calls[1].done(), "what there was at the version is no change"
+            cluster.create(pod("c", **WEB))
+            assert (await calls[1]).name == "c"
+
+    run(main())
+
+
+def test_11_a_wait_for_the_end_of_an_object_does_not_trust_an_older_cache() -> None:
+    """A split cache has no `a`, and answers so; at the version there is one."""
+
+    async def main() -> None:
+        declared = Cached("app=web", outside="metadata")
+        async with gated(declared, pod("b", **WEB)) as environment:
+            cache, cluster = environment.cache, environment.cluster
+            silence = await environment.cut()
+            (made,) = cluster.create(pod("a", **WEB))
+            call = asyncio.create_task(cache.wait_gone("pods", "a", "shop", at_least=made))
+            await settle()
+            assert not call.done()
+            silence.release()
+            await until(lambda: cache.exists("pods", "a", "shop"))
+            await settle()
+            assert not call.done()
+            cluster.delete(pod("a"), grace_period=0)
+            await environment.clock.move_until(call.done)
+            await call
+
+    run(main())
+
+
+def test_11_waits_of_a_fake_cache_take_a_version_as_well() -> None:
+    async def main() -> None:
+        fake = FakeCache([pod("a", **WEB, ready="yes")], {"v1/pods": "app=web"})
+        changed = fake.cluster.patch(pod("a"), {"metadata": {"labels": {"more": "x"}}})
+        found = await fake.wait_for("pods", is_ready, at_least=changed, timeout=60)
+        assert version_of(found) == version_of(changed)
+        assert (await anext(fake.changes("pods", at_least=changed))).name == "a"
+        fake.cluster.delete(pod("a"), grace_period=0)
+        await fake.wait_gone("pods", "a", "shop", at_least=changed, timeout=60)
+
+    run(main())
+    fake = FakeCache([pod("a", **WEB, ready="yes")], {"v1/pods": "app=web"})
+    held = fake.get("pods", "a", "shop")
+    assert fake.blocking.wait_for("pods", is_ready, at_least=held, timeout=60) == held

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -53,6 +54,32 @@ def test_b10_an_answer_is_as_new_as_a_version(configs: Place) -> None:
                         namespace=configs.namespace,
                         at_least=f"{found.version}000",
                     )
+
+    run(main())
+
+
+def test_b10_waits_and_changes_begin_at_a_version(configs: Place) -> None:
+    """An object that is as it should be already may have been changed meanwhile."""
+
+    def is_ready(config: Any) -> bool:
+        return bool(config["metadata"]["labels"].get("ready") == "yes")
+
+    async def main() -> None:
+        configs.create("web-1", labels=WEB | {"ready": "yes"})
+        async with cached(configs) as cache:
+            for _ in range(5):
+                configs.label("web-1", ready="no")
+                version = configs.label("web-1", ready="yes")
+                found = await cache.wait_for("configmaps", is_ready, at_least=version, timeout=60)
+                assert int(found["metadata"]["resourceVersion"]) >= int(version)
+                made = configs.create(f"web-{version}", labels=WEB)
+                async with aclosing(cache.changes("configmaps", at_least=made)) as changes:  # type: ignore[type-var]
+                    held = {(await anext(changes)).name for _ in range(2)}
+                assert held == set(configs.names(labelSelector="app=web"))
+                configs.delete(f"web-{version}")
+                await cache.wait_gone(
+                    "configmaps", f"web-{version}", configs.namespace, at_least=made, timeout=60
+                )
 
     run(main())
 

@@ -233,6 +233,9 @@ WAITS = {
     "an object that is older than at_least": web(
         lambda cache: cache.get("pods", "web-1", "ns", at_least="99")
     ),
+    "a wait whose version is not reached": awaited(
+        lambda cache: cache.wait_for("pods", bool, at_least="99", timeout=0.01)
+    ),
     "at_least of a read is no object": web(lambda cache: cache.held("pods", at_least=5)),
     "at_least of a read is no number": web(lambda cache: cache.held("pods", at_least="abc")),
     "at_least of a read is of another kind": web(

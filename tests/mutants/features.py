@@ -117,6 +117,8 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B10", (TESTS + "b10_the_age_of_an_answer_is_known_and_bounded",)),
     FeatureMutant("answer at any version", "cache/_at_least.py", "    return all(_has_reached(each, version) for each in streams) and not _has_unconfirmed(informer, version)\n", "    return True\n",
                   "B10", (READS + "b10_an_answer_is_as_new_as_a_version",)),
+    FeatureMutant("begin a wait at any version", "cache/waits.py", "    while at_least is not None and not is_as_of(informer, request, at_least):\n", "    while False:\n",
+                  "B10", (READS + "b10_waits_and_changes_begin_at_a_version",)),
     FeatureMutant("read past a snapshot", "cache/pinned.py", "pinned = replace(opened, store=store, own_writes=own_writes, body=body)", "pinned = replace(opened, own_writes=own_writes, body=body)",
                   "B10", (READS + "b10_a_snapshot_stays_as_it_is",)),
     FeatureMutant("explain another request", "cache/_introspection.py", "    compared = snapshot.comparisons.of(request.region())\n    lacks",
