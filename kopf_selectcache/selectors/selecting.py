@@ -62,8 +62,9 @@ def failures_outside(declared: Branches, record: Record) -> tuple[str, ...]:
     known = {"metadata.name": record.name, "metadata.namespace": record.namespace}
     failed = []
     for branch in declared.branches:
-        shown = FieldSelector(tuple(term for term in branch.terms if term.label in known))
         fields = ",".join(str(term) for term in branch.terms if term.label not in known)
-        metadata = make_selector(branch.label, shown, branch.names, branch.namespaces)
-        failed.append(metadata.failed(record.labels, known) or fields)
+        if fields:
+            shown = FieldSelector(tuple(term for term in branch.terms if term.label in known))
+            branch = make_selector(branch.label, shown, branch.names, branch.namespaces)  # noqa: PLW2901
+        failed.append(branch.failed(record.labels, known) or fields)
     return tuple(failed)

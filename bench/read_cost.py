@@ -1,0 +1,146 @@
+"""Compare the CPU time of reads with that of a plain `get` or `list` of the same objects: with `at_least=`,
+of a split cache, in a snapshot, and in pages.
+
+    python -m bench.read_cost --objects 1000
+
+Needs no server: a fake cache has the objects. The plain read and the other are measured by turns, and the
+figure is the median of their ratios, with the middle half: the machine is not the same from minute to minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from statistics import quantiles
+from time import process_time
+from typing import Any, NamedTuple
+
+from kopf_selectcache import Cached
+from kopf_selectcache.errors import OutsideFilter
+from kopf_selectcache.testing import FakeCache
+
+Call = Callable[[], object]
+KEY, GROUP = "v1/pods", 10
+"""The declared kind, and the number of objects that a list by a label returns."""
+
+SECONDS = 0.02
+"""CPU time of one measurement, at least."""
+
+
+class Row(NamedTuple):
+    """A read, and the plain read that it is compared with."""
+
+    name: str
+    plain: str
+    call: Call
+    plain_call: Call
+
+
+class Figure(NamedTuple):
+    """The ratio of the CPU times of two reads."""
+
+    low: float
+    median: float
+    high: float
+
+
+def pod(number: int, app: str) -> dict[str, Any]:
+    """Return a pod; ten have each value of the label `n`."""
+    labels = {"app": app, "n": str(number // GROUP)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"{app}-{number:05}", "namespace": "shop", "labels": labels},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "none", "args": ["x" * 400]}]},
+        "status": {"phase": "Running"},
+    }
+
+
+def rows(objects: int) -> list[Row]:
+    """Return the reads of this number of pods inside of the filter; a split cache has as many outside."""
+    inside = [pod(number, "web") for number in range(objects)]
+    outside = [pod(number, "db") for number in range(objects)]
+    cache: Any = FakeCache(inside, {KEY: "app=web"})
+    split: Any = FakeCache([*inside, *outside], {KEY: Cached("app=web", outside="metadata")})
+    now = cache.snapshot("pods").__enter__()  # It is open until the process ends.
+    version, name, label = now.versions["pods"], f"web-{objects // 2:05}", "app=web,n=0"
+
+    def get() -> object:
+        return cache.get("pods", name, "shop")
+
+    def listed() -> object:
+        return list(cache.list("pods", label=label))
+
+    def all_listed() -> object:
+        return list(cache.list("pods", label="app=web"))
+
+    def get_outside() -> None:
+        with suppress(OutsideFilter):
+            split.get("pods", f"db-{objects // 2:05}", "shop")
+
+    def snapshot() -> None:
+        with cache.snapshot("pods"):
+            pass
+
+    def pages() -> None:
+        for page in cache.pages("pods", size=100, label="app=web"):
+            list(page)
+
+    each, some, every = "get", f"list of {GROUP}", f"list of {objects:,}"
+    return [
+        Row("get(at_least=)", each, lambda: cache.get("pods", name, "shop", at_least=version), get),
+        Row("list(at_least=)", some, lambda: [*cache.list("pods", label=label, at_least=version)], listed),
+        Row("split: get, inside", each, lambda: split.get("pods", name, "shop"), get),
+        Row("split: get, outside", each, get_outside, get),
+        Row("split: get, absent", each, lambda: split.get("pods", "none", "shop", default=None), get),
+        Row("split: list inside", some, lambda: [*split.list("pods", label=label)], listed),
+        Row("split: count(outside=True)", every, lambda: split.count("pods", outside=True), all_listed),
+        Row("split: hidden", every, lambda: split.hidden("pods"), all_listed),
+        Row("snapshot, opened and ended", every, snapshot, all_listed),
+        Row("get in a snapshot", each, lambda: now.get("pods", name, "shop"), get),
+        Row("list in a snapshot", some, lambda: [*now.list("pods", label=label)], listed),
+        Row("pages of 100", every, pages, all_listed),
+    ]
+
+
+def calls_in(call: Call, seconds: float) -> int:
+    """Return the number of calls that take this CPU time."""
+    number = 1
+    while (taken := measured(call, number)) < seconds:
+        number = max(2 * number, round(number * seconds / max(taken, seconds / 100)))
+    return number
+
+
+def measured(call: Call, number: int) -> float:
+    begun = process_time()
+    for _ in range(number):
+        call()
+    return process_time() - begun
+
+
+def compared(row: Row, *, turns: int, seconds: float = SECONDS) -> Figure:
+    """Measure both reads of a row by turns."""
+    numbers = calls_in(row.call, seconds), calls_in(row.plain_call, seconds)
+    ratios = []
+    for _ in range(turns):
+        plain = measured(row.plain_call, numbers[1]) / numbers[1]
+        ratios.append(measured(row.call, numbers[0]) / numbers[0] / plain)
+    return Figure(*quantiles(ratios, n=4))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.read_cost", description=__doc__)
+    parser.add_argument("--objects", type=int, default=1_000)
+    parser.add_argument("--turns", type=int, default=25)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    options = parser.parse_args(arguments)
+    print("| read | beside | CPU | its middle half |\n|---|---|---:|---:|")
+    for row in rows(options.objects):
+        found = compared(row, turns=options.turns, seconds=options.seconds)
+        low, ratio, high = (f"{value:.2g}" for value in found)
+        print(f"| {row.name} | {row.plain} | {ratio}x | {low} to {high} |")
+
+
+if __name__ == "__main__":
+    main()
