@@ -12,7 +12,7 @@ def test_each_read_is_compared_with_a_plain_one(capsys: pytest.CaptureFixture[st
     read_cost.main(["--objects=20", "--turns=2", "--seconds=0"])
     lines = capsys.readouterr().out.splitlines()[2:]
     assert len(lines) == len(read_cost.rows(20)) == 12
-    assert all("x | " in line and "-" not in line.partition("x | ")[2] for line in lines)
+    assert all("x | " in line for line in lines)
 
 
 def test_the_reads_of_a_split_cache_have_the_answers_that_their_names_say() -> None:

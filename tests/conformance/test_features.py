@@ -525,31 +525,6 @@ def test_b4_an_object_that_left_is_told_from_one_that_is_gone(configs: Place) ->
     run(main())
 
 
-def test_b4_a_departure_that_a_request_has_confirmed_says_so(configs: Place) -> None:
-    """The other alternative of the OR is quiet, so that the server is asked about each object that leaves."""
-
-    async def departed(changes: Any, depart: Callable[[str], object], cause: str) -> str | None:
-        for _ in range(5):  # A bookmark of the quiet stream may come first, once a minute.
-            name = f"web-{token_hex(4)}"
-            configs.create(name, labels=WEB)
-            assert (await anext(changes)).cause == "entered"
-            depart(name)
-            change = await anext(changes)
-            assert change.name == name
-            if change.known_by is not None:
-                assert change.cause == cause
-                return str(change.known_by)
-        return None
-
-    async def main() -> None:
-        filters = {"v1/configmaps": ["app=web", "tier=gold"]}
-        async with cached(configs, filters) as cache, aclosing(cache.changes("configmaps")) as changes:  # type: ignore[type-var]
-            assert await departed(changes, configs.delete, "gone") == "confirmed"
-            assert await departed(changes, lambda name: configs.label(name, app="db"), "left") == "confirmed"
-
-    run(main())
-
-
 def test_b6_the_filter_is_changed_while_it_is_read(configs: Place) -> None:
     async def main() -> None:
         configs.create("always", labels={"app": "web", "tier": "gold"})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import aclosing
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -32,6 +34,31 @@ def test_a20_many_objects_are_read_in_pages_of_one_generation(configs: Place) ->
                 assert len(made) == len(found) > 0, "no object is decoded before its page"
                 configs.delete(page[0])
             assert sorted(found) == every
+
+    run(main())
+
+
+def test_b4_a_departure_that_a_request_has_confirmed_says_so(configs: Place) -> None:
+    """The other alternative of the OR is quiet, so that the server is asked about each object that leaves."""
+
+    async def departed(changes: Any, depart: Callable[[str], object], cause: str) -> str | None:
+        for _ in range(5):  # A bookmark of the quiet stream may come first, once a minute.
+            name = f"web-{token_hex(4)}"
+            configs.create(name, labels=WEB)
+            assert (await anext(changes)).cause == "entered"
+            depart(name)
+            change = await anext(changes)
+            assert change.name == name
+            if change.known_by is not None:
+                assert change.cause == cause
+                return str(change.known_by)
+        return None
+
+    async def main() -> None:
+        filters = {"v1/configmaps": ["app=web", "tier=gold"]}
+        async with cached(configs, filters) as cache, aclosing(cache.changes("configmaps")) as changes:  # type: ignore[type-var]
+            assert await departed(changes, configs.delete, "gone") == "confirmed"
+            assert await departed(changes, lambda name: configs.label(name, app="db"), "left") == "confirmed"
 
     run(main())
 

@@ -104,7 +104,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
     FeatureMutant("treat each object that left as gone", "cache/_fallback.py", "    return found is None or uid not in (None, found)\n", "    return True\n",
                   "B4", (TESTS + "b4_an_object_that_left_is_told_from_one_that_is_gone",)),
     FeatureMutant("forget that a request has confirmed a departure", "core/store/union.py", "is_confirmed=cause in confirmed", "is_confirmed=False",
-                  "B4", (TESTS + "b4_a_departure_that_a_request_has_confirmed_says_so",)),
+                  "B4", (READS + "b4_a_departure_that_a_request_has_confirmed_says_so",)),
     FeatureMutant("keep the former filter", "informer/informers.py", "        await informer.changing.change(cached, timeout=timeout)\n", "        pass\n",
                   "B6", (TESTS + "b6_the_filter_is_changed_while_it_is_read",)),
     FeatureMutant("leave the label of a hidden object unnamed", "_errors.py", "        self.lacks = lacks\n", "        self.lacks = ()\n",
