@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Literal, TypeAlias
 
 from kopf_selectcache._errors import ConflictingSelectors, NotDeclared, ReadError, require
 from kopf_selectcache.core.errors import BadField
@@ -35,6 +34,7 @@ from ._snapshot import (
 )
 from .blocking import Waits, end_with
 from .errors import OutsideFilter, unknown_field
+from .evidence import evidence_of
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import Match
@@ -159,26 +159,6 @@ class Change:
         return (
             f"<Change: {self._resource} {'/'.join(filter(None, (self.namespace, self.name)))} {self.cause}>"
         )
-
-
-KnownBy: TypeAlias = Literal["filter by name", "metadata", "confirmed"]
-
-
-def evidence_of(change: StoreChange, plan: Plan | None) -> KnownBy | None:
-    """Return from what the cause of a departure is known, with the streams of this plan."""
-    if change.before is None or change.cause not in (ChangeCause.GONE, ChangeCause.LEFT):
-        return None
-    if change.is_confirmed:
-        return "confirmed"
-    record, is_gone = change.before, change.cause is ChangeCause.GONE
-    if plan is not None and plan.proves(record.namespace):
-        return None if change.by_filter else "metadata"
-    if not is_gone:
-        return None
-    by_name = plan is not None and any(
-        each.keys.complete and each.keys.have(record.key) for each in plan.streams
-    )
-    return "filter by name" if by_name else "confirmed"
 
 
 class Subscription:

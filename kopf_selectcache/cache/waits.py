@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from inspect import isawaitable, iscoroutinefunction
@@ -10,9 +11,12 @@ from typing import Any
 
 from kopf_selectcache._errors import NotDeclared, ReadError, Stale
 from kopf_selectcache.core.redact import clipped, shown_by_type
-from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.change_queue import key_of
+from kopf_selectcache.core.store.store import Change, ChangeCause
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.settings.planner import Plan
 
 from ._at_least import wait
 from ._snapshot import (
@@ -30,6 +34,7 @@ from ._snapshot import (
     require_readable,
 )
 from .errors import behind
+from .evidence import evidence_of
 from .freshness import Event, event_of, wait_until_fresh
 from .matcher import Obj
 from .request import Request, replace
@@ -101,12 +106,30 @@ class Seen:
     """Counts the objects that a wait has looked at, for the text of its TimeoutError."""
 
     def __init__(self, timeout: float | None) -> None:
-        self.names: set[tuple[str, str]] = set()
+        self.names: set[ObjectKey] = set()
         self._most = 0 if timeout is None else MOST_COUNTED + 1
+        self._departed: dict[ObjectKey, str] = {}
+        """The cause of each departure, and from what it is known."""
 
-    def add(self, name: tuple[str, str]) -> None:
+    def add(self, name: ObjectKey) -> None:
         if len(self.names) < self._most:
             self.names.add(name)
+
+    def follow(self, change: Change, plan: Plan | None) -> None:
+        """Note that an object of these has departed, or is there again."""
+        key = key_of(change)
+        if change.after is not None:
+            self._departed.pop(key, None)
+        elif key in self.names and change.cause in (ChangeCause.LEFT, ChangeCause.GONE):
+            known_by = evidence_of(change, plan)
+            self._departed[key] = f"{change.cause} (known by {known_by})" if known_by else str(change.cause)
+
+    @property
+    def departures(self) -> str:
+        """A clause about the objects that have departed; empty if all are held."""
+        counts = Counter(self._departed.values())
+        texts = ", ".join(f"{count} {text}" for text, count in counts.items())
+        return f"; departed since: {texts}" if texts else ""
 
     def __str__(self) -> str:
         count = len(self.names)
@@ -131,7 +154,7 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
                 await informer.wait_until_settled(request.selector)
                 await wait_until_as_new(informer, request)
                 request = replace(request, at_least=None)  # From now on it is.
-                with _changes_of(informer) as changes:
+                with _changes_of(informer, seen) as changes:
                     while True:  # Again when the filter has changed.
                         snapshot = access.open(informer, request)
                         compared = compare(request, snapshot)
@@ -156,9 +179,10 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
         require_readable(informer, request, after=request.timeout)
         if request.at_least is not None:
             raise behind(request, informer.version)
+        name = _name_of(predicate)
         raise TimeoutError(
-            f"{asked!r}: none of {seen} objects that match satisfied {_name_of(predicate)}. The filter"
-            f" is {clipped(informer.filter, 500)}. Wait longer, or raise kopf.TemporaryError to look"
+            f"{asked!r}: none of {seen} objects that match satisfied {name}{seen.departures}. The"
+            f" filter is {clipped(informer.filter, 500)}. Wait longer, or raise kopf.TemporaryError to look"
             " again later"
         )
 
@@ -200,9 +224,9 @@ def _name_of(function: object) -> str:
 
 
 @contextmanager
-def _changes_of(informer: Informer) -> Iterator[asyncio.Queue[Change | None]]:
+def _changes_of(informer: Informer, seen: Seen) -> Iterator[asyncio.Queue[Change | None]]:
     """Queue the objects that enter or are updated meanwhile, and None when reads must raise or the filter
-    has changed.
+    has changed. Departures are counted only.
     """
     changes: asyncio.Queue[Change | None] = asyncio.Queue()
 
@@ -210,6 +234,8 @@ def _changes_of(informer: Informer) -> Iterator[asyncio.Queue[Change | None]]:
         # A departure leaves nothing to look at, and its record must not be kept in memory.
         if change is None or change.after is not None:
             changes.put_nowait(change)
+        if change is not None:
+            seen.follow(change, informer.state.plan)
 
     unsubscribes = informer.subscribe(queue), informer.laying.subscribe(queue)
     try:

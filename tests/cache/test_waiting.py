@@ -11,12 +11,13 @@ from typing import Any, get_overloads
 
 import pytest
 
-from kopf_selectcache import Cache, Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
+from kopf_selectcache import Cache, Cached, Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
 from kopf_selectcache.cache._blocking_live import LIVE, BlockingLive
 from kopf_selectcache.cache.blocking import AWAITED, Blocking, Waits
 from kopf_selectcache.cache.live import Live
 from kopf_selectcache.cache.waits import MOST_COUNTED, Seen
 from kopf_selectcache.core.store.store import Change, ChangeCause, Store
+from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 
 from .environment import NODES, PODS, Environment, pod, run
@@ -230,6 +231,40 @@ def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(
         assert informer.listeners == []
 
     run(main)
+
+
+@each_row(
+    ("options", "departures"),
+    [
+        ({}, "; departed since: 2 left"),
+        ({"outside": "metadata"}, "; departed since: 1 left (known by metadata), 1 gone (known by metadata)"),
+    ],
+)
+def test_who_waits_for_too_long_is_told_what_has_departed_and_from_what_it_is_known(
+    options: dict[str, Any], departures: str
+) -> None:
+    cache = FakeCache(
+        [pod(name, app="web", version="") for name in ("a", "b", "c")],
+        {"v1/pods": Cached("app=web", **options)},
+    )
+    looked_at = []
+
+    def let_depart(obj: dict[str, Any]) -> bool:
+        looked_at.append(obj["metadata"]["name"])
+        if len(looked_at) == 3:  # All are counted. The wait ends after this call.
+            cache.cluster.patch(obj, {"metadata": {"labels": {"app": "db"}}})
+            others = [pod(name, app="web") for name in looked_at[:2]]
+            cache.cluster.delete(others[0], grace_period=0)
+            cache.cluster.delete(others[1], grace_period=0)
+            cache.cluster.create(pod(looked_at[1], app="web", version=""))
+        return False
+
+    async def wait() -> None:
+        await cache.wait_for("pods", let_depart, timeout=0)
+
+    with pytest.raises(TimeoutError, match="none of 3 objects that match satisfied let_depart") as raised:
+        asyncio.run(wait())
+    assert f"let_depart{departures}. The filter is" in str(raised.value)
 
 
 def test_who_waits_in_vain_for_a_cache_is_told_that_it_is_not_synced() -> None:

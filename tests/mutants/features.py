@@ -103,6 +103,8 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B2", (TESTS + "b2_an_object_that_moves_between_branches_is_never_absent",)),
     FeatureMutant("treat each object that left as gone", "cache/_fallback.py", "    return found is None or uid not in (None, found)\n", "    return True\n",
                   "B4", (TESTS + "b4_an_object_that_left_is_told_from_one_that_is_gone",)),
+    FeatureMutant("say nothing of departures at the end of a wait", "cache/waits.py", "            seen.follow(change, informer.state.plan)\n", "            pass\n",
+                  "B4", ("tests/cache/test_waiting.py::test_who_waits_for_too_long_is_told_what_has_departed_and_from_what_it_is_known",)),
     FeatureMutant("forget that a request has confirmed a departure", "core/store/union.py", "is_confirmed=cause in confirmed", "is_confirmed=False",
                   "B4", (READS + "b4_a_departure_that_a_request_has_confirmed_says_so",)),
     FeatureMutant("keep the former filter", "informer/informers.py", "        await informer.changing.change(cached, timeout=timeout)\n", "        pass\n",

@@ -19,7 +19,7 @@ from kopf_selectcache import (
     Selector,
 )
 from kopf_selectcache.cache._snapshot import Snapshot
-from kopf_selectcache.cache.changes import evidence_of
+from kopf_selectcache.cache.evidence import evidence_of
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
