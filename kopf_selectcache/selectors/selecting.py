@@ -63,8 +63,9 @@ def failures_outside(declared: Branches, record: Record) -> tuple[str, ...]:
     failed = []
     for branch in declared.branches:
         fields = ",".join(str(term) for term in branch.terms if term.label not in known)
+        metadata = branch
         if fields:
             shown = FieldSelector(tuple(term for term in branch.terms if term.label in known))
-            branch = make_selector(branch.label, shown, branch.names, branch.namespaces)  # noqa: PLW2901
-        failed.append(branch.failed(record.labels, known) or fields)
+            metadata = make_selector(branch.label, shown, branch.names, branch.namespaces)
+        failed.append(metadata.failed(record.labels, known) or fields)
     return tuple(failed)
