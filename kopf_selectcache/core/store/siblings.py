@@ -147,7 +147,8 @@ class SiblingPacking(Packing):
     def _template_of(self, owner: str, record: Record, charging: Charging | None) -> Template | None:
         """Return the template of an owner. Its second object makes a template of the first."""
         template = self._templates.get(owner)
-        if template is None and (first := self._firsts.get(owner)) is not None and first is not record:
+        # An object that has changed is no sibling of itself: a template for it alone would only take memory.
+        if template is None and (first := self._firsts.get(owner)) is not None and first.uid != record.uid:
             del self._firsts[owner]
             if first.packing is self and first.stored[0] != RAW:
                 template = self._templates[owner] = Template(self, first.stored)

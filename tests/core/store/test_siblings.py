@@ -218,8 +218,8 @@ def test_objects_without_owners_and_large_ones_are_packed_alone(learnt: Learnt) 
     packing = learnt()
     large = pod("web", 1, size=LARGEST // 40)
     assert len(large) > LARGEST
-    found = [record(packing, data) for data in expected("web")]
-    found += [record(packing, large, "large"), record(packing, large, "large")]
+    found = [record(packing, data, name=f"n{number}") for number, data in enumerate(expected("web"))]
+    found += [record(packing, large, "large"), record(packing, large, "large", name="b")]
     for each in found:
         packing.pack_record(each)
     assert all(each.packing is packing for each in found)
@@ -234,15 +234,31 @@ def test_an_object_is_packed_once(learnt: Learnt) -> None:
     assert [(each.stored, each.packing) for each in found] == before
 
 
+def test_an_object_that_changes_is_no_sibling_of_itself(learnt: Learnt) -> None:
+    packing = learnt()
+    versions = [
+        record(packing, pod("web", 0, seed=version), "web", name="web-0", version=str(version))
+        for version in range(5)
+    ]
+    for each in versions:
+        packing.pack_record(each)
+    assert all(each.packing is packing for each in versions)
+    sibling = record(packing, pod("web", 1), "web", name="web-1")
+    packing.pack_record(sibling)
+    assert template_of(sibling) is versions[-1].packing
+    assert versions[0].packing is packing
+    assert [each.data for each in versions] == [pod("web", 0, seed=version) for version in range(5)]
+
+
 def test_the_owners_of_single_objects_are_forgotten(learnt: Learnt) -> None:
     packing = learnt()
     kept = [record(packing, pod("web", number), f"owner-{number}") for number in range(FIRSTS + 1)]
     for each in kept:
         packing.pack_record(each)
-    again = record(packing, pod("web", 0, seed=1), "owner-0")
+    again = record(packing, pod("web", 0, seed=1), "owner-0", name="b")
     packing.pack_record(again)
     assert again.packing is packing
-    again = record(packing, pod("web", 9, seed=1), "owner-9")
+    again = record(packing, pod("web", 9, seed=1), "owner-9", name="b")
     packing.pack_record(again)
     assert template_of(again) is kept[9].packing
 
