@@ -30,6 +30,7 @@ from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.redact import printable
 
 from ._credentials import TRIES, Logins
+from ._pacing import BATCH_DELAY, paced
 
 _T = TypeVar("_T")
 
@@ -121,11 +122,14 @@ class KopfTransport:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random,
         max_bytes: int = MAX_BYTES,
+        batch_delay: float = BATCH_DELAY,
     ) -> None:
         self._vault = vault
         self._max_bytes = max_bytes
         self._logins = Logins(vault, clock=clock)
+        self._clock = clock
         self._sleep = sleep
+        self._batch_delay = batch_delay
         self._chance = chance
         self._request_timeout = request_timeout
         self._connect_timeout = connect_timeout
@@ -191,7 +195,10 @@ class KopfTransport:
         headers = {"Accept": accept, "Accept-Encoding": "identity"}
         async with (
             self._answer(path, query, headers, limits) as response,
-            aclosing(_chunks(response)) as chunks,
+            aclosing(
+                paced(response, delay=self._batch_delay, clock=self._clock, sleep=self._sleep)
+            ) as pieces,
+            aclosing(_chunks(pieces)) as chunks,
         ):
             yield chunks
 
@@ -492,7 +499,7 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
     `response.read()` would decompress each piece as a whole: 64 KB can become 64 MB.
     """
     pieces, size = [], 0
-    async with aclosing(_chunks(response)) as chunks:
+    async with aclosing(_chunks(response.content.iter_any())) as chunks:
         async for piece in chunks:
             pieces.append(piece)
             size += len(piece)
@@ -541,9 +548,9 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+async def _chunks(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     try:
-        async for chunk in response.content.iter_any():
+        async for chunk in pieces:
             yield chunk
     except _BROKEN as error:
         raise Unreachable(_describe(error)) from error

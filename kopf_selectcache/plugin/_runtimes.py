@@ -33,5 +33,6 @@ def create_runtime(
         request_timeout=declared.request_timeout,
         connect_timeout=networking.connect_timeout,
         max_bytes=declared.page_bytes(),
+        batch_delay=declared.batch_delay,
     )
     return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=logger)

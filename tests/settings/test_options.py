@@ -202,6 +202,7 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
         ("admission_timeout", [0, None]),
         ("idle_timeout", [0]),
         ("request_timeout", [0]),
+        ("batch_delay", [-0.1, 1.5, None, "1"]),
         ("fetch_per_second", [0]),
         ("audit_interval", [5, -1, True, None, 10**7]),
         (

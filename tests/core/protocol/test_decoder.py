@@ -6,12 +6,13 @@ import json
 import traceback
 from typing import Any
 
+import msgspec
 import pytest
 
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page, Refusal
-from kopf_selectcache.core.store.record import UnreadableRecord
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from tests.rows import each_row
 
 from .decoding import (
@@ -341,8 +342,15 @@ def test_contract_8_an_object_that_is_stored_can_be_decoded(value: bytes) -> Non
         record = PODS.record(b'{"metadata":%s,"spec":{"a":%s}}' % (dump(METADATA), value))
     except Garbled:
         return
-    if not isinstance(record, UnreadableRecord):
-        assert record.decode()["spec"].keys() >= {"a"}
+    assert isinstance(record, UnreadableRecord) or can_be_decoded(record)
+
+
+def can_be_decoded(record: Record) -> bool:
+    try:
+        record.decode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True
 
 
 NUMBERS_BEYOND_BOUNDS = ["1e999", "-1E+400", "9" * 5000, "9" * 250 + "e90", "0.1e310"]
