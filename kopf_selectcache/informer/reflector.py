@@ -547,7 +547,10 @@ class Reflector:
                     # The writer has processed the message by now.
                     alive = alive or self.writer.has_moved
                     filling = isinstance(self.writer.state, Filling)
-                    taken = await self._shared(taken + APIECE + len(line))
+                    taken += APIECE + len(line)
+                    if taken >= SLICE:
+                        taken = 0
+                        await self._let_others_run()
                 if filling and clock() - opened > settings.request_timeout:
                     # Some servers never send the bookmark that ends the initial state.
                     raise TimeoutError
@@ -565,17 +568,10 @@ class Reflector:
         age = 0.0 if self._opened is None else self._environment.clock() - self._opened
         return Lost(why, lived=age > LIVED, lasted=age >= LASTED, clean=clean)
 
-    async def _shared(self, taken: int) -> int:
-        """Yield to other tasks after each `SLICE` bytes. `taken` is the number of bytes since they last ran;
-        the result is the new number.
-
-        A busy stream never waits for its next chunk, and would block the loop.
-        """
-        if taken < SLICE:
-            return taken
+    async def _let_others_run(self) -> None:
+        """Yield to other tasks. A busy stream never waits for its next chunk, and would block the loop."""
         await asyncio.sleep(0)
         await self._storing.taken()
-        return 0
 
 
 async def _just(input_: Input) -> AsyncGenerator[Input, None]:

@@ -26,6 +26,7 @@ from kopf_selectcache.core.protocol.machine import (
     Lost,
     Progress,
     Put,
+    Report,
     Silent,
     State,
     Wait,
@@ -235,18 +236,20 @@ class StreamWriter:
         changes: list[Change] = []
         union, substore, own_writes = self.union, self.substore, self._own_writes
         for effect in effects:
-            match effect:  # The most frequent ones come first.
-                case Put(record):
-                    if self.share is not None:
-                        record = self.share(record)
-                    if own_writes.writes or own_writes.resting:
-                        own_writes.put(record, substore)
-                    changes += union.put(substore, record)
-                case Progress(version):
-                    self.heard = self._clock()
-                    changes += union.progress(substore, version)
-                    if own_writes.writes:
-                        own_writes.progress(substore, version)
+            # The most frequent ones come first. Patterns take twice as long.
+            if type(effect) is Put:
+                record = effect.record if self.share is None else self.share(effect.record)
+                if own_writes.writes or own_writes.resting:
+                    own_writes.put(record, substore)
+                changes += union.put(substore, record)
+                continue
+            if type(effect) is Progress:
+                self.heard = self._clock()
+                changes += union.progress(substore, effect.version)
+                if own_writes.writes:
+                    own_writes.progress(substore, effect.version)
+                continue
+            match effect:
                 case List() | Watch() | Wait():
                     command = effect
                 case Leave(record):
@@ -264,8 +267,8 @@ class StreamWriter:
                     union.abandon(substore)
                 case Commit(version, restored):
                     changes += self._commit(version, restored=restored)
-                case _:  # Report.
-                    self.report(effect.failure)
+                case Report(failure):
+                    self.report(failure)
         if own_writes.writes:
             own_writes.settle(union.shown)
         return command, changes

@@ -39,7 +39,7 @@ def without_managed(data: bytes, metadata: int) -> bytes | None:
         # The metadata before the key is complete, so this is a key of the metadata and not of a nested value;
         # and the cut is a whole value.
         _skip(data[metadata:start] + b"}")
-        _skip(data[value:end])
+        _skip(memoryview(data)[value:end])
     except (msgspec.DecodeError, RecursionError):
         return None
     return data[:start] + data[end:]

@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 MOST = 4096
 """The number of values that are remembered while most of them recur."""
 
-FEW = 512
+FEW = 1024
 """The number of values that are remembered while few recur. A small number is enough because servers list
 objects by name, so that objects with equal values are close together."""
 
