@@ -251,7 +251,9 @@ class Reflector:
         """List and watch until the server stops to serve the resource, or the store exceeds its limit. A bug
         in this package causes a relist.
         """
-        packing = asyncio.create_task(self._storing.run(self._environment.sleep))
+        packing = asyncio.create_task(
+            self._storing.run(self._environment.sleep), name=f"selectcache: {self}, packing"
+        )
         try:
             await self._run()
         finally:

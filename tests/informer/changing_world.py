@@ -544,11 +544,12 @@ class World:
             each for each in names if any(each.endswith(f", {one.filter}") for one in informer.reflectors)
         ]
         assert len(streams) == len(informer.reflectors), names
+        assert sum(each.endswith(", packing") for each in names) == len(streams), names
         assert len(self.server.watches) == len(informer.reflectors)
         for what in ("its indexes", "own writes", "resync"):
             assert sum(each.endswith(f", {what}") for each in names) == 1, names
         # Beside them: the informer, its wait for an exchange, and the confirmation of leaves.
-        more = len(asyncio.all_tasks()) - self.tasks_before - len(streams) - 3
+        more = len(asyncio.all_tasks()) - self.tasks_before - 2 * len(streams) - 3
         assert more == 2 + informer.parted, sorted(map(str, asyncio.all_tasks()))
         if informer.share.tally is not None:
             # Streams may hold other records of an object.
