@@ -212,7 +212,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("the body is shown outside of the filter", "cache/_overlay.py", "Own(record.key, own, record if selected else None, ", "Own(record.key, own, record, ",
            9, (PRODUCT_9,), OVERLAY),
     Mutant("the body is never added", "cache/_overlay.py", "    records += [\n", "    _ = [\n", 9, (PRODUCT_9,), OVERLAY),
-    Mutant("the body is shown in addition to the stored object", "cache/_overlay.py", "records = [record for record in chosen.records if id(record) not in hidden]", "records = chosen.records",
+    Mutant("the body is shown in addition to the stored object", "cache/_overlay.py", "records = [record for record in chosen.records if id(record) not in hidden]", "records = [*chosen.records]",
            9, (PRODUCT_9,), OVERLAY),
     # ---- Own writes that the streams have not reported yet.
     Mutant("read by name without the own writes", "cache/_snapshot.py", "            state.own_writes.writes\n            or (store", "            (store", 9, (OWN_MODEL,)),
