@@ -107,12 +107,20 @@ class BodyView(Body):
 
     _split: dict[str, msgspec.Raw] | None = None
     _made: dict[str, Any] | None = None
+    _part = ""
 
     def __init__(self, held: Record | bytes, partial: str = "") -> None:
         # Kopf's own constructor is not called: it would create all parts, which are only created on access.
+        # Lists make hundreds of views at once, so this one sets no more than it must.
         self._held = held
-        self.partial = held.part if held.__class__ is PartialRecord else partial
+        if partial:
+            self._part = partial
+
+    @property
+    def partial(self) -> str:
         """The stored part of the object, as it is declared; empty if the object is whole."""
+        held = self._held
+        return held.part if isinstance(held, PartialRecord) else self._part
 
     def __getitem__(self, key: str) -> Any:
         made = self._made
