@@ -72,12 +72,11 @@ async def paced(
 
 
 def _socket_of(response: aiohttp.ClientResponse) -> socket.socket | None:
+    """Return the socket of a response; None once the response or its connection has ended."""
     connection = response.connection
     transport = connection.transport if connection is not None else None
-    if transport is None or transport.is_closing():
-        return None
-    found: socket.socket | None = transport.get_extra_info("socket")
-    return found
+    is_open = transport is not None and not transport.is_closing()
+    return transport.get_extra_info("socket") if transport is not None and is_open else None
 
 
 def _collect(open_: socket.socket, most: int) -> None:

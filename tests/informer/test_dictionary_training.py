@@ -22,7 +22,15 @@ from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Storage
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.informer._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
+from kopf_selectcache.informer import _dictionary_training
+from kopf_selectcache.informer._dictionary_training import (
+    MAPPED,
+    SPARE,
+    DictionaryTraining,
+    limit_spare_heap,
+    run_in_thread,
+    trim_heap,
+)
 from kopf_selectcache.testing.sample_objects import Population
 from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import Obj, Script, Server, bookmark, error, event, held, listed, streamed
@@ -438,3 +446,16 @@ def test_namespaces_with_few_objects_each_are_packed_as_one_kind() -> None:
                 assert len(records(environment)) == 6 * (FEWEST // 2)
 
     run(main())
+
+
+def test_the_heap_is_limited_unless_the_environment_sets_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: list[tuple[int, int]] = []
+    library = SimpleNamespace(mallopt=lambda *option: options.append(option))
+    monkeypatch.setattr(_dictionary_training, "ctypes", SimpleNamespace(CDLL=lambda _: library))
+    for name in ("MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    limit_spare_heap()
+    assert [value for _, value in options] == [MAPPED, SPARE]
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
+    limit_spare_heap()
+    assert len(options) == 2
