@@ -415,8 +415,15 @@ class Reader:
             return None
         if isinstance(labels, LabelRequirement):
             labels = self._outside(metadata, labels, leaves=leaves)
-        if self.sent.terms and not leaves and (term := self.sent.failing_term(decoded(kept))) is not None:
-            raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
+        if self.sent.terms and not leaves:
+            try:
+                obj = decoded(kept)
+            except FAILURES as error:  # It is too deep for an empty stack.
+                return _Failed(kept, error)
+            if (term := self.sent.failing_term(obj)) is not None:
+                raise Unselected(
+                    metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels
+                )
         try:
             return self._made(metadata, labels, owners, kept)
         except Undecodable:  # The function of an index recurses too deeply.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,6 +13,9 @@ import pytest
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page, Refusal
+from kopf_selectcache.core.selection.grammar import FieldTerm
+from kopf_selectcache.core.selection.kinds import find
+from kopf_selectcache.core.selection.sent import Sent
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from tests.rows import each_row
 
@@ -343,6 +347,19 @@ def test_contract_8_an_object_that_is_stored_can_be_decoded(value: bytes) -> Non
     except Garbled:
         return
     assert isinstance(record, UnreadableRecord) or can_be_decoded(record)
+
+
+@each_row("inner", [b"1", b"1e999"])
+def test_contract_8_an_object_of_any_depth_is_compared_with_a_field_or_is_unreadable(inner: bytes) -> None:
+    kind, terms = find("pods"), (FieldTerm("spec.nodeName", "n1"),)
+    assert kind is not None
+    reader = replace(PODS, sent=Sent.of(kind, (), terms))
+    for levels in range(900, 1010):
+        nested = b"[" * levels + inner + b"]" * levels
+        obj = b'{"kind":"Pod","apiVersion":"v1","metadata":%s,"spec":{"nodeName":"n1","x":%s}}'
+        read = reader.line(b'{"type":"ADDED","object":%s}' % (obj % (dump(METADATA), nested)))
+        assert isinstance(read, Event)
+        assert isinstance(read.record, UnreadableRecord) or can_be_decoded(read.record)
 
 
 def can_be_decoded(record: Record) -> bool:
