@@ -14,7 +14,6 @@ from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing, key
 from kopf_selectcache.core.store.record import Record, compact_json
 from kopf_selectcache.core.store.store import Change as StoreChange
 from kopf_selectcache.core.store.store import ChangeCause
-from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.settings.planner import Plan
@@ -248,7 +247,7 @@ class Subscription:
         errors = [condition.error() for condition in self._informer.state.stream_conditions]
         return any(error is not None and not error.transient for error in errors)
 
-    def _complete(self, departure_of: Callable[[ObjectKey], ChangeCause]) -> None:
+    def _complete(self, departure_of: Callable[[Record], ChangeCause]) -> None:
         self._is_silent = False
         self.queue.complete(departure_of)
         self._limit_pending()

@@ -206,7 +206,7 @@ class _Subscription:
                 self._deliveries.remember(BodyView(each), key)
             self._aside.clear()
 
-    def _complete(self, departure_of: Callable[[ObjectKey], ChangeCause]) -> None:
+    def _complete(self, departure_of: Callable[[Record], ChangeCause]) -> None:
         self._queue.complete(departure_of)
         self._drain()
         self._deliveries.forget()

@@ -116,13 +116,13 @@ class ChangeQueue:
         self._depart(Change(dropped, None, cause))
         return None
 
-    def complete(self, departure_of: Callable[[ObjectKey], ChangeCause]) -> None:
+    def complete(self, departure_of: Callable[[Record], ChangeCause]) -> None:
         """Note that the store is complete: objects that a restart has dropped, and that are not in it, have
         departed.
         """
         dropped, self._dropped = self._dropped, {}
-        for key, record in dropped.items():
-            self._depart(Change(record, None, departure_of(key)))
+        for record in dropped.values():
+            self._depart(Change(record, None, departure_of(record)))
 
     def clear(self) -> None:
         """Drop all pending changes."""

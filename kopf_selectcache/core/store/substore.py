@@ -156,6 +156,11 @@ class View(Store):
         """Return the record of an object inside of the filter."""
         return self._held.get(key[0], {}).get(key[1])
 
+    def has_outside(self, record: Record) -> bool:
+        """Return True if the same object is known to be outside of the filter."""
+        found = self.held(record.key)
+        return isinstance(found, OutsideRecord) and found.uid == record.uid
+
 
 class UnionView(View):
     """The visible union of several substores. Groups of substores have no key in common, so each group has

@@ -135,4 +135,4 @@ class Succession:
             return Change(record, None, ChangeCause.GONE)
         if self.selects(record) is False:
             return Change(record, None, ChangeCause.LEFT, True)
-        return Change(record, None, self.after.departure_of(record.key))
+        return Change(record, None, self.after.departure_of(record))

@@ -142,8 +142,7 @@ class Union:
         """Return the versions of the unconfirmed leaves of an object; an empty one if it is unknown."""
         left, doubt = self._left.get(key), self._doubts.get(key)
         versions = ["" if left.lost else left.version] if left is not None else []
-        if doubt is not None:
-            versions.append(doubt.version)
+        versions += [doubt.version] if doubt is not None else []
         if key in self._unclear:
             versions.append("")
         return tuple(versions)
@@ -499,9 +498,10 @@ class Union:
         for substore in self._could_hold(key):
             substore.vague.discard(key)
 
-    def departure_of(self, key: ObjectKey) -> ChangeCause:
-        """Return the cause of the departure of a key that no stream holds any more."""
-        is_gone = any(substore.keys.prove_absence for substore in self._could_hold(key))
+    def departure_of(self, record: Record) -> ChangeCause:
+        """Return the cause of the departure of an object that no stream holds inside of the filter."""
+        proofs = (substore.keys.prove_absence for substore in self._could_hold(record.key))
+        is_gone = any(proofs) and not self._shown.has_outside(record)
         return ChangeCause.GONE if is_gone else ChangeCause.LEFT
 
     # ---- The visible record of a key.
@@ -532,7 +532,8 @@ class Union:
             if after is before:
                 continue
             if after is None:
-                cause = ChangeCause.GONE if gone else self.departure_of(key)
+                assert before is not None, "it was not shown before either"
+                cause = ChangeCause.GONE if gone else self.departure_of(before)
                 changes.append(Change(before, None, cause, is_confirmed=cause in confirmed))
                 continue
             if before is not None and before.uid != after.uid:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
+from kopf_selectcache.core.store.change_queue import ChangeQueue, key_of
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import Keys, Selected, UnionView
+from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.core.store.unconfirmed import JoinedLists
 from kopf_selectcache.core.store.union import Union
 from tests.core.transits import FIRST, History, Rules, System, Violation, walks
@@ -223,3 +225,39 @@ def test_readers_and_subscribers_see_what_is_inside(union: Union) -> None:
 def test_the_objects_of_other_streams_are_known_by_their_metadata(selected: Selected, expected: bool) -> None:
     assert selected.has(record("5", WEB)) is expected
     assert Keys(others=(selected,)).is_other(record("5", WEB)) is expected
+
+
+# ---- Departures that are found later.
+
+
+def test_6_an_object_that_a_restart_finds_outside_has_left_and_is_not_gone() -> None:
+    union, queue = complement(None), ChangeQueue()
+    for name in ("same", "other", "absent"):
+        queue.add(Change(Record("", name, "u-1", "10", WEB, (), b"{}"), None, ChangeCause.DROPPED))
+    inner, outer = writers(union)
+    inner.begin()
+    inner.commit("20")
+    outer.begin()
+    outer.put(OutsideRecord("", "same", "u-1", "15", DB, (), b"{}"))
+    outer.put(OutsideRecord("", "other", "u-2", "16", DB, (), b"{}"))
+    for change in outer.commit("20"):
+        queue.add(change)
+    queue.complete(union.departure_of)
+    causes = {key_of(change)[1]: change.cause for change in queue.drain()}
+    assert causes == {"same": ChangeCause.LEFT, "other": ChangeCause.GONE, "absent": ChangeCause.GONE}
+
+
+def test_6_an_object_that_the_next_filter_finds_outside_has_left_and_is_not_gone() -> None:
+    before, after = Union([Keys()]), complement(None)
+    (stream,), (inner, outer) = writers(before), writers(after)
+    stream.begin()
+    stream.put(record("5", WEB))
+    stream.commit("8")
+    succession = Succession(before, after, {}, selects=INSIDE.has, selected=INSIDE.has)
+    inner.begin()
+    inner.commit("12")
+    outer.begin()
+    outer.put(record("11", DB, OutsideRecord))
+    outer.commit("12")
+    assert succession.has_arrived()
+    assert [change.cause for change in succession.differences()] == [ChangeCause.LEFT]
