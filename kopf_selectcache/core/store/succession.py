@@ -93,10 +93,17 @@ class Succession:
         if following is not None:
             return is_older(following.version, shown.version)
         if self.selects(shown) is False:
-            return False
+            return self._is_on_its_way_outside(shown)
         return any(
             not version or not self.after.has_passed(key, version)
             for version in (shown.version, *self.before.left_at(key))
+        )
+
+    def _is_on_its_way_outside(self, record: Record) -> bool:
+        """Return True if an outer stream of the next union has still to report an object, or its end."""
+        return not self.after.store.has_outside(record) and any(
+            each.keys.are_outside and each.keys.have(record.key) and is_newer(record.version, each.version)
+            for each in self.after.substores
         )
 
     def differences(self) -> list[Change]:

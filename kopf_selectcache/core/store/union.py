@@ -161,7 +161,7 @@ class Union:
         self._group_of = {substore: index for index, group in enumerate(self._groups) for substore in group}
 
     @property
-    def store(self) -> Store:
+    def store(self) -> View:
         """The store that readers see. Its version is the oldest of all substores, and empty until each has
         had a complete list.
         """
@@ -326,7 +326,7 @@ class Union:
         # The selector of a watch may be wider than the substore.
         if not substore.holds_all and not substore.keys.have(record.key):
             return []
-        if self._floors and is_below_floor(record, self._floors):
+        if self._floors and not substore.keys.are_outside and is_below_floor(record, self._floors):
             return []
         if self._alone:
             return substore.view.put(record)

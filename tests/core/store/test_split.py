@@ -17,7 +17,7 @@ from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.core.store.unconfirmed import JoinedLists
 from kopf_selectcache.core.store.union import Union
 from tests.core.transits import FIRST, History, Rules, System, Violation, walks
-from tests.core.writers import writers
+from tests.core.writers import Writer, writers
 from tests.rows import each_row
 
 WEB, DB = {"app": "web"}, {"app": "db"}
@@ -261,3 +261,40 @@ def test_6_an_object_that_the_next_filter_finds_outside_has_left_and_is_not_gone
     outer.commit("12")
     assert succession.has_arrived()
     assert [change.cause for change in succession.differences()] == [ChangeCause.LEFT]
+
+
+def leaving_for_outside() -> tuple[Succession, Writer, Writer]:
+    """Return a change from `app=web` to a split `app=db`, and its streams, listed at version 8. Readers have
+    seen version 10 of an object.
+    """
+    before, after = Union([Keys()]), complement(None)
+    (stream,), (inner, outer) = writers(before), writers(after)
+    for writer in (stream, inner, outer):
+        writer.begin()
+        writer.commit("8")
+    succession = Succession(
+        before, after, {}, selects=lambda each: each.labels == DB, selected=lambda each: each.labels == WEB
+    )
+    stream.put(record("10", WEB))
+    stream.progress("10")
+    return succession, inner, outer
+
+
+def test_16_an_object_that_the_next_filter_has_outside_is_waited_for() -> None:
+    succession, inner, outer = leaving_for_outside()
+    assert not succession.has_arrived(), "it would be absent"
+    outer.put(record("10", WEB, OutsideRecord))
+    assert succession.has_arrived(), "it does not wait for a stream that is quiet"
+    assert [change.by_filter for change in succession.differences()] == [True]
+    outer.begin()
+    outer.put(record("10", WEB, OutsideRecord))
+    outer.commit("20")
+    inner.progress("20")
+    found, version = succession.after.store.locate("shop", "web-1")
+    assert (isinstance(found, OutsideRecord), version) == (True, "20"), "a list finds it again"
+
+
+def test_16_an_object_that_is_deleted_while_the_next_filter_would_have_it_outside_is_not_waited_for() -> None:
+    succession, _, outer = leaving_for_outside()
+    outer.progress("11")
+    assert succession.has_arrived()
