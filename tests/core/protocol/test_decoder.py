@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol import decoder
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page, Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm
@@ -360,6 +361,18 @@ def test_contract_8_an_object_of_any_depth_is_compared_with_a_field_or_is_unread
         read = reader.line(b'{"type":"ADDED","object":%s}' % (obj % (dump(METADATA), nested)))
         assert isinstance(read, Event)
         assert isinstance(read.record, UnreadableRecord) or can_be_decoded(read.record)
+
+
+def test_an_object_whose_fields_need_an_empty_stack_is_decoded_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: bytes) -> None:
+        raise RecursionError
+
+    kind = find("pods")
+    assert kind is not None
+    reader = replace(PODS, sent=Sent.of(kind, (), (FieldTerm("spec.nodeName", "n1"),)))
+    monkeypatch.setattr(decoder, "decoded", fail)
+    record = reader.record(dump({"metadata": METADATA, "spec": {"nodeName": "n1"}}))
+    assert record.decode()["spec"] == {"nodeName": "n1"}
 
 
 def can_be_decoded(record: Record) -> bool:
