@@ -117,6 +117,7 @@ class DictionaryTraining:
         """Pack nothing any more, and reference no record."""
         if self._packing is not None:
             self._packing.moving -= sum(each.size for each in self._moving.values())
+            self._packing.forget_firsts()
         self._packing, self._view, self._all_kept, self._tally = None, None, list, None
         self._moving = {}
 

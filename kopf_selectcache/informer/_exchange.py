@@ -361,6 +361,8 @@ class Exchange:
         finally:
             for store in following.state.union.stores:
                 store.release()
+            for reflector in following.new:
+                reflector.forget()
             following.share.give_up()
 
     async def replace(self, declared: Cached) -> None:

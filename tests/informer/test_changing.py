@@ -10,6 +10,7 @@ import pytest
 
 from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
 from kopf_selectcache._errors import Overtaken
+from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer._exchange import Next
 from kopf_selectcache.informer.informer import Informer
@@ -243,6 +244,30 @@ def test_16_a_change_that_fails_leaves_the_limit_of_the_former_filter() -> None:
                 await change(informer, [Selector("app=web"), Selector("tier=gold")], max_bytes=2_000_000)
             assert tally.bytes == stored
             assert not informer.share.is_suspended
+
+    run(main())
+
+
+def test_16_a_change_that_fails_ends_the_compression_of_the_next_filter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[SiblingPacking] = []
+
+    def note(packing: SiblingPacking) -> None:
+        ended.append(packing)
+
+    monkeypatch.setattr(SiblingPacking, "forget_firsts", note)
+
+    async def main() -> None:
+        async with caching("app=web", *OBJECTS) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
+            with pytest.raises(Forbidden):
+                await change(informer, [Selector("app=web"), Selector("tier=gold")], storage="packed")
+            assert ended
+            assert informer.packing not in ended
+            assert informer.synced
 
     run(main())
 

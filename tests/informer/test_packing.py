@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from weakref import ref
 
 import pytest
 
@@ -165,6 +167,16 @@ def test_who_ends_references_no_object() -> None:
         await stage.storing.taken()
 
     play(scene)
+
+
+def test_who_ends_leaves_the_compression_to_the_garbage_collector() -> None:
+    stage = Stage()
+    stage.packing.pack_record(record(stage.packing, 0, owner="alone"))
+    packing = ref(stage.packing)
+    stage.storing.end()
+    del stage
+    gc.collect()
+    assert packing() is None
 
 
 def listed(stage: Stage, numbers: Sequence[int], *, version: int = 1) -> list[Record]:

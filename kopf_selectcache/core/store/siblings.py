@@ -160,6 +160,12 @@ class SiblingPacking(Packing):
         if len(self._firsts) > FIRSTS:
             del self._firsts[next(iter(self._firsts))]
 
+    def forget_firsts(self) -> None:
+        """Forget the first objects of owners. Call it when no more records come: a record references its
+        compression, and the garbage collector skips records, so it would never free the two.
+        """
+        self._firsts.clear()
+
     def _pack_sibling(self, template: Template, data: bytes) -> bytes | None:
         """Return a packed sibling; None if it gains too little."""
         compressor = self._compressors.get(template)
