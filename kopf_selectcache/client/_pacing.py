@@ -25,8 +25,10 @@ WINDOW = 0.05
 LARGE = 32 * 1024
 """Bytes of a chunk that is no single event: the server sends faster than they are read."""
 
-_ALL = 1 << 30
-"""More bytes than the kernel collects: it reports the socket once half of its buffer is full."""
+ENOUGH = 64 * 1024
+"""Bytes that the kernel collects at most before it reports the socket: half of its usual buffer. For a larger
+number, Linux enlarges the buffer of the connection for good, up to the limit of the system (`tcp_rmem`), and
+fills it while the operator is busy."""
 
 
 class Pace:
@@ -64,7 +66,7 @@ async def paced(
     async for chunk in response.content.iter_any():
         yield chunk
         if delay and pace.is_busy(chunk, clock()) and (open_ := _socket_of(response)) is not None:
-            _collect(open_, _ALL)
+            _collect(open_, ENOUGH)
             try:
                 await sleep(delay)
             finally:

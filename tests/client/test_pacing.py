@@ -143,6 +143,24 @@ def test_a_watch_that_is_ended_during_the_delay_leaves_the_socket_as_it_was() ->
     run(main())
 
 
+def test_the_delay_does_not_enlarge_the_buffer_of_the_kernel() -> None:
+    async def main() -> None:
+        delays = Delays()
+        async with (
+            answered(MANY) as (response, open_),
+            aclosing(paced(response, delay=DELAY, clock=lambda: 1.0, sleep=delays.sleep)) as chunks,
+        ):
+            await anext(chunks)
+            before = open_.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            following = asyncio.ensure_future(anext(chunks))
+            await delays.begun.wait()
+            assert open_.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == before
+            following.cancel()
+            await asyncio.wait([following])
+
+    run(main())
+
+
 def test_a_transport_has_the_delay_of_the_settings() -> None:
     async def main() -> None:
         delays = Delays()
