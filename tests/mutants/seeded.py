@@ -642,7 +642,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{QUEUED}changes_of_one_object_are_joined_while_they_wait",)),
     Mutant("treat an eviction as a departure", STORE, "self is ChangeCause.DROPPED or self is ChangeCause.EVICTED", "self is ChangeCause.DROPPED", 15,
            (f"{QUEUED}after_a_restart_only_real_differences_are_reported",)),
-    Mutant("forget the objects that a restart has dropped", QUEUE, "in dropped.items():", "in list[tuple[ObjectKey, Record]]():", 15,
+    Mutant("forget the objects that a restart has dropped", QUEUE, "in dropped.values():", "in list[Record]():", 15,
            (f"{QUEUED}after_a_restart_only_real_differences_are_reported",)),
     Mutant("report all objects again after a restart", QUEUE, "elif dropped.version == after.version:", "elif False:", 15,
            (f"{QUEUED}after_a_restart_only_real_differences_are_reported",)),
