@@ -1,7 +1,7 @@
 """One set of objects: a server with them, and the peers one after the other, step by step.
 
 Every result is written to a file as soon as it is measured. A peer that fails is a result with the reason,
-and a step that fails leaves the others alone: a run takes long, and nothing of it is to be lost.
+and a step that fails leaves the others alone: a run takes long, and its results must survive a failure.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class SelectCacheSettings:
     """The seconds for which the events of a busy watch are collected, to be read together: while more than
     300 come in a second.
 
-    Readers see such a change that much later, and the events take up to half of the CPU. With 0, each event
+    Readers see such a change that much later, and the events take less CPU. With 0, each event
     is read as it comes. """
 
     request_timeout: float = 60.0
