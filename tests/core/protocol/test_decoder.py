@@ -350,19 +350,6 @@ def test_contract_8_an_object_that_is_stored_can_be_decoded(value: bytes) -> Non
     assert isinstance(record, UnreadableRecord) or can_be_decoded(record)
 
 
-@each_row("inner", [b"1", b"1e999"])
-def test_contract_8_an_object_of_any_depth_is_compared_with_a_field_or_is_unreadable(inner: bytes) -> None:
-    kind, terms = find("pods"), (FieldTerm("spec.nodeName", "n1"),)
-    assert kind is not None
-    reader = replace(PODS, sent=Sent.of(kind, (), terms))
-    for levels in range(900, 1010):
-        nested = b"[" * levels + inner + b"]" * levels
-        obj = b'{"kind":"Pod","apiVersion":"v1","metadata":%s,"spec":{"nodeName":"n1","x":%s}}'
-        read = reader.line(b'{"type":"ADDED","object":%s}' % (obj % (dump(METADATA), nested)))
-        assert isinstance(read, Event)
-        assert isinstance(read.record, UnreadableRecord) or can_be_decoded(read.record)
-
-
 def test_an_object_whose_fields_need_an_empty_stack_is_decoded_there(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: bytes) -> None:
         raise RecursionError
