@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -31,6 +31,8 @@ from tests.faults.environment import connections_closed, until
 
 _SILENT = Silence()
 _REFUSED = Refuse(503)
+_GRACE = 1.0
+"""Real seconds that an answer may take while the clock stands still. After that it counts as withheld."""
 
 
 class Clock:
@@ -40,6 +42,18 @@ class Clock:
         self.now = 1000.0
         self._sleeping: list[tuple[float, int, asyncio.Future[None]]] = []
         self._numbers = count()
+        self._requests: set[asyncio.Future[None]] = set()
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Let `move_until` wait for the end of this block before it moves the clock."""
+        request: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._requests.add(request)
+        try:
+            yield
+        finally:
+            self._requests.discard(request)
+            request.cancel()
 
     async def sleep(self, seconds: float) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -67,7 +81,34 @@ class Clock:
                 await asyncio.sleep(0)
                 if condition():
                     return
-            await self.move(step)
+            if not await self.wait_for_answers():
+                await self.move(step)
+
+    async def wait_for_answers(self) -> bool:
+        """Wait until a request is answered, if one is under way; return False if none is, or if the server
+        withholds the answers: what waits for them needs the clock."""
+        if not self._requests:
+            return False
+        done, _ = await asyncio.wait(self._requests, timeout=_GRACE, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            self._requests.clear()
+        return bool(done)
+
+
+class _Transport(KopfTransport):
+    """A transport whose requests the clock waits for, but for watches, which stay open."""
+
+    def __init__(self, vault: Vault, clock: Clock) -> None:
+        super().__init__(vault, request_timeout=60.0, clock=lambda: clock.now, sleep=clock.sleep)
+        self._standing = clock.standing
+
+    async def get(self, *args: Any, **kwargs: Any) -> bytes:
+        with self._standing():
+            return await super().get(*args, **kwargs)
+
+    async def send(self, *args: Any, **kwargs: Any) -> bytes:
+        with self._standing():
+            return await super().send(*args, **kwargs)
 
 
 async def settle() -> None:
@@ -162,7 +203,7 @@ async def gated(
         def make_runtime(_: kopf.OperatorSettings, **__: Any) -> Runtime:
             return Runtime(
                 own,
-                KopfTransport(vault, request_timeout=60.0, clock=lambda: clock.now, sleep=clock.sleep),
+                _Transport(vault, clock),
                 namespaces=namespaces,
                 chance=lambda: 1.0,
                 logger=logging.getLogger("kopf_selectcache"),

@@ -32,6 +32,8 @@ async def pass_time(environment: Gated, seconds: float) -> None:
         await environment.clock.move(0.5)
         for _ in range(10):
             await settle()
+        while await environment.clock.wait_for_answers():
+            await settle()
 
 
 def test_bodies_of_a_lost_state_cost_one_list_in_15_s() -> None:
