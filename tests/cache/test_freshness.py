@@ -347,7 +347,7 @@ def test_a_cache_that_is_let_go_meanwhile_is_not_waited_for() -> None:
             await settle()
             assert not call.done()
             silence.release()
-            await environment.clock.move_until(call.done)
+            await until(call.done)
             with pytest.raises(Oversized):
                 await call
 
