@@ -42,7 +42,7 @@ from .planning import ChangePlan, plan
 from .reads import Reads
 from .request import RAISE, Request, with_options
 from .scope import Scope, scope_of
-from .stats import Stats, weighed
+from .stats import Stats, stats_of
 from .why import Why
 from .why import why as explain_standing
 
@@ -442,7 +442,7 @@ class Cache(Reads):
         It visits each object and each value of each index: do not call it for each event.
         """
         request = Request(verb="stats", kind=kind)
-        return self._access.read(request, lambda _, opened: weighed(opened.store, opened.own_writes))
+        return self._access.read(request, lambda _, opened: stats_of(opened.store, opened.own_writes))
 
     # ---- Kinds that come and go.
 

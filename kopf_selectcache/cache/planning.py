@@ -17,7 +17,7 @@ from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.accounting import weight
+from kopf_selectcache.core.store.accounting import weights_of
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.access_review import Reviewer, Unreviewed
 from kopf_selectcache.informer.estimate import Amount, Counter
@@ -185,4 +185,4 @@ async def _held(runtime: Runtime, resource: Resource, cached: Cached, split: Spl
         amount += await counter.held(stream, cached.stored_part(stream), seen, cached.indexes)
     storage = cached.storage or runtime.settings.storage
     added = await counter.memory(amount, storage)
-    return len(seen), sum(map(weight, present.values())) + added
+    return len(seen), weights_of(present.values()).total + added

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
 
-from kopf_selectcache.core.store.accounting import stored_bytes
+from kopf_selectcache.core.store.accounting import weights_of
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.postings import in_words
 from kopf_selectcache.core.store.record import Record
@@ -72,16 +72,17 @@ class Stats:
         return f": {size / self.objects:,.0f} an object" if self.objects else ""
 
 
-def weighed(store: Readable, own_writes: OwnWrites) -> Stats:
+def stats_of(store: Readable, own_writes: OwnWrites) -> Stats:
     """Return the stats of a store. Visits all records in the calling thread, without a lock."""
     records, _ = store.records()
     weights = store.weights()
     samples = records[:: max(1, len(records) // SAMPLES)]
     each = len(records) / len(samples) if samples else 0.0
+    whole = weights_of(records)
     return Stats(
-        objects=len(records),
-        stored=stored_bytes(records),
-        values=sum(len(record.fields) for record in records),
+        objects=whole.objects,
+        stored=whole.stored,
+        values=whole.values,
         json=round(each * sum(len(record.data) for record in samples if record.stored)),
         records=round(each * _besides(samples)) + weights.pop(""),
         unreadable=sum(not record.stored for record in records),

@@ -212,7 +212,7 @@ class Exchange:
         )
         share.records = union.newest
         is_alike = are_stored_alike(declared, informer.declared, state.indexes)
-        packing = informer.packing if is_alike else informer.packing_for(declared)
+        share.packing = packing = informer.packing if is_alike else informer.packing_for(declared)
         split = split_streams(state, informer.declared, declared, planned)
         substores = dict(zip(planned.streams, union.substores, strict=True))
         succession = Succession(

@@ -486,6 +486,7 @@ class Informer:
         assert resource is not None, "planned before it was resolved"
         warn_of_needless(self, planned.needless, logger=environment.logger)
         departed = self._subscribed_records()
+        self.share.packing = self.packing
         union = Union(
             [stream.keys for stream in planned.streams],
             request_index=self.indexing.want,

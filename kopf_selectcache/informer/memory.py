@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.store.accounting import OVERHEAD, Tally, weight
+from kopf_selectcache.core.store.accounting import OVERHEAD, Tally, weights_of
 from kopf_selectcache.core.store.record import Record, compact_json
+from kopf_selectcache.core.store.siblings import WARM, SiblingPacking
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.quantity import Size, bytes_in, written
@@ -81,6 +82,17 @@ class Budget:
             total,
         )
 
+    def left(self, share: Share) -> int:
+        """Return the bytes that the objects of all caches, and the unpacked templates of the others, leave to
+        one informer.
+        """
+        if self._most is None:
+            return WARM
+        warm = sum(
+            each.packing.warm_bytes for each in self._shares if each.packing is not None and each is not share
+        )
+        return max(0, self._most - sum(each.bytes for each in self._shares) - warm)
+
 
 class Share:
     """The bytes that one informer stores, and its limit."""
@@ -92,6 +104,8 @@ class Share:
         """The excess, once a limit was exceeded. The share then counts as 0 bytes: the store is dropped."""
         self.tally: Tally | None = None
         """The accounting of the stored objects; None without any limit."""
+        self.packing: SiblingPacking | None = None
+        """The compression of the stored objects."""
         self._asked = 0  # The bytes at the last check.
         self.budget = budget
         self.records: Callable[[], Sequence[Record]] = tuple
@@ -149,11 +163,10 @@ class Share:
         """Count the records, and note an excess: the tally has those of the present store, too."""
         if self._most is not None and self.limit is not None:
             assert self.tally is not None, "there is a limit"
-            records = self.records()
-            total = sum(map(weight, records))
-            self._base = self.tally.bytes - total
-            if total > self._most:
-                self.excess = Excess(len(records), total, self.limit, self._most)
+            weights = weights_of(self.records())
+            self._base = self.tally.bytes - weights.total
+            if weights.total > self._most:
+                self.excess = Excess(weights.objects, weights.total, self.limit, self._most)
 
     def is_beyond(self) -> bool:
         """Return True if a limit is exceeded. It is checked only if the store grew since the last call."""
@@ -168,7 +181,15 @@ class Share:
                 else:
                     self.check()  # The present store may have grown.
             self.excess = self.excess or self.budget.excess(self, tally)
+        if grown and self.packing is not None and self._former is None:
+            # Unpacked templates only save time: they have the memory that the objects leave.
+            self.packing.limit_warm(self._left())
         return self.excess is not None
+
+    def _left(self) -> int:
+        """Return the bytes that the limits leave to data which can be made again."""
+        left = self.budget.left(self)
+        return left if self._most is None else max(0, min(left, self._most - self.bytes))
 
 
 # ---- Remedies.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
 
-from kopf_selectcache.core.store.accounting import stored_bytes
+from kopf_selectcache.core.store.accounting import weights_of
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -65,7 +65,8 @@ class Counts:
 
 def bytes_of(records: Iterable[Record]) -> int:
     """Return the bytes of the objects as they are stored, without overhead."""
-    return stored_bytes(records) + sum(len(record.fields) for record in records)
+    weights = weights_of(records)
+    return weights.stored + weights.values
 
 
 class Observed(Protocol):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from random import Random
 from typing import Any
 
 import pytest
 
 from kopf_selectcache import Cache, Cached, DeclarationError, Forbidden, Missing, NotDeclared, Selector
-from kopf_selectcache.core.store.accounting import weight
+from kopf_selectcache.core.store.accounting import weight, weights_of
 from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.stream_split import Relist
 from kopf_selectcache.settings.rights import READ, Right
@@ -81,6 +82,28 @@ def test_a_plan_of_a_change_counts_kept_objects_without_a_list_of_them() -> None
         assert cache.scope("configmaps") == plan.filter
 
     operated(test)
+
+
+def sibling(group: int, number: int) -> dict[str, Any]:
+    """Make a config map of a group, whose data only the group has in common."""
+    made = config(f"group-{group}-{number}", app="web")
+    common = Random(group)
+    made["data"] = {f"key{index}": f"{common.getrandbits(160):x}" for index in range(12)}
+    owner = {"apiVersion": "example.com/v1", "kind": "Unserved", "name": "owner", "uid": f"owner-{group}"}
+    made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
+def test_16_a_plan_counts_the_templates_of_kept_objects() -> None:
+    async def main() -> None:
+        siblings = [sibling(group, number) for group in range(20) for number in range(6)]
+        async with gated(FILTER, *siblings, kind="configmaps") as environment:
+            records = environment.operator.runtime.informer("configmaps").store.records()[0]
+            plan = await environment.cache.plan("configmaps", FILTER)
+            assert plan.objects == len(records) == 120
+            assert plan.bytes == weights_of(records).total > 1.1 * sum(map(weight, records))
+
+    run(main())
 
 
 @pytest.mark.parametrize(

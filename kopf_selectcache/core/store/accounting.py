@@ -6,9 +6,10 @@ Limits are not enforced here.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from .record import Record
-from .siblings import Template
+from .siblings import ROOM, SiblingPacking, Template
 
 OVERHEAD = 530
 """Bytes per record besides the object itself: name, uid, version and the place in the store, measured with
@@ -23,15 +24,34 @@ def weight(record: Record) -> int:
     return len(record.stored) + len(record.fields) + OVERHEAD
 
 
-def stored_bytes(records: Iterable[Record]) -> int:
-    """Return the bytes of the objects of records as they are stored, with their templates."""
+class Weights(NamedTuple):
+    """The number of some records, and their bytes."""
+
+    objects: int
+    stored: int
+    """The objects as they are stored, with their templates."""
+    values: int
+    """The values that are stored beside the objects."""
+    templates: int
+    """The number of templates that they use."""
+
+    @property
+    def total(self) -> int:
+        """All of their bytes, as a tally counts them."""
+        return self.stored + self.values + self.objects * OVERHEAD + self.templates * ROOM
+
+
+def weights_of(records: Iterable[Record]) -> Weights:
+    """Weigh some records, and their templates, each once."""
     templates: set[Template] = set()
-    total = 0
+    objects = stored = values = 0
     for record in records:
-        total += len(record.stored)
+        objects += 1
+        stored += len(record.stored)
+        values += len(record.fields)
         if isinstance(record.packing, Template):
             templates.add(record.packing)
-    return total + sum(len(each.stored) for each in templates)
+    return Weights(objects, stored + sum(len(each.stored) for each in templates), values, len(templates))
 
 
 class Tally:
@@ -58,6 +78,8 @@ class Tally:
         if record.holders == 1:
             self.objects -= 1
             self.discharge(record)
+            if isinstance(record.packing, SiblingPacking):
+                record.packing.forget_first(record)  # It would take memory that is not counted.
         record.holders -= 1
 
     def drop_all(self, records: Iterable[Record]) -> None:

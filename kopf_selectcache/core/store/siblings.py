@@ -118,6 +118,7 @@ class SiblingPacking(Packing):
         self._parameters: dict[int, zstandard.ZstdCompressionParameters] = {}
         self._warm: deque[Template] = deque()
         self._warm_bytes = 0
+        self._room = WARM
         self._lock = Lock()
         """Held to change the unpacked templates: readers are in any thread."""
         self.chains = local()
@@ -160,6 +161,11 @@ class SiblingPacking(Packing):
         if len(self._firsts) > FIRSTS:
             del self._firsts[next(iter(self._firsts))]
 
+    def forget_first(self, record: Record) -> None:
+        """Forget a record that is held no more, if it is the first one of its owner."""
+        if record.owners and self._firsts.get(record.owners[0]) is record:
+            del self._firsts[record.owners[0]]
+
     def forget_firsts(self) -> None:
         """Forget the first objects of owners. Call it when no more records come: a record references its
         compression, and the garbage collector skips records, so it would never free the two.
@@ -195,6 +201,11 @@ class SiblingPacking(Packing):
 
     # ---- Unpacking, in any thread.
 
+    @property
+    def warm_bytes(self) -> int:
+        """The bytes of unpacked templates."""
+        return self._warm_bytes
+
     def warm(self, template: Template) -> bytes:
         """Unpack a template, and keep it so while it is read often."""
         frame = frame_of(self.unpack(template.stored))
@@ -203,15 +214,24 @@ class SiblingPacking(Packing):
                 template.frame = frame
                 self._warm.append(template)
                 self._warm_bytes += len(frame)
-            while self._warm_bytes > WARM:
-                oldest = self._warm.popleft()
-                if oldest.is_used:
-                    oldest.is_used = False
-                    self._warm.append(oldest)
-                else:
-                    self._warm_bytes -= len(oldest.frame or b"")
-                    oldest.frame = None
+            self._make_room()
         return frame
+
+    def limit_warm(self, room: int) -> None:
+        """Keep this number of bytes of unpacked templates at most, from now on."""
+        with self._lock:
+            self._room = min(room, WARM)
+            self._make_room()
+
+    def _make_room(self) -> None:
+        while self._warm_bytes > self._room:
+            oldest = self._warm.popleft()
+            if oldest.is_used:
+                oldest.is_used = False
+                self._warm.append(oldest)
+            else:
+                self._warm_bytes -= len(oldest.frame or b"")
+                oldest.frame = None
 
 
 def frame_of(data: bytes) -> bytes:

@@ -15,7 +15,7 @@ import zstandard
 
 from kopf_selectcache.core.store import record as record_module
 from kopf_selectcache.core.store import siblings as siblings_module
-from kopf_selectcache.core.store.accounting import OVERHEAD, Tally, stored_bytes, weight
+from kopf_selectcache.core.store.accounting import OVERHEAD, Tally, weight, weights_of
 from kopf_selectcache.core.store.compression import SAMPLES, learned
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.siblings import (
@@ -372,7 +372,43 @@ def test_the_tally_has_each_template_once_and_in_the_end_nothing(learnt: Learnt)
             packing.pack_record(each, tally)
         held = store.records()[0]
         assert (tally.objects, tally.bytes) == (len(held), weighed(held))
-        assert tally.bytes - OVERHEAD * len(held) >= stored_bytes(held)
+        weights = weights_of(held)
+        assert (weights.objects, weights.total) == (tally.objects, tally.bytes)
+        assert weights.total - OVERHEAD * len(held) >= weights.stored + weights.values
     store.begin()
     store.commit("1000")
     assert (tally.objects, tally.bytes) == (0, 0)
+
+
+def test_with_a_tally_an_object_that_is_held_no_more_is_not_kept_for_its_siblings(learnt: Learnt) -> None:
+    packing, tally = learnt(), Tally()
+    first, second, third = (
+        record(packing, pod("web", number), "web", name=f"web-{number}") for number in range(3)
+    )
+    store = Store(tally=tally)
+    packing.pack_record(first, tally)
+    store.put(first)
+    store.leave(first)
+    packing.pack_record(second, tally)
+    assert second.packing is packing, "there is no template"
+    store.put(second)
+    packing.pack_record(third, tally)
+    assert third.packing is second.packing is not packing
+
+
+def test_unpacked_templates_are_dropped_once_they_have_less_room(learnt: Learnt) -> None:
+    packing = learnt()
+    groups = [group(packing, f"app-{number}") for number in range(6)]
+    for number, each in enumerate(groups):
+        assert [record.data for record in each] == expected(f"app-{number}")
+    whole = packing.warm_bytes
+    assert whole > 6 * len(pod("web", 0))
+    packing.limit_warm(whole // 2)
+    assert 0 < packing.warm_bytes <= whole // 2
+    for number, each in enumerate(groups):
+        assert [record.data for record in each] == expected(f"app-{number}")
+        assert packing.warm_bytes <= whole // 2
+    packing.limit_warm(0)
+    assert packing.warm_bytes == 0
+    assert [record.data for record in groups[0]] == expected("app-0")
+    assert packing.warm_bytes == 0
