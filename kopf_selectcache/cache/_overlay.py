@@ -112,4 +112,4 @@ def laid_over(chosen: Chosen, lookup: Lookup, pairs: Collection[Pair]) -> Chosen
         and lookup.admits(record)
         and all(index.keys(record) == (value,) for index, value in done)
     ]
-    return chosen._replace(records=records, rest=rest, unreadable=tuple(unreadable))
+    return chosen._replace(records=records, rest=rest, unreadable=tuple(unreadable), answer=None)

@@ -129,6 +129,7 @@ class Snapshot:
             chosen = self.store.chosen(lookup, asking=asking)
         else:
             chosen, _ = self.laid_over(lookup, asking=asking)
+        chosen = self.store.checked(chosen)
         if self.serving is None or not self.serving.lost:
             return chosen
         return chosen._replace(

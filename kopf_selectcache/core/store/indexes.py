@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 
 from ._generation import Held
-from .answers import Answer, Answers, Records, Used
+from .answers import CHECKED, Answer, Answers, Records, Used
 from .index_spec import ODD, Indexed
 from .json_values import keys_of
 from .postings import OWNER, Dimension, Index
@@ -122,6 +122,8 @@ class Chosen(NamedTuple):
     """The missing index that would help such a read."""
     unreadable: tuple[UnreadableRecord, ...] = ()
     """All unreadable records, regardless of the predicate. `records` has none of them."""
+    answer: Answer | None = None
+    """The answer to complete once the residual predicate is checked, if other reads may repeat it."""
 
 
 class _Candidates(NamedTuple):
@@ -202,7 +204,8 @@ class Indexes:
         would help.
         """
         self._reads += asking
-        if asking and (answer := self.answers.by_lookup.get(id(lookup))) is not None:
+        answer = self.answers.by_lookup.get(id(lookup)) if asking else None
+        if answer is not None and answer.records is not None:
             for index, _ in answer.postings:
                 index.used = self._reads
             return Chosen(answer.records, NOTHING, version, by=answer.by, size=answer.size)
@@ -218,9 +221,13 @@ class Indexes:
             postings: tuple[tuple[Used, object], ...] = best.postings or tuple(
                 (self, space) for space in spaces
             )
-            answer = Answer(lookup, Records(rest.met_by(records)), postings, by, best.size)
-            self.answers.add(answer)
-            return Chosen(answer.records, NOTHING, version, by=by, size=best.size)
+            answer = Answer(lookup, None, postings, by, best.size)
+            if best.size > CHECKED and rest != NOTHING:
+                self.answers.add(answer)
+                return Chosen(list(records), rest, version, by=by, size=best.size, answer=answer)
+            found = Records(rest.met_by(records))
+            self.answers.add(answer._replace(records=found))
+            return Chosen(found, NOTHING, version, by=by, size=best.size)
         return Chosen(list(records), rest, version, by=by, size=best.size, missing=missing)
 
     def _missing(self, lookup: Lookup, size: int, *, asking: bool) -> Dimension | None:

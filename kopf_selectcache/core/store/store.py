@@ -15,10 +15,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from . import answers
 from ._generation import all_of, differing
 from .accounting import Tally, weight
 from .index_spec import Indexed, note
-from .indexes import AT_ONCE, Chosen, Indexes, Lookup
+from .indexes import AT_ONCE, NOTHING, Chosen, Indexes, Lookup
 from .postings import room
 from .record import Record, UnreadableRecord, is_newer, is_older
 
@@ -79,6 +80,7 @@ class Readable(Protocol):
     def chosen(
         self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True
     ) -> Chosen: ...
+    def checked(self, chosen: Chosen) -> Chosen: ...
     def weights(self) -> dict[str, int]: ...
 
 
@@ -159,6 +161,17 @@ class Store:
         if asking and chosen.missing is not None:
             self._request_index()
         return chosen
+
+    def checked(self, chosen: Chosen) -> Chosen:
+        """Check the residual predicate of many candidates, without the lock, if other reads may repeat the
+        result. Other candidates are returned as they are.
+        """
+        if chosen.answer is None:
+            return chosen
+        records = answers.Records(chosen.rest.met_by(chosen.records))
+        with self._lock:
+            self._indexes.answers.complete(chosen.answer, records)
+        return chosen._replace(records=records, rest=NOTHING, answer=None)
 
     def _chosen(self, lookup: Lookup, key: tuple[str, str] | None, version: str, *, asking: bool) -> Chosen:
         chosen = self._indexes.chosen(self._held, lookup, asking=asking, version=version)

@@ -331,6 +331,9 @@ class Section:
     def chosen(self, lookup: Lookup, key: ObjectKey | None = None, *, asking: bool = True) -> Chosen:
         return self._union.chosen_of(self._groups, lookup, key, asking=asking)
 
+    def checked(self, chosen: Chosen) -> Chosen:
+        return self._union.checked(chosen)
+
     def weights(self) -> dict[str, int]:
         return self._union.weights()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ from kopf_selectcache.core.store import answers, indexes
 from kopf_selectcache.core.store.answers import MOST, Records
 from kopf_selectcache.core.store.indexes import IDLE, NOTHING, WORTH, Lookup
 from kopf_selectcache.core.store.indexes import MOST as MOST_INDEXES
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
@@ -49,12 +51,14 @@ STORES = pytest.mark.parametrize("make", [indexed, scanned])
 
 
 @settings(max_examples=60)
-@given(STEPS, st.lists(LOOKUPS, min_size=1, max_size=5), st.sampled_from([0, WORTH]))
+@given(
+    STEPS, st.lists(LOOKUPS, min_size=1, max_size=5), st.sampled_from([0, WORTH]), st.sampled_from([0, 3, 99])
+)
 def test_3_an_answer_that_is_repeated_is_that_of_a_scan(
-    steps: list[tuple[str, Any]], asked: list[Lookup], worth: int
+    steps: list[tuple[str, Any]], asked: list[Lookup], worth: int, at_most: int
 ) -> None:
     store = Store()
-    with small(), patch.object(indexes, "WORTH", worth):
+    with small(), patch.multiple(indexes, WORTH=worth, CHECKED=at_most):
         for step in steps:
             if step[0] == "declare":
                 store.declare(step[1])
@@ -63,7 +67,7 @@ def test_3_an_answer_that_is_repeated_is_that_of_a_scan(
             for each in asked:
                 assert found(store, each, asking=True) == {one for one in held if meets(one, each)}
             for answer in store._indexes.answers.by_lookup.values():
-                assert {*answer.records} <= {*held}, "it keeps no record alive"
+                assert {*(answer.records or ())} <= {*held}, "it keeps no record alive"
 
 
 @settings(max_examples=40)
@@ -166,6 +170,48 @@ def test_a_repeated_answer_uses_its_index() -> None:
     assert "label app" in store.weights()
 
 
+def test_8_many_candidates_are_checked_without_the_lock_and_the_result_is_repeated() -> None:
+    store, _ = indexed()
+    lookup = by_label("app=a,odd!=yes")
+    holding = []
+
+    def met_by(self: Lookup, records: Iterable[Record]) -> Iterator[Record]:
+        holding.append(store._lock.locked())
+        return original(self, records)
+
+    original = Lookup.met_by
+    with patch.object(indexes, "CHECKED", 10), patch.object(Lookup, "met_by", met_by):
+        chosen = store.chosen(lookup)
+        assert chosen.rest == by_label("odd!=yes")
+        checked = store.checked(chosen)
+        assert (len(checked.records), checked.rest) == (WORTH // 2, NOTHING)
+        assert holding == [False]
+        assert store.chosen(lookup).records is checked.records
+        assert store.checked(checked) is checked
+
+
+@pytest.mark.parametrize("between", ["a change", "another generation", "another reader"])
+def test_3_an_answer_whose_candidates_change_while_they_are_checked_is_not_repeated(between: str) -> None:
+    store, _ = indexed()
+    lookup = by_label("app=a,odd!=yes")
+    with patch.object(indexes, "CHECKED", 10):
+        chosen, later = store.chosen(lookup), None
+        match between:
+            case "a change":
+                store.leave(record("pod-1", "102", app="a"))
+            case "another generation":
+                store.begin()
+                store.put(record("other", "201", app="a"))
+                store.commit("201")
+            case _:
+                later = store.checked(store.chosen(lookup))
+                store.leave(record("pod-1", "102", app="a"))
+        assert len(store.checked(chosen).records) == WORTH // 2
+        names = {each.name for each in found(store, lookup, asking=True)}
+        assert names == {each.name for each in store.records()[0] if each.labels["app"] == "a"}
+        assert later is None or len(later.records) == WORTH // 2
+
+
 def test_there_is_an_end_of_answers_and_of_their_records() -> None:
     store, _ = indexed()
     known = store._indexes.answers
@@ -177,6 +223,6 @@ def test_there_is_an_end_of_answers_and_of_their_records() -> None:
     with patch.object(answers, "MOST_RECORDS", 150):
         for text in ("app=a", "app in (a)", "app=b"):
             assert len(store.chosen(by_label(text)).records) >= WORTH // 2
-        assert sum(len(each.records) for each in known.by_lookup.values()) <= 150
+        assert sum(len(each.records or ()) for each in known.by_lookup.values()) <= 150
         with patch.object(answers, "MOST_RECORDS", 50):
             assert len(store.chosen(by_label("app==a")).records) >= WORTH // 2

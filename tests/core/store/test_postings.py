@@ -72,7 +72,7 @@ def by_label(text: str, **more: Any) -> Lookup:
 
 def found(store: Readable, asked: Lookup, *, asking: bool = False) -> set[Record]:
     """Return the answer; there must be nothing in it twice."""
-    chosen = store.chosen(asked, asking=asking)
+    chosen = store.checked(store.chosen(asked, asking=asking))
     answer = [
         each
         for each in chosen.records
