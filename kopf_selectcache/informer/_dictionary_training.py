@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeVar
 
 from kopf_selectcache.core.store.accounting import Tally
 from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, learned
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import Record, is_newer
 from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.store import Store
 
@@ -132,6 +132,9 @@ class DictionaryTraining:
         if is_initial or self._tally is not None or not packing.packs:
             packing.pack_record(record, self._tally)
             return
+        held = None if self._view is None else self._view.peek(record.namespace, record.name)
+        if held is not None and not is_newer(record.version, held.version):
+            return  # It is replayed, and the store ignores it. The newer one shall be packed.
         key, size = (record.namespace, record.name), len(record.stored)
         before = self._moving.pop(key, None)
         self._moving[key] = _Moving(record, size)

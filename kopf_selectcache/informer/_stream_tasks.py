@@ -5,14 +5,11 @@ exchanges some of them while the others go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from kopf_selectcache.core.protocol.backoff import delay
-
+from ._beside import Work, again_and_again
 from .environment import Environment
 from .reflector import Reflector
-
-Work = Callable[[], Awaitable[None]]
 
 
 class StreamTasks:
@@ -38,7 +35,8 @@ class StreamTasks:
 
     def start_beside(self, name: str, work: Work) -> asyncio.Task[None]:
         """Start endless work beside the streams. A bug in it restarts it, and does not affect the streams."""
-        return asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self._key}, {name}")
+        endless = again_and_again(work, self._environment, self._resource, self._context)
+        return asyncio.create_task(endless, name=f"selectcache: {self._key}, {name}")
 
     def start_confirming(self, work: Work) -> asyncio.Task[None]:
         return self.start_beside("unconfirmed leaves", work)
@@ -113,18 +111,3 @@ class StreamTasks:
                 task.result()
             if ended:
                 return
-
-    async def _again_and_again(self, work: Work) -> None:
-        """Run an endless task. A bug in it restarts it, and does not affect the streams."""
-        environment = self._environment
-        while True:
-            try:
-                await work()
-            except Exception:
-                environment.logger.exception(
-                    "What is done beside the cache of %(resource)s stumbled over a mistake of its own, and"
-                    " starts again.",
-                    {"resource": str(self._resource)},
-                    extra=self._context(),
-                )
-                await environment.sleep(delay(6, environment.chance()))

@@ -53,6 +53,7 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream
 
 from ._awaited_versions import AwaitedVersions
+from ._beside import again_and_again
 from ._checked_reader import CheckedReader
 from ._comparison import Comparison
 from ._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
@@ -252,7 +253,13 @@ class Reflector:
         in this package causes a relist.
         """
         packing = asyncio.create_task(
-            self._storing.run(self._environment.sleep), name=f"selectcache: {self}, packing"
+            again_and_again(
+                lambda: self._storing.run(self._environment.sleep),
+                self._environment,
+                self,
+                lambda: context_of_stream(self.condition),
+            ),
+            name=f"selectcache: {self}, packing",
         )
         try:
             await self._run()

@@ -13,6 +13,7 @@ import pytest
 from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.informer._dictionary_training import DictionaryTraining
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -143,6 +144,36 @@ def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(
             await vault.close()
 
     run(main())
+
+
+def test_a_mistake_in_packing_is_logged_and_packing_goes_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = 0
+
+    async def mistaken(*_: object) -> None:
+        nonlocal begun
+        begun += 1
+        if begun < 3:
+            raise ZeroDivisionError
+        await asyncio.Event().wait()
+
+    def packing_tasks() -> list[str]:
+        return [name for task in asyncio.all_tasks() if (name := task.get_name()).endswith("packing")]
+
+    monkeypatch.setattr(DictionaryTraining, "run", mistaken)
+
+    async def main() -> None:
+        async with Server(lists=[LISTED]) as server, operating(server) as environment:
+            await environment.synced()
+            await until(lambda: begun == 3 or not packing_tasks())
+            assert begun == 3
+            assert environment.names() == ["a@90"]
+            assert environment.time.slept[:2] == [30.0, 30.0]
+            assert environment.informer.counts.lists == 1
+
+    run(main())
+    assert caplog.text.count("What is done beside the cache of pods stumbled over a mistake of its own") == 2
 
 
 class Noted(KopfTransport):

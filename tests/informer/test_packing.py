@@ -116,6 +116,23 @@ def test_an_object_that_changes_again_and_again_is_not_packed() -> None:
     play(scene)
 
 
+def test_a_replayed_event_does_not_keep_the_newer_object_from_being_packed() -> None:
+    async def scene(stage: Stage) -> None:
+        newer = stage.change(1, version=2)
+        await stage.turns()
+        for version in (1, 2):
+            stage.change(1, version=version)
+        assert stage.packing.moving == len(newer.stored)
+        assert stage.store.peek("shop", "p1") is newer
+        await stage.wake()
+        assert is_packed(newer)
+        assert stage.packing.moving == 0
+        stage.change(1, version=1)
+        assert stage.packing.moving == 0
+
+    play(scene)
+
+
 def test_the_objects_that_have_stood_still_the_longest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_dictionary_training, "MOVING", 3 * len(SMALL[-1]))
 

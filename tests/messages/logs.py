@@ -22,6 +22,7 @@ from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.informer._beside import again_and_again
 from kopf_selectcache.informer._comparison import Comparison
 from kopf_selectcache.informer._loop_monitor import BEAT, LoopMonitor
 from kopf_selectcache.informer.audit import Auditor
@@ -409,6 +410,20 @@ def _restore() -> None:
         writer.take(each)
 
 
+def _fail_beside() -> None:
+    """Run work beside a cache that fails, until it sleeps."""
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def sleep(_: float) -> None:
+        raise asyncio.CancelledError
+
+    environment = cast("Any", SimpleNamespace(logger=LOGGER, chance=lambda: 1.0, sleep=sleep))
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(again_and_again(fail, environment, PODS, dict))
+
+
 RECORDS: dict[str, Callable[[], Any]] = {
     "all of a cache is there": _follow(_become_well),
     "all of a cache is there, over two streams": _follow(_become_well, streams=2),
@@ -438,6 +453,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "a subscriber fails": _notify,
     "a mistake in an informer": _stumble("/api/v1"),
     "a mistake in a stream": _stumble("/api/v1/pods"),
+    "a mistake beside a cache": _fail_beside,
     "a mistake in a comparison": _compare_wrongly,
     "a server that was restored": _restore,
     **{

@@ -6,6 +6,7 @@ from .mutant import Mutant
 
 RECORD, SIBLINGS = "core/store/record.py", "core/store/siblings.py"
 PACKED, SHARED = "tests/core/store/test_siblings.py::test_7_", "tests/informer/test_packing.py::test_7_"
+STILL = "tests/informer/test_packing.py::test_"
 
 PACKING: tuple[Mutant, ...] = (
     Mutant(
@@ -55,6 +56,24 @@ PACKING: tuple[Mutant, ...] = (
         "self._templates: dict[str, Template] = {}",
         7,
         (PACKED + "a_template_exists_as_long_as_its_records",),
+    ),
+    Mutant(
+        "end the packing of a cache by a mistake in it",
+        "informer/_beside.py",
+        "            await environment.sleep(delay(6, environment.chance()))\n",
+        "            return\n",
+        8,
+        (
+            "tests/informer/test_informers_failures.py::test_a_mistake_in_packing_is_logged_and_packing_goes_on",
+        ),
+    ),
+    Mutant(
+        "pack a replayed object instead of the newer one",
+        "informer/_dictionary_training.py",
+        "        if held is not None and not is_newer(record.version, held.version):\n",
+        "        if False:\n",
+        8,
+        (STILL + "a_replayed_event_does_not_keep_the_newer_object_from_being_packed",),
     ),
     Mutant(
         "share the stored bytes of another object",
