@@ -1,5 +1,5 @@
 """Compare the CPU time of reads with that of a plain `get` or `list` of the same objects: with `at_least=`,
-of a split cache, in a snapshot, and in pages.
+of a split cache, in a snapshot, in pages, and of packed objects.
 
     python -m bench.read_cost --objects 1000
 
@@ -10,13 +10,18 @@ figure is the median of their ratios, with the middle half: the machine is not t
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import cycle, islice
 from statistics import quantiles
 from time import process_time
 from typing import Any, NamedTuple
 
+from bench.datasets import SETS, dataset
 from kopf_selectcache import Cached
+from kopf_selectcache.core.store.compression import learned
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.errors import OutsideFilter
 from kopf_selectcache.testing import FakeCache
 
@@ -104,6 +109,39 @@ def rows(objects: int) -> list[Row]:
     ]
 
 
+def packed_rows(objects: int) -> list[Row]:
+    """Return the reads of this number of packed pods, of both sets of the bench."""
+    found: list[Row] = []
+    for name in SETS:
+        pods = list(islice(dataset(name, seed=1).pods(20_000), objects))
+        keys = cycle([(each["metadata"]["name"], each["metadata"]["namespace"]) for each in pods])
+        raw, packed, often = (FakeCache(pods, {KEY: ""}) for _ in range(3))
+        for cache in (packed, often):
+            store = cache._access.runtime.informer(KEY).store  # noqa: SLF001  # What a bench of packing needs.
+            pack(store.records()[0])
+            if cache is packed:
+                store.often_read = None
+
+        def read(cache: FakeCache, keys: Iterator[tuple[str, str]] = keys) -> Call:
+            return lambda: cache.get(KEY, *next(keys))
+
+        found += (
+            Row(f"get, packed, {name}", "get, raw", read(packed), read(raw)),
+            Row("the same, read often", "get, raw", read(often), read(raw)),
+        )
+    return found
+
+
+def pack(records: Sequence[Record]) -> None:
+    """Pack records as a synced cache has them."""
+    packing = SiblingPacking(always=True)
+    packing.adopt(learned([record.data for record in records]))
+    for record in records:
+        record.packing = packing
+    for record in records:
+        packing.pack_record(record)
+
+
 def calls_in(call: Call, seconds: float) -> int:
     """Return the number of calls that take this CPU time."""
     number = 1
@@ -136,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS)
     options = parser.parse_args(arguments)
     print("| read | beside | CPU | its middle half |\n|---|---|---:|---:|")
-    for row in rows(options.objects):
+    for row in (*rows(options.objects), *packed_rows(options.objects)):
         found = compared(row, turns=options.turns, seconds=options.seconds)
         low, ratio, high = (f"{value:.2g}" for value in found)
         print(f"| {row.name} | {row.plain} | {ratio}x | {low} to {high} |")

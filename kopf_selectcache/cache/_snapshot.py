@@ -15,6 +15,7 @@ from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, R
 from kopf_selectcache.core.errors import BadField, Untransformed
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer
+from kopf_selectcache.core.store.compression import RAW
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection, at
@@ -469,8 +470,11 @@ class Access:
         if record is None or not record.stored:
             return None
         try:
-            if record.__class__ is PartialRecord and make is Record.decode:
-                make = cast("Any", object_of)
+            if make is Record.decode:
+                if record.__class__ is PartialRecord:
+                    make = cast("Any", object_of)
+                elif record.packing is not None and record.stored[0] != RAW and store.often_read is not None:
+                    make = cast("Any", store.often_read.decode)
             answer = make(record)
         except Exception:  # It may be anything of a struct; the other way raises and counts it.  # noqa: BLE001
             return None

@@ -22,6 +22,8 @@ from kopf_selectcache import (
 )
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.grammar import LabelRequirement
+from kopf_selectcache.core.store.compression import Packing
+from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 
 from .environment import NODES, Environment, names, node, pod, reading
@@ -382,3 +384,26 @@ def test_a_filter_goes_with_its_cache() -> None:
     assert not [
         each for each in gc.get_objects() if isinstance(each, Selector) and str(each.label) == "app=that-goes"
     ]
+
+
+def test_an_object_that_is_read_often_is_unpacked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = FakeCache([WEB], {"pods": ""})
+    key, packing = (WEB["metadata"]["name"], WEB["metadata"]["namespace"]), Packing(always=True)
+    (record,) = cache._access.runtime.informer("pods").store.records()[0]
+    record.replace(packing.pack(record.data + b" " * 200), packing)
+    found = [cache.get("pods", *key) for _ in range(2)]
+    monkeypatch.setattr(packing, "unpack", lambda _: pytest.fail("it is unpacked again"))
+    assert [cache.get("pods", *key), *found] == 3 * [found[0]]
+    assert found[0] is not found[1]
+
+
+@pytest.mark.parametrize("packing", [None, Packing()])
+def test_an_object_that_is_not_packed_is_not_kept_once_more(packing: Packing | None) -> None:
+    cache = FakeCache([WEB], {"pods": ""})
+    store = cache._access.runtime.informer("pods").store
+    (record,) = store.records()[0]
+    record.packing = packing
+    for _ in range(4):
+        assert cache.get("pods", WEB["metadata"]["name"], WEB["metadata"]["namespace"])["kind"] == "Pod"
+    assert store.often_read is not None
+    assert not store.often_read.bytes

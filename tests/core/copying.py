@@ -48,6 +48,7 @@ _OF_STORES = {
     "_request_index",
     "_indexes",
     "unreadable",
+    "often_read",
 }
 _OF_UNIONS = _OF_STORES | {"versions", "_outside"}
 
@@ -85,6 +86,7 @@ def _fill(made: Store, store: Store) -> None:
     assert not old["_indexes"].made, "indexes are not copied"
     assert not old["unreadable"], "all objects can be read"
     assert not old.get("_outside"), "no cache is split"
+    assert not old["often_read"].bytes, "no object is read often"
     made._held, made._gone, made._version = _named(old["_held"]), dict(old["_gone"]), old["_version"]
     made._staged = _named(old["_staged"]) if old["_staged"] is not None else None
 

@@ -86,4 +86,12 @@ PACKING: tuple[Mutant, ...] = (
             SHARED + "an_object_of_another_version_is_not_taken_for_the_stored_one",
         ),
     ),
+    Mutant(
+        "return the object of a former record that had the same identity",
+        "core/store/often_read.py",
+        "self.record = record  #",
+        "self.record = None  #",
+        7,
+        ("tests/core/store/test_often_read.py::test_7_the_object_of_one_record_is_never_that_of_another",),
+    ),
 )

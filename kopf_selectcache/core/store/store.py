@@ -20,6 +20,7 @@ from ._generation import all_of, differing
 from .accounting import Tally, weight
 from .index_spec import Indexed, note
 from .indexes import AT_ONCE, NOTHING, Chosen, Indexes, Lookup
+from .often_read import OftenRead
 from .postings import room
 from .record import Record, UnreadableRecord, is_newer, is_older
 
@@ -108,6 +109,8 @@ class Store:
         self._gone: dict[tuple[str, str], Record] = {}
         """Deletions in the staged generation. They prevent a late replay from adding the object again."""
         self._version = ""
+        self.often_read = OftenRead() if tally is None else None
+        """The objects that are read often; None if there is a limit of bytes, which does not include them."""
         self.unreadable: Mapping[tuple[str, str], UnreadableRecord] = {}
         """The unreadable records by key. The mapping is replaced as a whole, so readers need no lock."""
 
@@ -276,8 +279,7 @@ class Store:
                 ]
             if self.unreadable or not record.stored:
                 self._separate(changes)
-        if self._tally is not None:
-            self._count(before, record)
+        self._replaced(before, record)
         return changes
 
     def leave(self, record: Record) -> list[Change]:
@@ -300,7 +302,7 @@ class Store:
             changes = [Change(before, None, self._departure)]
             if self.unreadable:
                 self._separate(changes)
-        self._count(before, None)
+        self._replaced(before, None)
         return changes
 
     def commit(self, version: str) -> list[Change]:
@@ -341,6 +343,13 @@ class Store:
             if after is not None:
                 self._tally.take(after)
             self._tally.drop(before)
+
+    def _replaced(self, before: Record | None, after: Record | None) -> None:
+        """Forget a record that readers do not see any more, and account for the replacement."""
+        if self.often_read is None:
+            self._count(before, after)
+        elif before is not None:
+            self.often_read.forget(before)
 
     def _note(self, record: Record) -> None:
         """Store the missing values of declared indexes in a record. Indexing holds the lock, under which
