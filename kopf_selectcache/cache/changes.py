@@ -16,7 +16,6 @@ from kopf_selectcache.core.store.store import Change as StoreChange
 from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.settings.planner import Plan
 
 from ._labelled import serving_of
 from ._snapshot import (
@@ -33,7 +32,6 @@ from ._snapshot import (
 )
 from .blocking import Waits, end_with
 from .errors import OutsideFilter, unknown_field
-from .evidence import evidence_of
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import Match
@@ -71,8 +69,6 @@ class Change:
         resource: Resource,
         cause: ChangeCause,
         objects: Sequence[BodyView] = (),
-        *,
-        plan: Plan | None = None,
     ) -> None:
         self._change = change
         self._resource = resource
@@ -81,11 +77,12 @@ class Change:
         """`entered`, `updated`, `resync`, `left`, `gone`, or `resumed`."""
         self.filter_changed = change is not None and change.by_filter
         """True if it entered or left because the filter of the cache was changed, and not the object."""
-        self.known_by = None if change is None else evidence_of(change, plan)
+        self.known_by = None if change is None else change.known_by
         """From what it is known that the object is `gone`, or has `left` and exists; else None.
 
         `'filter by name'`: the filter selects by name and namespace alone. `'metadata'`: a split cache has
-        all others. `'confirmed'`: by a request, or by another object of the name."""
+        all others. `'confirmed'`: by a request, or by another object of the name. `'cache'`: the cache has
+        it, and it does not match what was asked for any more."""
         self.objects = objects
         """With `resumed`: all present objects that match. Otherwise empty."""
 
@@ -247,7 +244,7 @@ class Subscription:
         errors = [condition.error() for condition in self._informer.state.stream_conditions]
         return any(error is not None and not error.transient for error in errors)
 
-    def _complete(self, departure_of: Callable[[Record], ChangeCause]) -> None:
+    def _complete(self, departure_of: Callable[[Record], StoreChange]) -> None:
         self._is_silent = False
         self.queue.complete(departure_of)
         self._limit_pending()
@@ -344,7 +341,7 @@ async def follow(
                 for change in subscription.queue.drain():
                     if ending.reached:
                         return
-                    yield Change(change, resource, change.cause, plan=informer.state.plan)
+                    yield Change(change, resource, change.cause)
                 if outside is not None:
                     raise outside
                 if subscription.can_resume:

@@ -16,7 +16,6 @@ from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.settings.planner import Plan
 
 from ._at_least import wait
 from ._snapshot import (
@@ -34,7 +33,6 @@ from ._snapshot import (
     require_readable,
 )
 from .errors import behind
-from .evidence import evidence_of
 from .freshness import Event, event_of, wait_until_fresh
 from .matcher import Obj
 from .request import Request, replace
@@ -115,14 +113,14 @@ class Seen:
         if len(self.names) < self._most:
             self.names.add(name)
 
-    def follow(self, change: Change, plan: Plan | None) -> None:
+    def follow(self, change: Change) -> None:
         """Note that an object of these has departed, or is there again."""
         key = key_of(change)
         if change.after is not None:
             self._departed.pop(key, None)
         elif key in self.names and change.cause in (ChangeCause.LEFT, ChangeCause.GONE):
-            known_by = evidence_of(change, plan)
-            self._departed[key] = f"{change.cause} (known by {known_by})" if known_by else str(change.cause)
+            known_by = f" (known by {change.known_by})" if change.known_by else ""
+            self._departed[key] = f"{change.cause}{known_by}"
 
     @property
     def departures(self) -> str:
@@ -235,7 +233,7 @@ def _changes_of(informer: Informer, seen: Seen) -> Iterator[asyncio.Queue[Change
         if change is None or change.after is not None:
             changes.put_nowait(change)
         if change is not None:
-            seen.follow(change, informer.state.plan)
+            seen.follow(change)
 
     unsubscribes = informer.subscribe(queue), informer.laying.subscribe(queue)
     try:

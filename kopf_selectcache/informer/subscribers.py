@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change, ChangeCause
+from kopf_selectcache.core.store.store import Change
 
 Listener: TypeAlias = Callable[[Change | None], None]
 """A subscriber of changes. None means that reads must raise, or that the filter has changed."""
 
-Completed: TypeAlias = Callable[[Callable[[Record], ChangeCause]], None]
+Completed: TypeAlias = Callable[[Callable[[Record], Change]], None]
 """Called when the store is complete, for the first time or after a restart, with a function that returns the
 cause of a departure that was missed."""
 
@@ -52,7 +52,7 @@ class Subscribers:
         for each in tuple(self._subscribers):
             self._call(each.listener, change)
 
-    def complete(self, departure_of: Callable[[Record], ChangeCause]) -> None:
+    def complete(self, departure_of: Callable[[Record], Change]) -> None:
         """Notify all that the store is complete."""
         self.await_completion = False
         for each in tuple(self._subscribers):

@@ -313,6 +313,6 @@ class _Delivery:
     def _arguments(self, change: StoreChange, informer: Informer) -> ChangeArguments:
         resource = informer.resource
         assert resource is not None, "it has objects"
-        given = Change(change, resource, change.cause, plan=informer.state.plan)
+        given = Change(change, resource, change.cause)
         logger = _kopf.ObjectLogger(body=given.body, settings=self._operator.settings)
         return ChangeArguments(logger, given)

@@ -206,7 +206,7 @@ class _Subscription:
                 self._deliveries.remember(BodyView(each), key)
             self._aside.clear()
 
-    def _complete(self, departure_of: Callable[[Record], ChangeCause]) -> None:
+    def _complete(self, departure_of: Callable[[Record], StoreChange]) -> None:
         self._queue.complete(departure_of)
         self._drain()
         self._deliveries.forget()

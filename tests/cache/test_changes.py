@@ -189,6 +189,10 @@ def subscribed(cache: FakeCache, **options: Any) -> tuple[Informer, module.Subsc
     return informer, module.Subscription(informer, None, **options)
 
 
+def departed(record: Record) -> Change:
+    return Change(record, None, ChangeCause.LEFT)
+
+
 def test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complete() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1"), pod("web-2"), pod("web-3")], {"pods": "app=web"})
@@ -203,7 +207,7 @@ def test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complet
         assert subscription.must_resume
         assert not subscription.can_resume
         informer.apply_changes([Change(None, records[2], ChangeCause.ENTERED)])
-        informer._subscribers.complete(lambda _: ChangeCause.LEFT)
+        informer._subscribers.complete(departed)
         assert subscription.can_resume
         subscription.resume()
         assert not subscription.queue, "it was reset"
@@ -220,7 +224,7 @@ def test_15_departures_that_a_restart_reveals_count_as_pending() -> None:
         assert plan is not None
         informer.begin(plan)
         assert not subscription.must_resume
-        informer._subscribers.complete(lambda _: ChangeCause.LEFT)
+        informer._subscribers.complete(departed)
         assert subscription.must_resume
 
     run(main())
@@ -239,7 +243,7 @@ def test_15_objects_of_the_first_lists_exist_already() -> None:
         subscription = subscribed(cache, initial=False)[1]
         informer.apply_changes([Change(None, records[0], ChangeCause.ENTERED)])
         assert not subscription.queue
-        informer._subscribers.complete(lambda _: ChangeCause.LEFT)
+        informer._subscribers.complete(departed)
         informer.apply_changes([Change(None, records[1], ChangeCause.ENTERED)])
         assert [each.after for each in subscription.queue.drain()] == [records[1]]
 

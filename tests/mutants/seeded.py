@@ -12,6 +12,7 @@ from .reads import READS
 from .reconcile import RECONCILE
 from .reconcilers import RECONCILERS
 from .recorder import RECORDER
+from .split import SPLIT_CACHES
 
 LEAST = 30
 LEAST_OF_A_PRODUCT = 3
@@ -62,11 +63,12 @@ MUTANTS: tuple[Mutant, ...] = (
            12, (ORDERS,), TRANSIT),
     Mutant("store an object of the filter in the outer stream of a split cache", UNION, "if substore.keys.others and substore.keys.is_other(record):", "if False:",
            12, (SPLIT_UNION + "12_in_every_order_of_two_streams_an_object_is_inside_outside_or_absent",)),
-    Mutant("take lists of the streams for a proof that an object exists", UNION, "            confirmed=(ChangeCause.GONE,),", "            confirmed=(ChangeCause.GONE, ChangeCause.LEFT),",
+    Mutant("take lists of the streams for a proof that an object exists", UNION, '                if self._confirm(doubt, lists.version, uids.get(doubt.key, ""), outside=False)\n            ]\n',
+           '                if self._confirm(doubt, lists.version, uids.get(doubt.key, ""), outside=False)\n            ],\n            answer=ChangeCause.LEFT,\n',
            6, ("tests/core/store/test_union_rules.py::test_a_leave_that_lists_confirm_is_known_to_be_gone_only_if_the_streams_prove_absence",)),
     Mutant("show the objects outside of a split cache", SUBSTORE, "return self._outside if isinstance(record, OutsideRecord) else self._held", "return self._held",
            12, (SPLIT_UNION + "readers_and_subscribers_see_what_is_inside",)),
-    Mutant("treat a departure from a split cache as a leave", SUBSTORE, "return self.complete or self.are_outside", "return self.complete",
+    Mutant("treat a departure from a split cache as a leave", SUBSTORE, 'return "metadata" if self.are_outside else None', "return None",
            12, (SPLIT_UNION + "readers_and_subscribers_see_what_is_inside",)),
     Mutant("wait for the first branch only", SUBSTORE, "for substore in substores if not substore.has_reached(left)),",
            "for substore in tuple(substores)[:1] if not substore.has_reached(left)),", 12, (ORDERS,), TRANSIT),
@@ -650,7 +652,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{QUEUED}changes_of_one_object_are_joined_while_they_wait",)),
     Mutant("hold back a change whose predecessor is finished", QUEUE, "        if (pending := self._blocked.pop(key, None)) is not None:\n            self._ready[key] = pending\n", "", 15,
            (f"{QUEUED}an_object_is_not_handed_out_again_before_it_is_finished",)),
-    Mutant("miss an object that leaves by its labels", QUEUE, "            self._queue.add(Change(before, None, ChangeCause.LEFT))", "            pass", 15,
+    Mutant("miss an object that leaves by its labels", QUEUE, "            self._queue.add(_deselected(before))", "            pass", 15,
            (f"{QUEUED}a_narrowed_change_is_the_one_of_the_matching_objects",)),
     Mutant("treat an object that cannot be read after a restart as departed", QUEUE, "if dropped is None or (is_wanted and dropped.uid == record.uid):", "if dropped is None:", 15,
            (f"{QUEUED}after_a_restart_an_object_that_is_there_departs_only_for_who_does_not_want_it",)),
@@ -681,6 +683,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *CHANGING,
     *PACKING,
     *READS,
+    *SPLIT_CACHES,
     *RECONCILE,
     *RECONCILERS,
     *RECORDER,

@@ -19,11 +19,9 @@ from kopf_selectcache import (
     Selector,
 )
 from kopf_selectcache.cache._snapshot import Snapshot
-from kopf_selectcache.cache.evidence import evidence_of
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import Selected
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.settings.outside import MOST_NAMES, outer_streams
@@ -471,33 +469,73 @@ def test_subscribers_see_what_enters_and_leaves_and_nothing_outside() -> None:
     asyncio.run(main())
 
 
-def known_by(
-    cause: ChangeCause,
-    filter_: Any,
-    *,
-    by_filter: bool = False,
-    is_split: bool = False,
-    is_confirmed: bool = False,
-) -> str | None:
-    record = Record("shop", "web-1", "u-1", "5", {}, (), b"{}")
-    planned = None if filter_ is None else plan(Cached(filter_).filter, RESOURCE, is_split=is_split)
-    return evidence_of(Change(record, None, cause, by_filter, is_confirmed), planned)
+@pytest.mark.parametrize("is_split", [True, False])
+def test_6_a_departure_is_known_from_the_streams_that_there_were(is_split: bool) -> None:
+    """The filter is split, or joined, before the departure is delivered."""
+    split, plain = Cached("app=web", outside="metadata"), Cached("app=web")
+    before, after = (split, plain) if is_split else (plain, split)
+
+    async def main() -> None:
+        cache = FakeCache([pod("web-1", app="web"), pod("web-2", app="web")], {"v1/pods": before})
+        changes = cache.changes("pods", initial=False)
+        first = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "db"}}})
+        cache.cluster.delete(pod("web-2"), grace_period=0)
+        assert not cache.held("pods")
+        await cache.change("pods", after)
+        seen = [await first, await anext(changes)]
+        assert [(each.name, str(each.cause), each.known_by) for each in seen] == (
+            [("web-1", "left", "metadata"), ("web-2", "gone", "metadata")]
+            if is_split
+            else [("web-1", "left", None), ("web-2", "left", None)]
+        )
+
+    asyncio.run(main())
 
 
-def test_departures_say_from_what_they_are_known() -> None:
-    named = Selector(names=["web-1"], namespaces=["shop"])
-    gone, left = ChangeCause.GONE, ChangeCause.LEFT
-    assert known_by(gone, named) == "filter by name"
-    assert known_by(gone, ["app=web", "tier=gold"]) == "confirmed"
-    assert known_by(gone, None) == "confirmed"
-    assert known_by(gone, "app=web", is_split=True) == "metadata"
-    assert known_by(left, "app=web", is_split=True) == "metadata"
-    assert known_by(left, "app=web", by_filter=True, is_split=True) is None
-    assert known_by(left, "app=web") is None
-    for filter_, is_split in (("app=web", True), (named, False), (["app=web", "tier=gold"], False)):
-        for cause in (gone, left):
-            assert known_by(cause, filter_, is_split=is_split, is_confirmed=True) == "confirmed"
-    assert known_by(ChangeCause.UPDATED, "app=web", is_split=True) is None
+def test_6_an_object_that_the_next_filter_finds_outside_is_known_to_exist() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"v1/pods": "app=web"})
+        changes = cache.changes("pods", initial=False)
+        first = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        await cache.change("pods", "app=db", outside="metadata")
+        left = await first
+        assert (left.name, str(left.cause), left.filter_changed, left.known_by) == (
+            "web-1",
+            "left",
+            True,
+            "metadata",
+        )
+        await anext(changes)
+        await cache.change("pods", "app=web", outside=None)
+        left = await anext(changes)
+        assert (left.name, str(left.cause), left.filter_changed, left.known_by) == (
+            "db-1",
+            "left",
+            True,
+            None,
+        )
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("outside", ["metadata", None])
+def test_6_an_object_that_does_not_match_any_more_is_known_to_exist_because_it_is_held(
+    outside: Any,
+) -> None:
+    async def main() -> None:
+        gold = pod("web-1", app="web", tier="gold")
+        cache = FakeCache([gold], {"v1/pods": Cached("app=web", outside=outside)})
+        changes = cache.changes("pods", label="tier=gold", initial=False)
+        first = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        cache.cluster.patch(gold, {"metadata": {"labels": {"tier": "iron"}}})
+        left = await first
+        assert (str(left.cause), left.known_by, len(cache.held("pods"))) == ("left", "cache", 1)
+
+    asyncio.run(main())
 
 
 # ---- With streams.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from .record import Record, UnreadableRecord
-from .store import Change, ChangeCause
+from .store import Change, ChangeCause, replaced
 from .substore import ObjectKey
 
 MOST_DEPARTURES = 100_000
@@ -89,7 +89,7 @@ class ChangeQueue:
             return
         if after is not None and (dropped := self._dropped.pop(after.key, None)) is not None:
             if dropped.uid != after.uid:
-                self._depart(Change(dropped, None, ChangeCause.GONE))
+                self._depart(replaced(dropped))
             elif dropped.version == after.version:
                 return
             else:
@@ -112,17 +112,16 @@ class ChangeQueue:
         dropped = self._dropped.pop(record.key, None)
         if dropped is None or (is_wanted and dropped.uid == record.uid):
             return dropped
-        cause = ChangeCause.LEFT if dropped.uid == record.uid else ChangeCause.GONE
-        self._depart(Change(dropped, None, cause))
+        self._depart(_deselected(dropped) if dropped.uid == record.uid else replaced(dropped))
         return None
 
-    def complete(self, departure_of: Callable[[Record], ChangeCause]) -> None:
+    def complete(self, departure_of: Callable[[Record], Change]) -> None:
         """Note that the store is complete: objects that a restart has dropped, and that are not in it, have
         departed.
         """
         dropped, self._dropped = self._dropped, {}
         for record in dropped.values():
-            self._depart(Change(record, None, departure_of(record)))
+            self._depart(departure_of(record))
 
     def clear(self) -> None:
         """Drop all pending changes."""
@@ -235,6 +234,11 @@ def key_of(change: Change) -> ObjectKey:
     return record.key
 
 
+def _deselected(record: Record) -> Change:
+    """Return the departure of an object that the store has, and that a subscriber wants no more."""
+    return Change(record, None, ChangeCause.LEFT, known_by="cache")
+
+
 def _without_object(record: Record) -> Record:
     """Return a record without its object: an eviction must free memory."""
     if not record.stored:
@@ -266,7 +270,7 @@ class Narrowing:
         before, after, cause = self._before(change), change.after, change.cause
         if after is None:
             if before is not None:
-                self._queue.add(Change(before, None, cause, change.by_filter, change.is_confirmed))
+                self._queue.add(Change(before, None, cause, change.by_filter, change.known_by))
             return
         is_wanted = bool(self._matches(after))
         if is_wanted and after.stored:
@@ -275,7 +279,7 @@ class Narrowing:
         elif before is None:
             before = self._queue.find(after, is_wanted=is_wanted)
         elif not is_wanted:
-            self._queue.add(Change(before, None, ChangeCause.LEFT))
+            self._queue.add(_deselected(before))
         if is_wanted and not after.stored and before is not None and not isinstance(before, UnreadableRecord):
             self._known[after.key] = before
 

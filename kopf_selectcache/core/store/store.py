@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from threading import Lock
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -55,6 +55,10 @@ class ChangeCause(StrEnum):
         return self is ChangeCause.DROPPED or self is ChangeCause.EVICTED
 
 
+KnownBy: TypeAlias = Literal["filter by name", "metadata", "confirmed", "cache"]
+"""From what it is known that an object is gone, or has left and exists."""
+
+
 class Change(Struct, frozen=True, gc=False):
     """One object enters the store, is updated, or departs. `before` of a departure is its last known
     record.
@@ -65,8 +69,13 @@ class Change(Struct, frozen=True, gc=False):
     cause: ChangeCause
     by_filter: bool = False
     """True if the object has entered or left because the filter has changed, and not the object."""
-    is_confirmed: bool = False
-    """True if a request has shown that the object is gone, or that it has left and exists."""
+    known_by: KnownBy | None = None
+    """From what the cause of a departure is known, as of the departure; None if nothing proves it."""
+
+
+def replaced(record: Record) -> Change:
+    """Return the departure of an object whose name another one has."""
+    return Change(record, None, ChangeCause.GONE, known_by="confirmed")
 
 
 class Readable(Protocol):
@@ -89,7 +98,7 @@ class Store:
     """The records of one kind. Readers may be in any thread; the writer is one task.
 
     `request_index` is called when there is an index to `build`, in any thread. `tally` accounts for the
-    records. `departure` is the default cause of departures.
+    records. `proof` is from what it is known that departing objects are gone; None if they may exist.
     """
 
     def __init__(
@@ -97,10 +106,10 @@ class Store:
         *,
         request_index: Callable[[], None] = lambda: None,
         tally: Tally | None = None,
-        departure: ChangeCause = ChangeCause.LEFT,
+        proof: KnownBy | None = None,
     ) -> None:
         self._lock = Lock()
-        self._departure = departure
+        self._proof = proof
         self._tally = tally
         self._request_index = request_index
         self._indexes = Indexes()
@@ -274,7 +283,7 @@ class Store:
                 changes = [Change(before, record, ChangeCause.UPDATED)]
             else:
                 changes = [
-                    Change(before, None, ChangeCause.GONE),
+                    replaced(before),
                     Change(None, record, ChangeCause.ENTERED),
                 ]
             if self.unreadable or not record.stored:
@@ -299,7 +308,7 @@ class Store:
             if not held:
                 self._held.pop(record.namespace, None)
             self._indexes.change(before, None)
-            changes = [Change(before, None, self._departure)]
+            changes = [self._departure_of(before)]
             if self.unreadable:
                 self._separate(changes)
         self._replaced(before, None)
@@ -327,15 +336,19 @@ class Store:
         changes: list[Change] = []
         for before, after in differing(self._held, staged):
             if before is None:
-                cause = ChangeCause.ENTERED
+                changes.append(Change(None, after, ChangeCause.ENTERED))
             elif after is not None:
-                cause = ChangeCause.UPDATED
+                changes.append(Change(before, after, ChangeCause.UPDATED))
             elif before.name in staged.get(before.namespace, {}):
-                cause = ChangeCause.GONE
+                changes.append(replaced(before))
             else:
-                cause = self._departure
-            changes.append(Change(before, after, cause))
+                changes.append(self._departure_of(before))
         return changes
+
+    def _departure_of(self, record: Record) -> Change:
+        """Return the departure of an object of a stream without others."""
+        cause = ChangeCause.LEFT if self._proof is None else ChangeCause.GONE
+        return Change(record, None, cause, known_by=self._proof)
 
     def _count(self, before: Record | None, after: Record | None) -> None:
         """Account for the replacement of a record; None stands for absence."""

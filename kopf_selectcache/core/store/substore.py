@@ -15,7 +15,7 @@ from ._generation import all_of
 from .accounting import Tally
 from .indexes import Chosen, Lookup
 from .record import OutsideRecord, Record, UnreadableRecord, are_numbers, is_newer, is_older
-from .store import Change, ChangeCause, Records, Store
+from .store import Change, ChangeCause, KnownBy, Records, Store
 
 ObjectKey: TypeAlias = tuple[str, str]
 """The namespace and name of an object."""
@@ -71,11 +71,13 @@ class Keys:
         return self.have_namespace(key[0]) and (self.names is None or key[1] in self.names)
 
     @property
-    def prove_absence(self) -> bool:
-        """True if an object that departs from all streams does not exist. In a split cache, some stream has
-        each object.
+    def proof(self) -> KnownBy | None:
+        """From what it is known that an object that departs from all streams does not exist, None if it may
+        exist. In a split cache, some stream has each object.
         """
-        return self.complete or self.are_outside
+        if self.complete:
+            return "filter by name"
+        return "metadata" if self.are_outside else None
 
     def is_other(self, record: Record) -> bool:
         """Return True if another stream has the object."""
@@ -301,7 +303,7 @@ def seen_of(changes: list[Change]) -> list[Change]:
         elif after is not None:
             seen.append(Change(None, after, ChangeCause.ENTERED))
         elif before is not None:
-            seen.append(Change(before, None, ChangeCause.LEFT))
+            seen.append(Change(before, None, ChangeCause.LEFT, known_by="metadata"))
     return seen
 
 
@@ -354,7 +356,7 @@ class Substore:
         self.view = View(
             request_index=request_index,
             tally=tally,
-            departure=ChangeCause.GONE if keys.complete else ChangeCause.LEFT,
+            proof=keys.proof,
         )
         self.epoch = 0
         self.listed = ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from .record import Record, is_newer, is_older, rank_of
-from .store import Change, ChangeCause
+from .store import Change, ChangeCause, KnownBy, replaced
 from .substore import ObjectKey, Substore
 from .union import Union
 
@@ -139,7 +139,8 @@ class Succession:
 
     def _departure(self, record: Record, *, is_replaced: bool) -> Change:
         if is_replaced:
-            return Change(record, None, ChangeCause.GONE)
+            return replaced(record)
         if self.selects(record) is False:
-            return Change(record, None, ChangeCause.LEFT, True)
-        return Change(record, None, self.after.departure_of(record))
+            known_by: KnownBy | None = "metadata" if self.after.store.has_outside(record) else None
+            return Change(record, None, ChangeCause.LEFT, True, known_by)
+        return self.after.departure_of(record)

@@ -31,7 +31,7 @@ from kopf_selectcache.core.reasons import MetricReason
 
 from .accounting import Tally
 from .record import Record, is_newer, is_older, rank_of
-from .store import Change, ChangeCause, Readable, Store
+from .store import Change, ChangeCause, Readable, Store, replaced
 from .substore import (
     SPARE,
     Keys,
@@ -266,7 +266,7 @@ class Union:
         same, the answer settles nothing: read again later, while the leave is unconfirmed.
         """
         keys = [doubt.key] if self._confirm(doubt, version, uid, outside=outside) else []
-        return self._settled(keys, gone=uid != doubt.uid, confirmed=(ChangeCause.GONE, ChangeCause.LEFT))
+        return self._settled(keys, answer=ChangeCause.LEFT if uid == doubt.uid else ChangeCause.GONE)
 
     def joined_lists(self) -> list[JoinedLists]:
         """Return the lists of metadata that settle many unconfirmed leaves at once, for each group that has
@@ -283,8 +283,7 @@ class Union:
                 doubt.key
                 for doubt in lists.doubts
                 if self._confirm(doubt, lists.version, uids.get(doubt.key, ""), outside=False)
-            ],
-            confirmed=(ChangeCause.GONE,),
+            ]
         )
 
     def _confirm(self, doubt: Doubt, version: str, uid: str, *, outside: bool) -> bool:
@@ -498,11 +497,13 @@ class Union:
         for substore in self._could_hold(key):
             substore.vague.discard(key)
 
-    def departure_of(self, record: Record) -> ChangeCause:
-        """Return the cause of the departure of an object that no stream holds inside of the filter."""
-        proofs = (substore.keys.prove_absence for substore in self._could_hold(record.key))
-        is_gone = any(proofs) and not self._shown.has_outside(record)
-        return ChangeCause.GONE if is_gone else ChangeCause.LEFT
+    def departure_of(self, record: Record) -> Change:
+        """Return the departure of an object that no stream holds inside of the filter."""
+        if self._shown.has_outside(record):
+            return Change(record, None, ChangeCause.LEFT, known_by="metadata")
+        proofs = [substore.keys.proof for substore in self._could_hold(record.key)]
+        proof = next((each for each in proofs if each is not None), None)
+        return Change(record, None, ChangeCause.GONE if proof else ChangeCause.LEFT, known_by=proof)
 
     # ---- The visible record of a key.
 
@@ -517,12 +518,10 @@ class Union:
         said: Substore | None = None,
         anew: Collection[ObjectKey] = (),
         groups: Iterable[int] | None = None,
-        gone: bool = False,
-        confirmed: Collection[ChangeCause] = (),
+        answer: ChangeCause | None = None,
     ) -> list[Change]:
         """Evaluate keys and show the result in one step; return the changes. `groups` are those whose version
-        may advance. With `gone`, the server has said that departing objects do not exist. `confirmed` has the
-        causes of departures that a request has confirmed.
+        may advance. `answer` is the cause of departures that a request has confirmed.
         """
         changes: list[Change] = []
         for key in dict.fromkeys(keys):
@@ -533,11 +532,11 @@ class Union:
                 continue
             if after is None:
                 assert before is not None, "it was not shown before either"
-                cause = ChangeCause.GONE if gone else self.departure_of(before)
-                changes.append(Change(before, None, cause, is_confirmed=cause in confirmed))
+                answered = answer and Change(before, None, answer, known_by="confirmed")
+                changes.append(answered or self.departure_of(before))
                 continue
             if before is not None and before.uid != after.uid:
-                changes.append(Change(before, None, ChangeCause.GONE))
+                changes.append(replaced(before))
                 before = None
             changes.append(
                 Change(before, after, ChangeCause.UPDATED if before is not None else ChangeCause.ENTERED)

@@ -150,14 +150,14 @@ def test_15_after_a_restart_only_real_differences_are_reported(
     assert not queue
     for each in returns:
         queue.add(entered(each))
-    queue.complete(lambda _: LEFT)
+    queue.complete(left)
     assert drained(queue) == received
 
 
 def test_15_an_eviction_keeps_no_contents() -> None:
     queue = ChangeQueue()
     queue.add(left(record("a", 1, app="web"), ChangeCause.EVICTED))
-    queue.complete(lambda _: GONE)
+    queue.complete(lambda each: left(each, GONE))
     before = queue.take().before
     assert before is not None
     assert (before.stored, before.labels, before.version) == (b"", {"app": "web"}, "1")
@@ -168,7 +168,7 @@ def test_15_an_eviction_frees_the_contents_that_an_earlier_restart_has_kept() ->
     queue.add(left(record("a", 1), ChangeCause.DROPPED))
     queue.add(left(record("b", 1), ChangeCause.EVICTED))
     queue.add(left(record("c", 1), ChangeCause.DROPPED))
-    queue.complete(lambda _: GONE)
+    queue.complete(lambda each: left(each, GONE))
     stored = {change.before.name: change.before.stored for change in queue.drain() if change.before}
     assert stored == {"a": b"", "b": b"", "c": b'{"metadata":{}}'}
 
@@ -261,7 +261,7 @@ def test_a_cleared_queue_has_nothing_left() -> None:
     queue.add(left(record("b", 1), ChangeCause.DROPPED))
     queue.clear()
     queue.finish(key_of(taken))
-    queue.complete(lambda _: LEFT)
+    queue.complete(left)
     assert drained(queue) == []
     queue.add(left(record("c", 1)))
     assert drained(queue) == [("left", "1", None)]
@@ -288,7 +288,7 @@ def seen_of(changes: list[Change]) -> list[tuple[str, Record | None, Record | No
     for change in changes:
         narrowing.add(change)
         found += [(str(each.cause), each.before, each.after) for each in queue.drain()]
-    queue.complete(lambda _: GONE)
+    queue.complete(lambda each: left(each, GONE))
     return found + [(str(each.cause), each.before, each.after) for each in queue.drain()]
 
 
@@ -421,7 +421,7 @@ class Model:
                 self.present[name] = each
                 self.queue.add(entered(each))
         self.restarting = None
-        self.queue.complete(lambda _: LEFT)
+        self.queue.complete(left)
 
     def take(self, _: str) -> None:
         if self.queue:

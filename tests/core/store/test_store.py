@@ -334,7 +334,10 @@ def test_an_older_object_of_another_uid_does_not_come_back() -> None:
 def test_a_deletion_and_creation_seen_as_one_change_is_told_as_both() -> None:
     old, new = pod("a", "9", uid="one"), pod("a", "10", uid="two")
     store = committed(old)
-    assert store.put(new) == [Change(old, None, ChangeCause.GONE), Change(None, new, ChangeCause.ENTERED)]
+    assert store.put(new) == [
+        Change(old, None, ChangeCause.GONE, known_by="confirmed"),
+        Change(None, new, ChangeCause.ENTERED),
+    ]
 
 
 def test_a_replayed_deletion_is_told_once() -> None:

@@ -262,19 +262,19 @@ def test_a_confirmed_leave_departs_as_gone_only_if_the_server_has_no_such_object
 ) -> None:
     union, _, _, doubt = doubtful()
     (change,) = union.confirmed(doubt, version="20", uid=uid, outside=outside)
-    assert (told([change]), change.cause, change.is_confirmed) == ([("1", None)], cause, True)
+    assert (told([change]), change.cause, change.known_by) == ([("1", None)], cause, "confirmed")
 
 
 @pytest.mark.parametrize(
-    ("keys", "cause"),
+    ("keys", "cause", "known_by"),
     [
-        ((Keys(), Keys()), ChangeCause.LEFT),
-        ((Keys(complete=True), Keys()), ChangeCause.GONE),
-        ((Keys(), Keys(are_outside=True)), ChangeCause.GONE),
+        ((Keys(), Keys()), ChangeCause.LEFT, None),
+        ((Keys(complete=True), Keys()), ChangeCause.GONE, "filter by name"),
+        ((Keys(), Keys(are_outside=True)), ChangeCause.GONE, "metadata"),
     ],
 )
 def test_a_leave_that_lists_confirm_is_known_to_be_gone_only_if_the_streams_prove_absence(
-    keys: tuple[Keys, Keys], cause: ChangeCause
+    keys: tuple[Keys, Keys], cause: ChangeCause, known_by: str | None
 ) -> None:
     union = Union(keys)
     a, b = writers(union)
@@ -286,14 +286,14 @@ def test_a_leave_that_lists_confirm_is_known_to_be_gone_only_if_the_streams_prov
     a.leave(pod("12"))
     (lists,) = union.joined_lists()
     (change,) = union.confirmed_by_lists(lists, {})
-    assert (change.cause, change.is_confirmed) == (cause, cause is ChangeCause.GONE)
+    assert (change.cause, change.known_by) == (cause, known_by)
 
 
 def test_a_leave_that_all_branches_have_reached_is_confirmed_by_nobody() -> None:
     _, a, b = two(pod("1"))
     assert a.leave(pod("12")) == []
     (change,) = b.progress("12")
-    assert (change.cause, change.is_confirmed) == (ChangeCause.LEFT, False)
+    assert (change.cause, change.known_by) == (ChangeCause.LEFT, None)
 
 
 def test_another_object_of_that_name_is_not_kept_out_by_the_read_that_found_it() -> None:

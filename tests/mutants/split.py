@@ -1,0 +1,34 @@
+"""Seeded bugs in split caches, in what departures are known from, and in versions across restores."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+OUTSIDE = "tests/settings/test_outside.py::test_6_"
+
+SPLIT_CACHES: tuple[Mutant, ...] = (
+    Mutant(
+        "drop from what a departure is known when it waits",
+        "core/store/change_queue.py",
+        "change.by_filter, change.known_by))",
+        "change.by_filter))",
+        6,
+        (OUTSIDE + "a_departure_is_known_from_the_streams_that_there_were",),
+    ),
+    Mutant(
+        "take each departure from a split cache for one into its outer streams",
+        "core/store/succession.py",
+        '"metadata" if self.after.store.has_outside(record) else None',
+        '"metadata"',
+        6,
+        (OUTSIDE + "an_object_that_the_next_filter_finds_outside_is_known_to_exist",),
+    ),
+    Mutant(
+        "name the metadata as the proof of an object that is held",
+        "core/store/change_queue.py",
+        'known_by="cache"',
+        'known_by="metadata"',
+        6,
+        (OUTSIDE + "an_object_that_does_not_match_any_more_is_known_to_exist_because_it_is_held",),
+    ),
+)
