@@ -1,7 +1,8 @@
 """`at_least=`: reads as of a version or later. Compares the versions of streams with it, and waits for them.
 
 A stream holds all up to a version if it has reached it: by an event or by a bookmark. While neither comes,
-one list of metadata, which all waits share, shows what its watch lacks (`informer._comparison`).
+one list of metadata, which all waits share, shows what its watch lacks (`informer._comparison`). A stream
+that was not listed since the server was restored holds no version of now, however high its own version is.
 """
 
 from __future__ import annotations
@@ -45,9 +46,15 @@ def require_comparable(informer: Informer, request: Request, at_least: AtLeast) 
 
 def is_as_new(informer: Informer, at_least: AtLeast, region: Selector | None) -> bool:
     """Return True if the streams of a request are known to hold all that there was at the version."""
-    version = at_least.version
-    streams = informer.streams_for(region)
-    return all(_has_reached(each, version) for each in streams) and not _has_unconfirmed(informer, version)
+    version, epoch = at_least.version, _epoch_of(informer)
+    return all(
+        each.substore.epoch == epoch and _has_reached(each, version) for each in informer.streams_for(region)
+    ) and not _has_unconfirmed(informer, version)
+
+
+def _epoch_of(informer: Informer) -> int:
+    """Return the present epoch: each restore of the server begins one."""
+    return max((each.substore.epoch for each in informer.streams_for()), default=0)
 
 
 def _has_reached(reflector: Reflector, version: str) -> bool:
@@ -86,13 +93,19 @@ async def _wait(
 ) -> None:
     version = at_least.version
     while not end.done() and informer.part(region).error is None:
-        late = [each for each in informer.streams_for(region) if not _has_reached(each, version)]
+        streams, epoch = informer.streams_for(region), _epoch_of(informer)
+        # A stream of an older epoch is not compared: it is being listed, which ends its wait.
+        unlisted = [each for each in streams if each.substore.epoch < epoch]
+        unreached = [
+            each for each in streams if each.substore.epoch == epoch and not _has_reached(each, version)
+        ]
+        late = [*unlisted, *unreached]
         if not late and not _has_unconfirmed(informer, version):
             return
         waits = [(each.awaited, each.awaited.wait(version)) for each in late]
         if not late:
             waits.append((informer.awaited, informer.awaited.wait(version)))
-        compared = [(each.comparison, each.comparison.wait(version)) for each in late if grace.done()]
+        compared = [(each.comparison, each.comparison.wait(version)) for each in unreached if grace.done()]
         futures: list[asyncio.Future[Any]] = [future for _, future in (*waits, *compared)]
         try:
             await asyncio.wait(

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import count
 from threading import Lock
 from types import MappingProxyType, TracebackType
 from typing import NamedTuple, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from kopf_selectcache._errors import ReadError
-from kopf_selectcache.core.store.record import is_newer
+from kopf_selectcache.core.store.record import is_newer, is_older
 from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.informer.extensions import Extensions
 from kopf_selectcache.informer.informer import Informer
@@ -45,6 +47,8 @@ class _Pin(NamedTuple):
     age: float
     """The age of the cache at that time."""
     at: float
+    has_one_epoch: bool
+    """False if some of its streams had not been listed since the server was restored."""
 
 
 def _pin(access: Access, informer: Informer, request: Request) -> _Pin:
@@ -56,7 +60,7 @@ def _pin(access: Access, informer: Informer, request: Request) -> _Pin:
         if informer.state is state:
             body = copy(opened.body)  # That of a daemon changes.
             pinned = replace(opened, store=store, own_writes=own_writes, body=body)
-            return _Pin(pinned, store.version, store.count(), age, at)
+            return _Pin(pinned, store.version, store.count(), age, at, state.union.has_one_epoch)
 
 
 class _PinnedAccess(Access):
@@ -98,7 +102,9 @@ def _require_fresh(request: Request, informer: Informer, pin: _Pin) -> None:
         raise stale(request, age)
     if request.at_least is not None:
         require_comparable(informer, request, request.at_least)
-        if is_newer(request.at_least.version, pin.version):
+        # Versions of the server go back only if it is restored: then those from before are not comparable.
+        is_restored = not pin.has_one_epoch or is_older(informer.store.version, pin.version)
+        if is_restored or is_newer(request.at_least.version, pin.version):
             raise behind(request, pin.version)
 
 
@@ -120,6 +126,7 @@ class PinnedReads(Reads):
         self._kinds = {_name_of(kind): kind for kind in kinds}
         self._unpinned = access
         self._access = self._pinned = _PinnedAccess(access, ", ".join(self._kinds))
+        self._opened: _Open | None = None
         self.versions = MappingProxyType({})
 
     def __enter__(self) -> Self:
@@ -134,15 +141,16 @@ class PinnedReads(Reads):
         self._pinned.open_with(pins)
         (informer, pin), *_ = pins.items()
         objects = sum(each.objects for each in pins.values())
-        opened = _Open(", ".join(versions), caller(), objects, pin.at, informer.environment)
-        _snapshots_of(access.runtime).add(self, opened)
+        self._opened = _Open(", ".join(versions), caller(), objects, pin.at, informer.environment)
+        _snapshots_of(access.runtime).add(self._opened)
         return self
 
     def __exit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
         self._pinned.close()
-        _snapshots_of(self._unpinned.runtime).discard(self)
+        if self._opened is not None:
+            _snapshots_of(self._unpinned.runtime).discard(self._opened)
 
     def __repr__(self) -> str:
         texts = [f"{name} {self.versions.get(name, 'not open')}" for name in self._kinds]
@@ -156,9 +164,9 @@ def _name_of(kind: AnyKey) -> str:
 # ---- The log of snapshots that are kept.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class _Open:
-    """An open snapshot, as the log names it. It does not keep the objects."""
+    """An open snapshot, as the log names it. It does not keep the objects; the snapshot keeps it."""
 
     kinds: str
     place: str
@@ -173,23 +181,26 @@ class OpenSnapshots:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = Lock()
-        self._open: dict[int, _Open] = {}
+        self._open: WeakValueDictionary[int, _Open] = WeakValueDictionary()
+        """The snapshots by number, the oldest first. One that was dropped without its end is not open."""
+        self._numbers = count()
         self._has_task = False
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, pinned: PinnedReads, opened: _Open) -> None:
+    def add(self, opened: _Open) -> None:
         """Note that a snapshot was opened, in any thread."""
         with self._lock:
-            self._open[id(pinned)] = opened
+            self._open[next(self._numbers)] = opened
             has_task, self._has_task = self._has_task, True
         if not has_task:
             with suppress(RuntimeError):  # The loop is closed: nobody keeps anything for minutes.
                 self._runtime.loop.call_soon_threadsafe(self._start)
 
-    def discard(self, pinned: PinnedReads) -> None:
+    def discard(self, opened: _Open) -> None:
         """Note that a snapshot has ended."""
         with self._lock:
-            self._open.pop(id(pinned), None)
+            for number in [each for each, other in self._open.items() if other is opened]:
+                self._open.pop(number, None)
 
     def close(self) -> None:
         """End the task."""
@@ -201,13 +212,13 @@ class OpenSnapshots:
 
     async def _run(self) -> None:
         while (oldest := self._oldest()) is not None:
-            key, opened = oldest
-            environment = opened.environment
-            if (left := opened.at + LONG - environment.clock()) > 0:
+            environment = oldest.environment
+            if (left := oldest.at + LONG - environment.clock()) > 0:
+                del oldest  # The snapshot may be dropped meanwhile.
                 await environment.sleep(left)
                 continue
-            with self._lock:
-                self._open.pop(key, None)
+            opened = oldest
+            self.discard(opened)
             environment.logger.warning(
                 "A snapshot of %(kinds)s is open for %(seconds).0f s, since %(place)s: it keeps %(objects)s"
                 " objects in memory, also those that have changed or departed. End its `with` earlier.",
@@ -219,10 +230,10 @@ class OpenSnapshots:
                 },
             )
 
-    def _oldest(self) -> tuple[int, _Open] | None:
+    def _oldest(self) -> _Open | None:
         """Return the oldest snapshot that is not logged; if there is none, the task ends."""
         with self._lock:
-            oldest = next(iter(self._open.items()), None)
+            oldest = next(iter(self._open.values()), None)
             self._has_task = oldest is not None
         return oldest
 

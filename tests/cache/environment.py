@@ -165,6 +165,7 @@ class FakeInformer:
                 followed=(),
                 lost=frozenset(),
                 plan=None,
+                union=SimpleNamespace(has_one_epoch=True),
             )
         return self._state
 
@@ -177,7 +178,8 @@ class FakeInformer:
 
     def streams_for(self, _: Selector | None = None) -> tuple[Any]:
         """The one stream, which was never compared with a list."""
-        return (SimpleNamespace(version=self.store.version, comparison=SimpleNamespace(as_of="")),)
+        uncompared, substore = SimpleNamespace(as_of=""), SimpleNamespace(epoch=0)
+        return (SimpleNamespace(version=self.store.version, comparison=uncompared, substore=substore),)
 
     def part(self, _: Selector | None = None) -> Part:
         return Part(self.error, self.store, self.message, self.remedy)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, Cached, NotDeclared, NotFound, NotSynced, ReadError, Stale
+from kopf_selectcache import Cache, Cached, NotDeclared, NotFound, NotSynced, ReadError, Selector, Stale
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.informer.informer import LONGEST_WAIT
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse, Silence
@@ -395,3 +396,43 @@ def test_11_waits_of_a_fake_cache_take_a_version_as_well() -> None:
     fake = FakeCache([pod("a", **WEB, ready="yes")], {"v1/pods": "app=web"})
     held = fake.get("pods", "a", "shop")
     assert fake.blocking.wait_for("pods", is_ready, at_least=held, timeout=60) == held
+
+
+def test_11_a_stream_that_was_not_listed_since_a_restore_has_no_version_of_now() -> None:
+    """Its own version is higher than all those of the restored server."""
+
+    async def main() -> None:
+        filters = [Selector("app=web", namespaces=[namespace]) for namespace in ("shop", "infra")]
+        async with gated(filters, pod("a", **WEB), pod("i", "infra", **WEB)) as environment:
+            cache, informer, cluster = environment.cache, environment.informer, environment.cluster
+            shop, infra = sorted(informer.reflectors, key=lambda each: each.stream.namespace != "shop")
+            backup = cluster.backup()
+            cluster.create(*(pod(f"lost-{n}", **WEB) for n in range(9)))
+            cluster.create(pod("lost", "infra", **WEB))
+            await until(lambda: len(names(cache)) == 12)
+            held = cluster.faults.add(
+                Silence(), verb="list", resource="pods", where=lambda asked: asked.namespace == "shop"
+            )
+            cluster.restore(backup)
+            (b,) = cluster.create(pod("b", **WEB))
+            infra.relist(MetricReason.AUDIT)
+            await environment.clock.move_until(lambda: infra.substore.epoch > shop.substore.epoch)
+            assert int(shop.version) > int(version_of(b)), "it is of the time before"
+            given: Obj = {"namespace": "shop", "at_least": b}
+            for read in (
+                lambda: cache.list("pods", label="app=web", **given),
+                lambda: cache.get("pods", "lost-1", **given),
+            ):
+                with pytest.raises(Stale):
+                    read()
+            call = asyncio.create_task(cache.fetch_list("pods", label="app=web", **given))
+            for _ in range(3):
+                await environment.clock.move(1)
+            assert not call.done()
+            held.release()
+            await environment.clock.move_until(call.done)
+            found = await call
+            assert sorted(pod["metadata"]["name"] for pod in found) == ["a", "b"]
+            assert found.version, "the cache has answered"
+
+    run(main())

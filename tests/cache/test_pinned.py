@@ -15,6 +15,7 @@ import pytest
 
 from kopf_selectcache import Cache, NotDeclared, NotFound, NotSynced, ReadError, Stale
 from kopf_selectcache.cache.pinned import LONG, OpenSnapshots, PinnedReads
+from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import V1Pod
 from tests.cache.environment import NODES, Environment
@@ -176,6 +177,43 @@ def test_11_a_snapshot_grows_old() -> None:
     run(main())
 
 
+def test_11_a_snapshot_from_before_a_restore_is_not_as_new_as_a_version() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            cache, cluster = environment.cache, environment.cluster
+            backup = cluster.backup()
+            cluster.create(*(pod(f"lost-{n}", **WEB) for n in range(9)))
+            await until(lambda: len(cache.held("pods")) == 10)
+            with cache.snapshot("pods") as now:
+                cluster.restore(backup)
+                (b,) = cluster.create(pod("b", **WEB))
+                environment.informer.reflectors[0].relist(MetricReason.AUDIT)
+                await environment.clock.move_until(lambda: len(cache.held("pods")) == 2)
+                assert len(now.held("pods")) == 10
+                with pytest.raises(Stale):
+                    now.held("pods", at_least=b)
+
+    run(main())
+
+
+def test_11_the_log_names_no_snapshot_that_was_dropped_without_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            dropped = environment.cache.snapshot("pods").__enter__()
+            await environment.clock.move(LONG / 2)
+            with environment.cache.snapshot("pods"):
+                del dropped
+                gc.collect()
+                await environment.clock.move(LONG / 2 + 1)
+                assert [each for each in caplog.records if "snapshot" in each.getMessage()] == []
+
+    run(main())
+
+
 def test_11_the_log_names_a_snapshot_that_is_kept_for_minutes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
@@ -211,7 +249,7 @@ def test_11_a_snapshot_is_opened_though_the_loop_is_closed() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
     opened = OpenSnapshots(cast("Any", SimpleNamespace(loop=loop)))
-    opened.add(cache.snapshot("pods"), cast("Any", None))
+    opened.add(cast("Any", cache.snapshot("pods")))
     opened.close()
 
 

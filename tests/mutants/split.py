@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 OUTSIDE = "tests/settings/test_outside.py::test_6_"
+AT_LEAST = "tests/cache/test_at_least.py::test_11_"
 
 SPLIT_CACHES: tuple[Mutant, ...] = (
     Mutant(
@@ -30,5 +31,21 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         'known_by="metadata"',
         6,
         (OUTSIDE + "an_object_that_does_not_match_any_more_is_known_to_exist_because_it_is_held",),
+    ),
+    Mutant(
+        "compare versions from before a restore",
+        "cache/_at_least.py",
+        "        each.substore.epoch == epoch and _has_reached(each, version) for each in",
+        "        _has_reached(each, version) for each in",
+        11,
+        (AT_LEAST + "a_stream_that_was_not_listed_since_a_restore_has_no_version_of_now",),
+    ),
+    Mutant(
+        "take a snapshot from before a restore for one of now",
+        "cache/pinned.py",
+        "if is_restored or is_newer(",
+        "if is_newer(",
+        11,
+        ("tests/cache/test_pinned.py::test_11_a_snapshot_from_before_a_restore_is_not_as_new_as_a_version",),
     ),
 )
