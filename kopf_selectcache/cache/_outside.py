@@ -18,11 +18,13 @@ def shown_outside(
     """Return the object outside that an own write, or the handler's own object, shows instead of a stored
     one.
     """
-    newer = [own.outside] if own is not None and is_older(version, own.version) else []
-    if write is not None and write.is_newer_than(held, version):
-        newer = [] if write.is_deletion else [*newer, write.outside]
-    known = [each for each in newer if each is not None]
-    return max(known, key=lambda each: rank_of(each.version), default=None)
+    known = [own.outside] if own is not None and is_older(version, own.version) else []
+    if write is not None and write.is_deletion:
+        # It hides the objects that it has deleted, and no later one of their name.
+        known = [each for each in known if each is not None and not write.is_newer_than(each, version)]
+    elif write is not None and write.is_newer_than(held, version):
+        known = [*known, write.outside]
+    return max(filter(None, known), key=lambda each: rank_of(each.version), default=None)
 
 
 def require_inside(

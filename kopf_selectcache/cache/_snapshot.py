@@ -28,6 +28,7 @@ from kopf_selectcache.core.store.record import (
     is_older,
 )
 from kopf_selectcache.core.store.store import Readable
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.retries import Unanswered
@@ -110,10 +111,40 @@ class Snapshot:
         own = self._own(self.store.version) if self._own_key() == key else None
         with self.own_writes.lock:
             held, version = self.store.locate(namespace, name)
-            found, as_of = self._newest(key, held, version, own)
-            if found is None:
-                found = shown_outside(held, version, self.own_writes.get(key), own)
-            return found, as_of
+            return self._located(key, held, version, own)[:2]
+
+    def _located(
+        self, key: ObjectKey, held: Record | None, version: str, own: Own | None
+    ) -> tuple[Record | None, str, bool]:
+        """Return the object of a key of a split cache, the version, and if the object is outside."""
+        found, as_of = self._newest(key, held, version, own)
+        if found is None:
+            found = shown_outside(held, version, self.own_writes.get(key), own)
+            return found, as_of, True
+        return found, as_of, isinstance(found, OutsideRecord) or self.is_lost(found)
+
+    def sides(self) -> tuple[dict[ObjectKey, Record], dict[ObjectKey, Record]]:
+        """Return the objects inside and outside of the filter of a split cache, of one generation."""
+        sides = dict[ObjectKey, Record](), dict[ObjectKey, Record]()
+        key = self._own_key()
+        own = self._own(self.store.version) if key is not None else None
+        with self.own_writes.lock:
+            records, version = self.store.all_records()
+            present: dict[ObjectKey, Record | None] = {}
+            present |= dict.fromkeys((*self.own_writes.writes, *self.own_writes.resting))
+            if key is not None and own is not None:
+                present[key] = None
+            for record in records:
+                if record.key in present:
+                    present[record.key] = record
+                else:
+                    sides[isinstance(record, OutsideRecord) or self.is_lost(record)][record.key] = record
+            for each, held in present.items():
+                own_of_key = own if each == key else None
+                found, _, is_outside = self._located(each, held, version, own_of_key)
+                if found is not None:
+                    sides[is_outside][each] = found
+        return sides
 
     def _get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         key = namespace, name

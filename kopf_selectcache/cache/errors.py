@@ -95,6 +95,7 @@ class OutsideFilter(ReadError):
         lacking: str = "",
         outside: Record | None = None,
         failed: tuple[str, ...] = (),
+        remedy: str = "",
     ) -> None:
         self.witness = coverage.witness
         self.uid = "" if outside is None else outside.uid
@@ -105,7 +106,8 @@ class OutsideFilter(ReadError):
         """The requirements that it fails, one of each branch of the filter; empty if only the server knows
         them."""
         describe = _describe_one if request.name is not None else _describe_several
-        self.reason, why, remedy = describe(request, coverage)
+        self.reason, why, known = describe(request, coverage)
+        remedy = remedy or known
         if lacking:
             why = f"{lacking}; the filter is {_short(coverage.filter)}"
             remedy = f"Label the namespace; {remedy[0].lower()}{remedy[1:]}"

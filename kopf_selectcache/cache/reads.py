@@ -407,7 +407,15 @@ class Reads:
         Raise OutsideFilter if the cache has no metadata of all of them.
         """
         uid, within = (None, None) if owner is None else owner_of("hidden", owner)
+        within = within if namespace is None else None
         request = self._access.requests.several(
-            "hidden", kind, label, None, names, namespace or within, max_age=max_age, at_least=at_least
+            "hidden",
+            kind,
+            label,
+            None,
+            names,
+            namespace if within is None else within,
+            max_age=max_age,
+            at_least=at_least,
         )
-        return self._access.read(request, hiding(uid))
+        return self._access.read(request, hiding(uid, within))

@@ -4,18 +4,19 @@ outside.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kopf_selectcache._errors import NotKept, ReadError, require
-from kopf_selectcache.core.store.record import OutsideRecord, Record
-from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.selector import Selector
 
 from ._outside import failures_of
 from ._snapshot import Snapshot, compare, count_objects, outside_of
+from .errors import OutsideFilter
 from .matcher import Match
-from .request import Request
+from .request import Request, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,16 @@ def counting(*, outside: bool) -> Callable[[Request, Snapshot], int]:
     return _count_all if outside else count_objects
 
 
-def hiding(owner: str | None) -> Callable[[Request, Snapshot], list[HiddenObject]]:
-    """Return the function that finds objects outside of the filter, of one owner or of any."""
+def hiding(owner: str | None, within: str | None) -> Callable[[Request, Snapshot], list[HiddenObject]]:
+    """Return the function that finds objects outside of the filter, of one owner or of any. `within` is the
+    namespace of the owner, if no other one is requested: objects of a cluster-scoped kind have none.
+    """
 
     def find(request: Request, snapshot: Snapshot) -> list[HiddenObject]:
-        match = replace(_match(request, snapshot), owner=owner)
-        comparisons, (_, outside) = snapshot.comparisons, _sides(snapshot)
+        if within is not None and not snapshot.resource.kind.namespaced and request.selector is not None:
+            request = replace(request, selector=request.selector.in_namespaces(None))
+        match = dataclasses.replace(_match(request, snapshot), owner=owner)
+        comparisons, (_, outside) = snapshot.comparisons, snapshot.sides()
         found = match.chosen(outside.values())
         return [_hidden(each, failures_of(comparisons, each)) for each in found]
 
@@ -67,7 +72,7 @@ def _hidden(record: Record, wanted: tuple[str, ...]) -> HiddenObject:
 def _count_all(request: Request, snapshot: Snapshot) -> int:
     """Return the number of requested objects, inside and outside of the filter of a split cache."""
     match = _match(request, snapshot)
-    return sum(match.count(side.values()) for side in _sides(snapshot))
+    return sum(match.count(side.values()) for side in snapshot.sides())
 
 
 def _match(request: Request, snapshot: Snapshot) -> Match:
@@ -76,8 +81,12 @@ def _match(request: Request, snapshot: Snapshot) -> Match:
     """
     compared, plan = compare(request, snapshot), snapshot.plan
     spaces = compared.selector.namespaces
-    if plan is None or not all(map(plan.proves, spaces or ("",))) or (spaces is None and not plan.is_of_all):
-        raise outside_of(request, compared.coverage, snapshot)
+    if not compared.is_covered:
+        if plan is None or not plan.is_split:
+            remedy = "Declare the kind with Cached(..., outside='metadata')"
+            raise OutsideFilter(request, compared.coverage, remedy=remedy)
+        if not all(map(plan.proves, spaces or ("",))) or (spaces is None and not plan.is_of_all):
+            raise outside_of(request, compared.coverage, snapshot)
     match = snapshot.comparisons.match(compared.selector, under=Selector())
     if match.decodes or request.index is not None or request.where is not None:
         raise NotKept(
@@ -85,21 +94,3 @@ def _match(request: Request, snapshot: Snapshot) -> Match:
             remedy="Leave out outside=True; or count by labels alone",
         )
     return match
-
-
-def _sides(snapshot: Snapshot) -> tuple[dict[ObjectKey, Record], dict[ObjectKey, Record]]:
-    """Return the objects inside and outside of the filter, of one generation, with own writes."""
-    inside, outside = dict[ObjectKey, Record](), dict[ObjectKey, Record]()
-    with snapshot.own_writes.lock:
-        for record in snapshot.store.all_records()[0]:
-            is_outside = isinstance(record, OutsideRecord) or snapshot.is_lost(record)
-            (outside if is_outside else inside)[record.key] = record
-        # A deletion of an object outside rests at once: no stream shows it inside.
-        for write in (*snapshot.own_writes, *snapshot.own_writes.resting.values()):
-            present = inside.pop(write.key, None) or outside.pop(write.key, None)
-            newest = write.instead_of(present, snapshot.store.version)
-            if newest is not None:
-                (outside if isinstance(newest, OutsideRecord) else inside)[write.key] = newest
-            elif write.outside is not None and not write.is_deletion:
-                outside[write.key] = write.outside
-    return inside, outside

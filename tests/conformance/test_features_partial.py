@@ -122,8 +122,10 @@ def test_b3_a_split_cache_tells_inside_from_outside_and_absent(place: Place, fil
                 assert names(cache.held("configmaps")) == ["web-1"]
                 before = len(proxy.passed)
                 assert not await cache.gone("configmaps", "db-1", here, uid=error.uid)
-                (hidden,) = cache.hidden("configmaps", namespace=here, label="app=db")
-                assert (hidden.name, hidden.uid, hidden.wanted) == ("db-1", error.uid, ("app=web",))
+                hidden = cache.hidden("configmaps", namespace=here, label="app=db")
+                assert [(each.name, each.uid, each.wanted) for each in hidden] == [
+                    ("db-1", error.uid, ("app=web",))
+                ]
                 why = await cache.why("configmaps", "db-1", here)
                 assert (why.standing, why.branches[0].fails) == (Standing.OUTSIDE, ("app=web",))
                 assert len(proxy.passed) == before

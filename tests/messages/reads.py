@@ -155,6 +155,7 @@ OUTSIDE = {
     "list, undecided": lambda: reading(HARD).list("pods", label=PIGEONS),
     "list of excluded objects": web(lambda cache: cache.list("pods", label="app=db")),
     "list of one of several alternatives": lambda: reading(WEB_OR_DB).list("pods", label="app"),
+    "hidden objects of a cache that is not split": web(lambda cache: cache.hidden("pods")),
     "count of more than the filter": web(lambda cache: cache.count("pods", label="app in (web,db)")),
     "held of excluded objects": web(lambda cache: cache.held("pods", label="app=db")),
     "owned by an owner in another namespace": lambda: reading(Selector(namespaces=["a"])).owned(

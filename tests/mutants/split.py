@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 OUTSIDE = "tests/settings/test_outside.py::test_6_"
+SIDES = "tests/cache/test_sides.py::test_9_"
 AT_LEAST = "tests/cache/test_at_least.py::test_11_"
 
 SPLIT_CACHES: tuple[Mutant, ...] = (
@@ -47,5 +48,21 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         "if is_newer(",
         11,
         ("tests/cache/test_pinned.py::test_11_a_snapshot_from_before_a_restore_is_not_as_new_as_a_version",),
+    ),
+    Mutant(
+        "let an own deletion hide a later object outside",
+        "cache/_outside.py",
+        "[each for each in known if each is not None and not write.is_newer_than(each, version)]",
+        "[]",
+        9,
+        (SIDES + "an_own_deletion_hides_no_later_object_of_that_name",),
+    ),
+    Mutant(
+        "count both sides without the handler's own object",
+        "cache/_snapshot.py",
+        "            if key is not None and own is not None:\n                present[key]",
+        "            if False:\n                present[key]",
+        9,
+        (SIDES + "a_handler_finds_its_own_object_on_the_side_where_it_is",),
     ),
 )

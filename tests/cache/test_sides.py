@@ -1,0 +1,113 @@
+"""Contract 9 in a split cache: both sides have the handler's own object, and the own writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, ReadError, Reason
+from kopf_selectcache.testing import FakeCache
+from tests.cache.test_freshness import WEB, pod
+from tests.gated import Gated, gated
+from tests.kopf_operators import run
+
+Obj = dict[str, Any]
+SPLIT = Cached("app=web", outside="metadata")
+DB = {"app": "db"}
+OWNER = {"metadata": {"uid": "o-1", "namespace": "shop"}}
+
+
+def node(**labels: str) -> Obj:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "o-1"}
+    metadata = {"name": "n1", "labels": labels, "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+def called_with(environment: Gated, body: Obj, *, deleted: bool = False) -> Cache:
+    """Return the cache of a handler."""
+    return Cache(environment.operator.runtime, own=body, deleted=deleted)
+
+
+def sides(cache: Cache) -> tuple[int, int, list[str]]:
+    """Return the number of objects of both sides and of both together, and the names of those outside."""
+    hidden = sorted(each.name for each in cache.hidden("pods"))
+    return len(cache.held("pods")), cache.count("pods", outside=True), hidden
+
+
+def test_9_a_handler_finds_its_own_object_on_the_side_where_it_is() -> None:
+    async def main() -> None:
+        async with gated(SPLIT, pod("a", **WEB), pod("b", **DB)) as environment:
+            await environment.cut()
+            created, cluster = environment.cluster.create(pod("c", **DB))[0], environment.cluster
+            assert sides(environment.cache) == (1, 2, ["b"])
+            assert sides(called_with(environment, created)) == (1, 3, ["b", "c"])
+            left = cluster.patch(pod("a"), {"metadata": {"labels": DB}})
+            assert sides(called_with(environment, left)) == (0, 2, ["a", "b"])
+            entered = cluster.patch(pod("b"), {"metadata": {"labels": WEB}})
+            assert sides(called_with(environment, entered)) == (2, 2, [])
+            gone = cluster.get(pod("b"))
+            cluster.delete(pod("b"), grace_period=0)
+            gone["metadata"]["resourceVersion"] = str(cluster.version)
+            assert sides(called_with(environment, gone, deleted=True)) == (1, 1, [])
+            assert sides(environment.cache) == (1, 2, ["b"])
+
+    run(main())
+
+
+@pytest.mark.parametrize("labels", [WEB, DB])
+def test_9_an_own_deletion_hides_no_later_object_of_that_name(labels: dict[str, str]) -> None:
+    async def main() -> None:
+        async with gated(SPLIT, pod("a", **WEB)) as environment:
+            await environment.cut()
+            await environment.cache.live.delete("pods", "a", "shop", grace_period=0)
+            assert sides(environment.cache) == (0, 0, [])
+            (later,) = environment.cluster.create(pod("a", **labels))
+            cache = called_with(environment, later)
+            assert sides(cache) == ((1, 1, []) if labels is WEB else (0, 1, ["a"]))
+            assert sides(environment.cache) == (0, 0, [])
+            try:
+                assert cache.get("pods", "a", "shop")["metadata"]["uid"] == later["metadata"]["uid"]
+            except (NotFound, OutsideFilter) as error:
+                found = (getattr(error, "reason", None), getattr(error, "uid", None))
+                assert (labels, *found) == (DB, Reason.OUTSIDE, later["metadata"]["uid"])
+            await environment.cache.live.delete("pods", "a", "shop", grace_period=0)
+            with pytest.raises(NotFound):
+                cache.get("pods", "a", "shop")
+            assert sides(cache) == (0, 0, [])
+
+    run(main())
+
+
+def test_9_the_newer_of_an_own_write_and_the_body_is_shown() -> None:
+    async def main() -> None:
+        async with gated(SPLIT, pod("a", **WEB)) as environment:
+            await environment.cut()
+            left = environment.cluster.patch(pod("a"), {"metadata": {"labels": DB | {"at": "1"}}})
+            cache = called_with(environment, left)
+            await cache.live.patch("pods", "a", "shop", {"metadata": {"labels": {"at": "2"}}})
+            assert [each.labels["at"] for each in cache.hidden("pods")] == ["2"]
+            newest = environment.cluster.patch(pod("a"), {"metadata": {"labels": {"at": "3"}}})
+            assert [each.labels["at"] for each in called_with(environment, newest).hidden("pods")] == ["3"]
+            assert [each.labels["at"] for each in cache.hidden("pods")] == ["2"]
+
+    run(main())
+
+
+def test_hidden_objects_of_a_cluster_scoped_kind_have_an_owner_with_a_namespace() -> None:
+    cache = FakeCache([node(app="db")], {"nodes": SPLIT})
+    assert [each.name for each in cache.hidden("nodes", owner=OWNER)] == ["n1"]
+    assert cache.hidden("nodes", owner={"metadata": {"uid": "o-2", "namespace": "shop"}}) == []
+    with pytest.raises(ReadError, match="cluster-scoped"):
+        cache.hidden("nodes", owner=OWNER, namespace="shop")
+
+
+def test_the_objects_of_the_filter_are_on_one_side_in_each_cache() -> None:
+    cache = FakeCache([pod("a", **WEB), pod("b", **DB)], {"v1/pods": "app=web"})
+    assert (cache.count("pods", label="app=web", outside=True), cache.hidden("pods", label="app=web")) == (
+        1,
+        [],
+    )
+    for read in (lambda: cache.count("pods", outside=True), lambda: cache.hidden("pods")):
+        with pytest.raises(OutsideFilter, match="outside='metadata'"):
+            read()
