@@ -225,7 +225,8 @@ def test_11_the_log_names_a_snapshot_that_is_kept_for_minutes(caplog: pytest.Log
 
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
-            with environment.cache.snapshot("pods"):
+            ended = environment.cache.snapshot("pods")
+            with ended:
                 await environment.clock.move(LONG - 1)
             await environment.clock.move(LONG)
             assert logged() == []
