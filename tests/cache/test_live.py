@@ -27,6 +27,7 @@ from kopf_selectcache import (
     Stalled,
 )
 from kopf_selectcache.cache import writes
+from kopf_selectcache.cache.formats.given import require_json
 from kopf_selectcache.testing import FakeCache, faults
 from tests.cache.clients import APIObject, earlier, imported, model
 from tests.cache.clients import Pod as PykubePod
@@ -485,6 +486,8 @@ LACKING: dict[str, Any] = {
     "a namespace with a slash": pod("a", "b/c"),
     "no JSON": {**pod("a"), "spec": object()},
     "a lone surrogate": {**pod("a"), "spec": "\ud800"},
+    "an infinite number": {**pod("a"), "spec": {"a": [1, {"b": float("inf")}]}},
+    "a number that is NaN": {**pod("a"), "spec": ({"a": None}, float("nan"))},
 }
 
 
@@ -511,6 +514,7 @@ def test_an_object_that_lacks_something_is_not_sent(cache: FakeCache, what: str,
         lambda live: live.patch("pods", "a", "shop", {}, type="apply"),
         lambda live: live.patch("pods", "a", "shop", {}, subresource="a/b"),
         lambda live: live.patch("pods", "a", "shop", {"x": object()}),
+        lambda live: live.patch("pods", "a", "shop", {"x": float("-inf")}),
         lambda live: live.patch("pods", "a", changes={}),
         lambda live: live.delete("pods", "a", "shop", uid=5),
         lambda live: live.delete("pods", "a", "shop", version=""),
@@ -523,6 +527,10 @@ def test_an_object_that_lacks_something_is_not_sent(cache: FakeCache, what: str,
 )
 def test_an_argument_that_makes_no_sense_is_not_sent(cache: FakeCache, call: Callable[[Any], Any]) -> None:
     assert type(provoked(lambda: call(cache.blocking.live))) is NotWritable
+
+
+def test_null_and_finite_numbers_can_be_written() -> None:
+    require_json("cache.live.create()", "the Pod", {"a": None, "b": [1, 2.5, (1e308, None), {"c": -0.0}]})
 
 
 # ---- Objects of which a part is kept.

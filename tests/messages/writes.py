@@ -121,6 +121,9 @@ MISTAKES = {
     ),
     "an object with an impossible name": live(lambda server: server.create(made("a/b"))),
     "an object that is no JSON": live(lambda server: server.create({**WEB, "spec": object()})),
+    "an object with an infinite number": live(
+        lambda server: server.create({**WEB, "spec": {"replicas": float("inf")}})
+    ),
     "an unknown option": live(lambda server: server.patch("pods", "a", "ns", {}, foo=1)),
     "an option of another type": live(lambda server: server.create(WEB, dry_run="yes")),
     "a name of another type": live(lambda server: server.patch("pods", 5, "ns", {})),

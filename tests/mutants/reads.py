@@ -132,6 +132,8 @@ READS: tuple[Mutant, ...] = (
            (ANSWERS + "8_many_candidates_are_checked_without_the_lock_and_the_result_is_repeated",)),
     Mutant("repeat an answer that has changed while its candidates were checked", "core/store/answers.py", "        if self.by_lookup.get(id(answer.lookup)) is answer:\n", "        if True:\n", 3,
            (ANSWERS + "3_an_answer_whose_candidates_change_while_they_are_checked_is_not_repeated",)),
+    Mutant("write an infinite number as null", "cache/formats/given.py", "            return False\n", "            return True\n", 14,
+           ("tests/cache/test_live.py::test_an_object_that_lacks_something_is_not_sent",)),
     Mutant("keep all answers", "core/store/answers.py", "            self._drop(next(iter(self.by_lookup)))\n", "            break\n", 8,
            (ANSWERS + "there_is_an_end_of_answers_and_of_their_records",)),
     Mutant("share the names of a repeated answer", "cache/formats/lazy_list.py", "            return list(records.keys)\n", "            return records.keys  # type: ignore[return-value]\n", 7,

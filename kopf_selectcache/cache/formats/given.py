@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from math import isfinite
 from typing import Any, NamedTuple
 
 import msgspec
@@ -112,16 +113,33 @@ def as_dict(source: object) -> dict[str, Any] | None:
 def require_json(call: str, what: str, value: object) -> None:
     """Raise NotWritable if a value cannot be written as JSON."""
     try:
-        with_room(partial(msgspec.json.encode, value))
+        encoded = with_room(partial(msgspec.json.encode, value))
+        is_written = b"null" not in encoded or with_room(partial(_is_finite, value))
+        why = "it has a number that is infinite or NaN, which JSON lacks"
     except (TypeError, ValueError, RecursionError) as error:  # UnicodeError is a ValueError.
+        is_written = False
         why = "it is nested too deeply" if isinstance(error, RecursionError) else type(error).__name__
-    else:
+    if is_written:
         return
     # Raised outside of the handler: the exception may show a value of a Secret.
     raise NotWritable(
         f"{call}: {what} cannot be written as JSON: {why}",
         remedy="Give values that JSON has: texts, numbers, lists and dicts",
     )
+
+
+def _is_finite(value: object) -> bool:
+    """Return True if all numbers are finite. The encoder writes null for others."""
+    left = [msgspec.to_builtins(value)]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, list | tuple):
+            left += each
+        elif isinstance(each, float) and not isfinite(each):
+            return False
+    return True
 
 
 def _fill_kind(obj: dict[str, Any], source: object) -> None:
