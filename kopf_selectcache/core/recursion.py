@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from .scanner import is_deeper
+from .scanner import is_deeper, replace_numbers
 
 STACK = 16 * 1024 * 1024
 """Stack of such a thread, in bytes. The decoder takes 400 bytes a level, and CPython 3.13 allows it 10,000
@@ -25,6 +25,8 @@ _T = TypeVar("_T")
 
 _MOST_DIGITS = 4300
 """The most digits of an integer that Python converts by default."""
+
+_DIGITS = 20
 
 decode_exactly = msgspec.json.Decoder().decode
 _skip = msgspec.json.Decoder(msgspec.Raw).decode
@@ -84,11 +86,53 @@ def decode(data: bytes | msgspec.Raw) -> Any:
     except msgspec.ValidationError:  # Without a type, it refuses nothing but such a number with it.
         pass
     _skip(data)  # Python's own decoder accepts more than JSON.
-    return json.loads(bytes(data).decode(), parse_int=_integer)
+    try:
+        return json.loads(bytes(data).decode(), parse_int=_integer)
+    except RecursionError:
+        pass  # It takes a few levels more than the other one, which has room for them.
+    numbers = _Numbers(bytes(data))
+    return numbers.restored(decode_exactly(numbers.without()))
 
 
 def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+class _Numbers:
+    """The numbers of a JSON text that a double cannot hold. Integers stand for them while it is decoded."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        first = 10**_DIGITS
+        while b"%d" % first in data:
+            first += 1
+        self._base = first * 10**_DIGITS  # No number in the text begins with these digits.
+        self._values: list[int | float] = []
+
+    def without(self) -> bytes:
+        """Return the text with other numbers instead of these."""
+        return replace_numbers(self._data, self._replaced)
+
+    def _replaced(self, number: bytes) -> bytes:
+        try:
+            decode_exactly(number)
+        except msgspec.ValidationError:
+            self._values.append(json.loads(number, parse_int=_integer))
+            return b"%d" % (self._base + len(self._values) - 1)
+        return number
+
+    def restored(self, decoded: Any) -> Any:
+        """Return the decoded text with its own numbers, without recursion."""
+        whole = [decoded]
+        left: list[Any] = [whole]
+        while left:
+            each = left.pop()
+            for key, value in each.items() if isinstance(each, dict) else enumerate(each):
+                if isinstance(value, dict | list):
+                    left.append(value)
+                elif type(value) is int and value >= self._base:
+                    each[key] = self._values[value - self._base]
+        return whole[0]
 
 
 _Decode: TypeAlias = Callable[[bytes | msgspec.Raw], Any]

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import pickle
 import sys
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Coroutine
+from functools import partial
 from threading import Thread, current_thread, stack_size
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -35,10 +38,10 @@ METADATA = b'{"name":"deep","namespace":"ns","uid":"u","resourceVersion":"5","la
 READER = Reader("v1", "Pod")
 
 
-def deep(levels: int) -> bytes:
+def deep(levels: int, inner: bytes = b"") -> bytes:
     return b'{"kind":"Pod","apiVersion":"v1","metadata":%s,"spec":%s}' % (
         METADATA,
-        b'{"a":[' * (levels // 2) + b"]}" * (levels // 2),
+        b'{"a":[' * (levels // 2) + inner + b"]}" * (levels // 2),
     )
 
 
@@ -67,15 +70,20 @@ def with_free(free: int, work: Callable[[], T]) -> T:
 
 
 @pytest.fixture(scope="module")
-def deepest() -> Record:
-    """The most deeply nested object that is not unreadable."""
+def deepest_levels() -> int:
     low, high = 2, 40_000
     while high - low > 2:
         middle = (low + high) // 2
         low, high = (
             (low, middle) if isinstance(READER.record(deep(middle)), UnreadableRecord) else (middle, high)
         )
-    return READER.record(deep(low))
+    return low
+
+
+@pytest.fixture(scope="module")
+def deepest(deepest_levels: int) -> Record:
+    """The most deeply nested object that is not unreadable."""
+    return READER.record(deep(deepest_levels))
 
 
 @pytest.fixture
@@ -335,3 +343,92 @@ def test_objects_are_equal_to_what_they_are_whoever_reads_them(environment: Envi
     view = with_free(FREE, lambda: environment.cache().get("pods", "web", "ns", as_="view"))
     assert isinstance(view, BodyView)
     assert dict(view) == environment.cache().get("pods", "web", "ns")
+
+
+INFINITE = float("inf")
+
+
+def on_bare_stack(work: Callable[[], T]) -> T:
+    """Call the function in a thread that has no frame of `threading`: nothing has more levels left."""
+    results: list[T] = []
+    lock = allocate_lock()
+    lock.acquire()
+
+    def run() -> None:
+        try:
+            results.append(work())
+        finally:
+            lock.release()
+
+    usual = stack_size(recursion.STACK)
+    try:
+        start_new_thread(run, ())
+    finally:
+        stack_size(usual)
+    assert lock.acquire(timeout=60)
+    return results[0]
+
+
+def innermost(record: Record) -> Any:
+    """Return the innermost list; None if the object cannot be decoded on an empty stack."""
+    try:
+        found: Any = record.decode()["spec"]
+    except RecursionError:
+        return None
+    while isinstance(found["a"][0], dict) and "a" in found["a"][0]:
+        (found,) = found["a"]
+    return found["a"]
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        (b"1e999", [INFINITE]),
+        (b"9" * 5000, [INFINITE]),
+        (b"-1E+400", [-INFINITE]),
+        (
+            b'"1e999",100000000000000000000,[1e999,{"b":-1e999},0.%s,true],1e5,2.5' % (b"9" * 400),
+            [
+                "1e999",
+                100000000000000000000,
+                [INFINITE, {"b": -INFINITE}, 1.0, True],
+                1e5,
+                2.5,
+            ],
+        ),
+    ],
+)
+def test_contract_8_a_number_out_of_range_is_decoded_as_deeply_as_any(
+    inner: bytes, expected: list[Any], deepest_levels: int
+) -> None:
+    plain = inner.replace(b"1e999", b"1").replace(b"9" * 5000, b"1").replace(b"-1E+400", b"1")
+    compared = 0
+    for levels in range(deepest_levels - 10, deepest_levels + 80, 2):
+        other, record = (on_bare_stack(partial(READER.record, deep(levels, each))) for each in (plain, inner))
+        assert isinstance(other, UnreadableRecord) == isinstance(record, UnreadableRecord)
+        if isinstance(record, UnreadableRecord) or with_free(FREE, lambda: innermost(other)) is None:  # noqa: B023  # It is called at once.
+            continue
+        assert with_free(FREE, lambda: innermost(record)) == expected  # noqa: B023  # As above.
+        compared += 1
+    assert compared
+
+
+def test_numbers_out_of_range_are_replaced_while_an_object_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = b'{"1e999":[1e999,-1E+400,1e5,"1e999 \\" 1e999"],"b":{"c":100000000000000000000,"d":0.5,"e":true}}'
+    original = json.loads
+
+    def loads(text: str | bytes, **options: Any) -> Any:
+        if text[:1] in ("{", b"{"):
+            raise RecursionError
+        return original(text, **options)
+
+    monkeypatch.setattr(json, "loads", loads)
+    expected = {
+        "1e999": [INFINITE, -INFINITE, 1e5, '1e999 " 1e999'],
+        "b": {"c": 10**20, "d": 0.5, "e": True},
+    }
+    assert recursion.decode(data) == expected
+    assert recursion.decode(b"[1e999]") == [INFINITE]
+    assert recursion.decode(b"1e999") == INFINITE
