@@ -3,10 +3,14 @@
 An event that is read alone wakes the event loop, TLS, the HTTP parser and the task that waits for it, which
 together take more CPU than to decode and store it. The kernel collects the events meanwhile: until a number
 of bytes has come (`SO_RCVLOWAT`), it does not report that the socket is readable.
+
+Linux wakes a reader when that number is lowered and the bytes have come already (`tcp_set_rcvlowat`, since
+4.18). Elsewhere a watch might stand still until its next event, so each event is read as it comes there.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
@@ -52,6 +56,16 @@ class Pace:
             self._begun, self._events = now, 0
         self._events += chunk.count(b"\n")
         return (self._was_busy or self._events >= RATE * WINDOW) and len(chunk) < LARGE
+
+
+def is_waking(system: str, release: str) -> bool:
+    """Return True if a system wakes a reader when it need not wait for more bytes any more.
+
+    >>> is_waking('Linux', '6.1.0-9-amd64'), is_waking('Linux', '4.14.336'), is_waking('Darwin', '23.4.0')
+    (True, False, False)
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    return system == "Linux" and numbers is not None and (int(numbers[1]), int(numbers[2])) >= (4, 18)
 
 
 async def paced(

@@ -9,6 +9,7 @@ credentials of every login, that is Refused with 401. No other failure is retrie
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from email.utils import parsedate_to_datetime
@@ -30,7 +31,7 @@ from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.redact import printable
 
 from ._credentials import TRIES, Logins
-from ._pacing import BATCH_DELAY, paced
+from ._pacing import BATCH_DELAY, is_waking, paced
 
 _T = TypeVar("_T")
 
@@ -123,13 +124,14 @@ class KopfTransport:
         chance: Callable[[], float] = random,
         max_bytes: int = MAX_BYTES,
         batch_delay: float = BATCH_DELAY,
+        system: tuple[str, str] = (platform.system(), platform.release()),
     ) -> None:
         self._vault = vault
         self._max_bytes = max_bytes
         self._logins = Logins(vault, clock=clock)
         self._clock = clock
         self._sleep = sleep
-        self._batch_delay = batch_delay
+        self._batch_delay = batch_delay if is_waking(*system) else 0.0
         self._chance = chance
         self._request_timeout = request_timeout
         self._connect_timeout = connect_timeout
@@ -191,13 +193,13 @@ class KopfTransport:
         self, path: str, query: Mapping[str, str], *, accept: str = JSON
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout)
+        # Lists that are read in pieces come as fast as they are sent, and may have many lines.
+        delay = self._batch_delay if "watch" in query else 0.0
         # A compressing server, or a proxy, would hold events back until it has enough of them.
         headers = {"Accept": accept, "Accept-Encoding": "identity"}
         async with (
             self._answer(path, query, headers, limits) as response,
-            aclosing(
-                paced(response, delay=self._batch_delay, clock=self._clock, sleep=self._sleep)
-            ) as pieces,
+            aclosing(paced(response, delay=delay, clock=self._clock, sleep=self._sleep)) as pieces,
             aclosing(_chunks(pieces)) as chunks,
         ):
             yield chunks

@@ -12,6 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import aiohttp
+import pytest
 
 from kopf_selectcache.client._pacing import LARGE, RATE, WINDOW, Pace, paced
 from tests.client.connections import connected, login
@@ -116,6 +117,39 @@ def test_without_a_delay_each_event_is_read_as_it_comes() -> None:
             gate.set()
             assert await anext(chunks) == EVENT
             assert delays.seconds == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("system", "parameters"),
+    [
+        (("Darwin", "23.4.0"), {"watch": "true"}),
+        (("Linux", "4.14.336"), {"watch": "true"}),
+        (("Linux", "unknown"), {"watch": "true"}),
+        (("Linux", "6.1.0"), {"limit": "1"}),
+    ],
+)
+def test_a_list_is_not_delayed_nor_a_watch_whose_reader_might_not_be_woken(
+    system: tuple[str, str], parameters: dict[str, str]
+) -> None:
+    async def main() -> None:
+        gate, delays = asyncio.Event(), Delays()
+        answer = streamed(MANY, gate, EVENT)
+        async with (
+            Server(lists=[answer], watches=[answer]) as server,
+            connected(
+                login(server), batch_delay=DELAY, clock=lambda: 1.0, sleep=delays.sleep, system=system
+            ) as transport,
+            transport.watch(PODS, parameters) as chunks,
+        ):
+            following = aiter(chunks)
+            assert await anext(following) == MANY
+            gate.set()
+            later = asyncio.ensure_future(anext(following))
+            await until(lambda: later.done() or delays.seconds)
+            delays.done.set()
+            assert (await later, delays.seconds) == (EVENT, [])
 
     run(main())
 
