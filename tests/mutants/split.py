@@ -6,6 +6,9 @@ from .mutant import Mutant
 
 OUTSIDE = "tests/settings/test_outside.py::test_6_"
 SIDES = "tests/cache/test_sides.py::test_9_"
+SPLIT_UNION = "tests/core/store/test_split.py::test_"
+RESTARTS = "tests/core/store/test_split_restarts.py::test_6_"
+SUCCESSION, SUCCESSIONS = "core/store/succession.py", "tests/core/store/test_succession.py::test_16_"
 AT_LEAST = "tests/cache/test_at_least.py::test_11_"
 
 SPLIT_CACHES: tuple[Mutant, ...] = (
@@ -64,5 +67,40 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         "            if False:\n                present[key]",
         9,
         (SIDES + "a_handler_finds_its_own_object_on_the_side_where_it_is",),
+    ),
+    Mutant(
+        "report an object that is known outside as gone",
+        "core/store/union.py",
+        "        if self._shown.has_outside(record):\n",
+        "        if False:\n",
+        6,
+        (
+            RESTARTS + "after_a_restart_each_departure_is_told_once_and_from_what_it_is_known",
+            SPLIT_UNION + "6_an_object_that_a_restart_finds_outside_has_left_and_is_not_gone",
+        ),
+    ),
+    Mutant(
+        "ignore what outer streams report of departed objects",
+        "core/store/union.py",
+        "if self._floors and not substore.keys.are_outside and",
+        "if self._floors and",
+        16,
+        (SPLIT_UNION + "16_an_object_that_the_next_filter_has_outside_is_waited_for",),
+    ),
+    Mutant(
+        "change the filter while an object is between the sides",
+        SUCCESSION,
+        "            return may_be_shown and self._is_behind(shown)\n",
+        "            return False\n",
+        16,
+        (SUCCESSIONS + "in_whatever_order_the_streams_of_split_caches_report_an_object_is_on_one_side",),
+    ),
+    Mutant(
+        "show an object in a state from before it was outside",
+        SUCCESSION,
+        "            return is_older(following.version, shown.version)\n",
+        "            return type(shown) is type(following) and is_older(following.version, shown.version)\n",
+        16,
+        (SUCCESSIONS + "in_whatever_order_the_streams_of_split_caches_report_an_object_is_on_one_side",),
     ),
 )

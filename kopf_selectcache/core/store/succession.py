@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from .record import Record, is_newer, is_older, rank_of
+from .record import OutsideRecord, Record, is_newer, is_older, rank_of
 from .store import Change, ChangeCause, KnownBy, replaced
 from .substore import ObjectKey, Substore
 from .union import Union
@@ -75,33 +75,41 @@ class Succession:
         keys = self._in_flight
         if keys is None:
             keys = dict.fromkeys(
-                record.key for union in (self.before, self.after) for record in union.store.records()[0]
+                record.key for union in (self.before, self.after) for record in union.store.all_records()[0]
             )
         self._in_flight = [key for key in keys if self._is_in_flight(key)]
         return not self._in_flight
 
     def _is_in_flight(self, key: ObjectKey) -> bool:
-        shown, following = self.before.shown(key), self.after.shown(key)
+        shown, following = self.before.store.held(key), self.after.store.held(key)
         if shown is following:
             return False
         if shown is None:
             assert following is not None, "both are None"
             departed = self._departed.get(key)
             return (departed is not None and not is_newer(following.version, departed.version)) or (
-                self.before.is_past(following) and self._selected(following) is True
+                self.before.is_past(following)
+                and (_is_split(self.before) or self._selected(following) is True)
             )
         if following is not None:
             return is_older(following.version, shown.version)
+        if isinstance(shown, OutsideRecord):
+            may_be_shown = _is_split(self.after) or self.selects(shown) is not False
+            return may_be_shown and self._is_behind(shown)
         if self.selects(shown) is False:
             return self._is_on_its_way_outside(shown)
+        return self._is_behind(shown)
+
+    def _is_behind(self, shown: Record) -> bool:
+        """Return True if a stream of the next union has still to report an object, or its end."""
         return any(
-            not version or not self.after.has_passed(key, version)
-            for version in (shown.version, *self.before.left_at(key))
+            not version or not self.after.has_passed(shown.key, version)
+            for version in (shown.version, *self.before.left_at(shown.key))
         )
 
     def _is_on_its_way_outside(self, record: Record) -> bool:
         """Return True if an outer stream of the next union has still to report an object, or its end."""
-        return not self.after.store.has_outside(record) and any(
+        return any(
             each.keys.are_outside and each.keys.have(record.key) and is_newer(record.version, each.version)
             for each in self.after.substores
         )
@@ -111,7 +119,8 @@ class Succession:
         updates, entries; each ordered by namespace and name. The next union ignores reports of streams that
         are behind about objects that have departed.
         """
-        before = {record.key: record for record in self.before.store.records()[0]}
+        both = {record.key: record for record in self.before.store.all_records()[0]}
+        before = {key: record for key, record in both.items() if not isinstance(record, OutsideRecord)}
         after = {record.key: record for record in self.after.store.records()[0]}
         left, updated, entered = list[Change](), list[Change](), list[Change]()
         for key in sorted(before.keys() | after.keys()):
@@ -127,9 +136,10 @@ class Succession:
                 updated.append(Change(old, new, ChangeCause.UPDATED))
         newest = self.before.newest_version
         self.after.seen = max(newest, self.before.seen, key=rank_of)
-        for key, record in {**self._departed, **before}.items():
+        for key, record in {**self._departed, **both}.items():
             # A version beyond that of all streams is from before the server was restored.
-            if key not in after and not is_newer(record.version, newest):
+            is_shown_later = isinstance(record, OutsideRecord) and self.selects(record) is not False
+            if key not in after and not is_shown_later and not is_newer(record.version, newest):
                 self.after.ignore(key, record.version)
         return [*left, *updated, *entered]
 
@@ -144,3 +154,7 @@ class Succession:
             known_by: KnownBy | None = "metadata" if self.after.store.has_outside(record) else None
             return Change(record, None, ChangeCause.LEFT, True, known_by)
         return self.after.departure_of(record)
+
+
+def _is_split(union: Union) -> bool:
+    return any(each.keys.are_outside for each in union.substores)

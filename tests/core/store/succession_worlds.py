@@ -2,7 +2,8 @@
 and all that can happen next. Each world judges itself.
 
 A stream selects the objects in whose state its letter is: an object in the state `AB` is in the streams A and
-B, `-` is in none, and `x` does not exist. Each write has a version of its own.
+B, `-` is in none, and `x` does not exist. The outer stream `~AB` of a split cache has those that exist and
+are in neither. Each write has a version of its own.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.record import OutsideRecord, Record
+from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import Keys, ObjectKey
 from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.core.store.union import Union
@@ -41,13 +42,20 @@ class Write(NamedTuple):
     uid: str
     version: int
 
-    @property
-    def record(self) -> Record:
-        return self.as_of(self.version)
-
-    def as_of(self, version: int) -> Record:
+    def as_of(self, version: int, stream: str) -> Record:
+        """Return the record of a stream."""
         labels = {letter: "" for letter in self.state if letter.isupper()}
-        return Record("", self.name, self.uid, str(version), labels, (), b"")
+        kind = OutsideRecord if is_outer(stream) else Record
+        return kind("", self.name, self.uid, str(version), labels, (), b"")
+
+    def is_in(self, stream: str) -> bool:
+        if is_outer(stream):
+            return self.state != "x" and set(self.state).isdisjoint(stream)
+        return stream in self.state
+
+
+def is_outer(stream: str) -> bool:
+    return stream.startswith("~")
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,8 @@ class Rules:
 
     before: str
     after: str
+    splits: tuple[bool, bool] = (False, False)
+    """If the caches of both filters are split."""
     vague: bool = False
     """True if a deletion has the version of the deleted object."""
     relists: int = 0
@@ -63,6 +73,11 @@ class Rules:
     """The number of confirming reads before the end."""
     knows: bool = True
     """False if no filter can be compared with stored objects."""
+
+    def streams(self, step: int) -> tuple[str, ...]:
+        """Return the streams of the filter after a number of changes."""
+        letters = self.after if step else self.before
+        return (*letters, *([f"~{letters}"] if self.splits[step] else []))
 
 
 class Server:
@@ -91,9 +106,13 @@ class Server:
     def at(self, name: str, version: int) -> Write:
         return next(each for each in reversed(self.states[name]) if each.version <= version)
 
-    def selected(self, streams: str, version: int) -> dict[ObjectKey, Write]:
+    def selected(self, streams: Sequence[str], version: int) -> dict[ObjectKey, Write]:
         found = (self.at(name, version) for name in self.states)
-        return {("", each.name): each for each in found if set(each.state) & set(streams)}
+        return {("", each.name): each for each in found if any(map(each.is_in, streams))}
+
+    def since(self, record: Record) -> Iterator[Write]:
+        """Yield the states of the object of that name after this one."""
+        return (each for each in self.states[record.name] if each.version > int(record.version))
 
 
 @dataclass(eq=False)
@@ -114,8 +133,8 @@ class Leg:
     def relist(self, server: Server, version: int, seen: Callable[[Writer, list[Change]], None]) -> None:
         for writer in self.writers:
             writer.begin()
-            for found in server.selected(self.letter, version).values():
-                writer.put(found.record)
+            for found in server.selected([self.letter], version).values():
+                writer.put(found.as_of(found.version, self.letter))
             seen(writer, writer.commit(str(version)))
         self.cursor = version
 
@@ -124,11 +143,11 @@ class Leg:
         self.cursor += 1
         write = next(each for each in server.writes if each.version == self.cursor)
         former = server.at(write.name, self.cursor - 1)
-        if self.letter in write.state:
-            self.each(lambda writer: writer.put(write.record), seen)
-        elif self.letter in former.state:
+        if write.is_in(self.letter):
+            self.each(lambda writer: writer.put(write.as_of(write.version, self.letter)), seen)
+        elif former.is_in(self.letter):
             is_vague = vague and write.state == "x"
-            record = former.as_of(former.version if is_vague else self.cursor)
+            record = former.as_of(former.version if is_vague else self.cursor, self.letter)
             self.each(lambda writer: writer.leave(record), seen)
             if is_vague:
                 return  # The next event or bookmark shows the version.
@@ -146,14 +165,17 @@ class World:
     """The number of changes of the filter that were made."""
 
     def __post_init__(self) -> None:
-        self.before = Union([Keys() for _ in self.rules.before])
+        streams = self.rules.streams(0)
+        self.before = Union([Keys(are_outside=is_outer(each)) for each in streams])
         self.legs = {
             letter: Leg(letter, [Writer(self.before, substore)])
-            for letter, substore in zip(self.rules.before, self.before.substores, strict=True)
+            for letter, substore in zip(streams, self.before.substores, strict=True)
         }
         self.shown: dict[ObjectKey, Record] = {}
         self.newest: dict[ObjectKey, Record] = {}
         self.view: dict[ObjectKey, Record] = {}
+        self.located: dict[str, int] = {}
+        """The version in which each object was seen last, inside or outside."""
         self.union = self.before
         for leg in self.legs.values():
             leg.relist(self.server, FIRST, lambda *_: None)
@@ -167,11 +189,6 @@ class World:
 
     # ---- What can happen.
 
-    @property
-    def streams(self) -> str:
-        """The letters of the filter that readers see."""
-        return self.rules.after if self.steps else self.rules.before
-
     def actions(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """Yield all that can happen next."""
         for letter, leg in sorted(self.legs.items()):
@@ -184,7 +201,7 @@ class World:
                         partial(self._list, leg, version),
                     )
                 continue
-            if self.held and letter not in self.rules.after:
+            if self.held and letter not in self.rules.streams(1):
                 continue
             if leg.cursor < self.server.version:
                 yield (
@@ -221,14 +238,11 @@ class World:
     def _confirm(self, union: Union) -> None:
         doubt, version = union.doubts[0], self.server.version
         found = self.server.at(doubt.name, version)
-        streams = (
-            self.rules.after
-            if self.succession is not None and union is self.succession.after
-            else self.streams
-        )
+        is_next = self.succession is not None and union is self.succession.after
+        streams = self.rules.streams(1 if is_next else self.steps)
         uid = "" if found.state == "x" else found.uid
         changes = union.confirmed(
-            doubt, version=str(version), uid=uid, outside=uid != "" and not set(found.state) & set(streams)
+            doubt, version=str(version), uid=uid, outside=uid != "" and not any(map(found.is_in, streams))
         )
         if union is self.union:
             self._apply(changes)
@@ -238,9 +252,10 @@ class World:
         return lambda record: any(letter in record.labels for letter in streams) if self.rules.knows else None
 
     def _prepare(self) -> None:
-        union = Union([Keys() for _ in self.rules.after])
-        substores = dict(zip(self.rules.after, union.substores, strict=True))
-        kept = {letter: self.legs[letter] for letter in self.rules.after if letter in self.legs}
+        streams = self.rules.streams(1)
+        union = Union([Keys(are_outside=is_outer(each)) for each in streams])
+        substores = dict(zip(streams, union.substores, strict=True))
+        kept = {letter: self.legs[letter] for letter in streams if letter in self.legs}
         self.succession = Succession(
             self.before,
             union,
@@ -274,8 +289,8 @@ class World:
         self._require(causes == sorted(causes), "departures do not come first")
         for each in changes:
             self._judge_cause(each)
-        self._apply(changes)
         self.union, self.succession, self.steps = succession.after, None, 1
+        self._apply(changes)
         for letter, leg in list(self.legs.items()):
             leg.writers = [each for each in leg.writers if each.union is self.union]
             if not leg.writers:
@@ -299,9 +314,26 @@ class World:
             known = self.view.get(record.key)
             self._require((change.before is None) == (known is None), f"{record.key} enters or departs twice")
             if change.after is None:
+                self._judge_departure(record, change)
                 del self.view[record.key]
             else:
                 self.view[record.key] = change.after
+
+    def _judge_departure(self, record: Record, change: Change) -> None:
+        """Require that the cause of a departure and its evidence are true."""
+        since = [self.server.at(record.name, int(record.version)), *self.server.since(record)]
+        has_ended = any(each.uid != record.uid or each.state == "x" for each in since)
+        letters = self.rules.after if self.steps else self.rules.before
+        is_outside = change.by_filter or any(
+            each.uid == record.uid and each.is_in(f"~{letters}") for each in since
+        )
+        if change.cause is ChangeCause.GONE:
+            self._require(has_ended, f"{record} is said to be gone, by {change.known_by}")
+            self._require(change.known_by in ("metadata", "confirmed"), f"{record} is gone without a proof")
+        elif change.known_by is not None:
+            self._require(is_outside, f"{record} is said to be outside, by {change.known_by}")
+        if self.rules.splits[self.steps] and not change.by_filter:
+            self._require(change.known_by is not None, f"it is not known how {record} has departed")
 
     def _judge_cause(self, change: Change) -> None:
         if change.by_filter and (record := change.after or change.before) is not None:
@@ -326,11 +358,30 @@ class World:
                     f"{key} has returned as it was",
                 )
             self.newest[key] = record
+        self._look_on_both_sides(now)
         both = (self.rules.before, self.rules.after)
         for name, writes in self.server.states.items():
             if all(set(each.state) & set(streams) for each in writes for streams in both):
                 self._require(("", name) in now, f"{name} is absent, and both filters select it")
         self.shown = now
+
+    def _look_on_both_sides(self, inside: dict[ObjectKey, Record]) -> None:
+        """Require that the present cache, if it is split, has each object that exists all the time, and on
+        the side where it was as of its version.
+        """
+        letters = self.rules.after if self.steps else self.rules.before
+        for name, writes in self.server.states.items():
+            found = self.union.store.locate("", name)[0] if self.rules.splits[self.steps] else None
+            found = found or inside.get(("", name))
+            if found is None:
+                is_due = self.rules.splits[self.steps] and all(each.state != "x" for each in writes)
+                self._require(not is_due, f"{name} is in neither")
+                continue
+            version = int(found.version)
+            self._require(version >= self.located.get(name, 0), f"{name} went back")
+            self.located[name] = version
+            side = self.server.at(name, version).is_in(f"~{letters}")
+            self._require(isinstance(found, OutsideRecord) is side, f"{found} is on the wrong side")
 
     def act(self, choose: Choose) -> bool:
         """Let one thing happen; return False if nothing can."""
@@ -363,8 +414,9 @@ class World:
                     break
             self._progress()
             for union in self._unions():
-                while union.doubts:
-                    self._confirm(union)
+                for _ in union.doubts:
+                    if union.doubts:
+                        self._confirm(union)
             self._look()
             after = (self.steps, self.held, [leg.cursor for leg in self.legs.values()], self.succession)
             self._require(before != after or self.held, "the change does not end")

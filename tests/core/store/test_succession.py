@@ -23,13 +23,14 @@ WORLDS = 500
 """The number of worlds of each part."""
 
 
-def play(seed: int) -> None:
+def play(seed: int, *, is_split: bool = False) -> None:
     """Play one world after one order of all that can happen."""
     random = Random(seed)
-    before, after = random.choice(FILTERS)
+    before, after = random.choice([*FILTERS, ("A", "A"), ("AB", "AB")] if is_split else FILTERS)
     rules = Rules(
         before,
         after,
+        splits=(random.random() < 0.5, random.random() < 0.5) if is_split else (False, False),
         vague=random.random() < 0.2,
         relists=random.randrange(3),
         reads=random.randrange(3),
@@ -57,10 +58,28 @@ def test_16_in_whatever_order_streams_report_no_object_goes_back_or_is_absent(
     assert walked > 300
 
 
+@pytest.mark.parametrize("splits", [(False, True), (True, False), (True, True)], ids=str)
+@pytest.mark.parametrize(("before", "after", "least"), [("A", "B", 300), ("A", "A", 100)])
+def test_16_in_whatever_order_the_streams_of_split_caches_report_an_object_is_on_one_side(
+    before: str, after: str, least: int, splits: tuple[bool, bool]
+) -> None:
+    rules, walked = Rules(before, after, splits=splits), 0
+    for history in product(("A", "B", "x"), repeat=2):
+        walked += sum(1 for _ in walks(rules, [history], [0]))
+    print(f"{walked:,} orders of {rules}")
+    assert walked > least
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_16_in_larger_worlds_no_object_goes_back_or_is_absent(part: int) -> None:
     for seed in range(part * WORLDS, (part + 1) * WORLDS):
         play(seed)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_16_in_larger_worlds_an_object_of_split_caches_is_on_one_side(part: int) -> None:
+    for seed in range(part * WORLDS, (part + 1) * WORLDS):
+        play(seed, is_split=True)
 
 
 @pytest.mark.soak
@@ -68,6 +87,7 @@ def test_16_in_larger_worlds_no_object_goes_back_or_is_absent(part: int) -> None
 def test_16_in_many_larger_worlds_no_object_goes_back_or_is_absent(part: int) -> None:
     for seed in range(part * WORLDS, (part + 1) * WORLDS):
         play(seed)
+        play(seed, is_split=True)
 
 
 # ---- Single rules.
