@@ -59,11 +59,20 @@ def describe(name: str, runtime: Runtime) -> str:
     except ReadError as error:  # The operator has not started yet, or has ended.
         return f"<{name}: {clipped(error.what, _LONGEST_FILTER)}>"
     caches = [
-        f"{informer}: {clipped(informer.filter, _LONGEST_FILTER)} ({informer.health})"
+        f"{informer}: {clipped(informer.filter, _LONGEST_FILTER)}{_options_of(informer)} ({informer.health})"
         for informer in informers[:_CACHES_IN_REPR]
     ]
     more = [f"{len(informers) - _CACHES_IN_REPR:,} more"] if len(informers) > _CACHES_IN_REPR else []
     return f"<{name} {'; '.join([*caches, *more]) or 'of no kinds'}>"
+
+
+def _options_of(informer: Informer) -> str:
+    """Return the options of a cache that do not store whole objects, or not those of the filter alone."""
+    options = [
+        "metadata_only=True" if informer.projection.metadata_only else "",
+        f"outside={informer.declared.outside!r}" if informer.declared.outside else "",
+    ]
+    return "".join(f", {each}" for each in options if each)
 
 
 def explain(request: Request, snapshot: Snapshot, *, age: Callable[[], float | None]) -> Explanation:

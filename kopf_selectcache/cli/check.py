@@ -220,7 +220,7 @@ class Check:
             str(resource),
             _shown(planned.filter),
             resource.api_version,
-            str(self._cached.projection) or "all but managedFields",
+            _stored_part(self._cached),
             held=held,
             origins=self._cached.origins_for(resource),
             memory=self.expected if held is not None else None,
@@ -354,6 +354,12 @@ class Check:
             except (Refused, Garbled):
                 continue  # The operator does not need the right to list all namespaces.
         return None
+
+
+def _stored_part(cached: Cached) -> str:
+    """Return the stored part of the objects."""
+    kept = str(cached.projection) or "all but managedFields"
+    return f"{kept}, outside={cached.outside!r}" if cached.outside is not None else kept
 
 
 def _shown(filter_: Branches) -> str:

@@ -93,7 +93,7 @@ class FakeInformer:
         self.longest_wait = 0.0
         self.environment = SimpleNamespace(clock=lambda: 0.0)
         self.filter = declared
-        self.declared = SimpleNamespace(origins_for=lambda _: ())
+        self.declared = SimpleNamespace(origins_for=lambda _: (), outside=None)
         self.resource = resource
         self.store = Store()
         self.own_writes = OwnWrites()

@@ -7,7 +7,7 @@ from typing import Any
 import kopf
 import pytest
 
-from kopf_selectcache import cache_of
+from kopf_selectcache import Cached, cache_of
 from kopf_selectcache.testing import FakeCache
 
 from .environment import pod
@@ -18,6 +18,15 @@ WEB = pod("web-1", app="web")
 def test_the_repr_lists_the_caches_with_filter_and_state() -> None:
     cache = FakeCache([WEB], {"v1/pods": "app=web", "nodes": ""})
     assert repr(cache) == "<FakeCache pods: label='app=web' (synced); nodes: label='' (synced)>"
+
+
+def test_the_repr_names_the_metadata_that_a_cache_has() -> None:
+    split = Cached("app=web", outside="metadata")
+    cache = FakeCache([WEB], {"v1/pods": split, "nodes": Cached("", metadata_only=True)})
+    assert (
+        repr(cache) == "<FakeCache pods: label='app=web', outside='metadata' (synced);"
+        " nodes: label='', metadata_only=True (synced)>"
+    )
 
 
 def test_the_repr_is_short() -> None:

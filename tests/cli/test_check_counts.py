@@ -367,6 +367,11 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
             in said.output.splitlines()
         )
 
+    def test_wide_shows_the_metadata_of_a_split_cache(self, command: Command) -> None:
+        declared = "select['v1/pods'] = selectcache.Cached('app=web', outside='metadata')"
+        lines = command("check", declared, "-o", "wide").output.splitlines()
+        assert "kept: all but managedFields, outside='metadata'" in [line.strip() for line in lines]
+
     def test_wide_shows_where_each_value_comes_from(self, command: Command) -> None:
         declared = """settings.selectcache.defaults.label = 'app=web'
 settings.selectcache.defaults.namespaces = {'infra': '', 'shop': selectcache.UNSET}
