@@ -13,8 +13,9 @@ from typing import Any
 
 from kopf_selectcache._errors import NotDeclared, ReadError
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.store.record import is_newer, is_number
+from kopf_selectcache.core.store.record import is_newer, is_number, is_reached
 from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.selectors.selector import Selector
 
@@ -42,6 +43,13 @@ def require_comparable(informer: Informer, request: Request, at_least: AtLeast) 
             f"{request!r}: the server's versions of {informer} are no numbers, and have no order",
             remedy="Use max_age=; or read the server: cache.live",
         )
+
+
+def has_reached(runtime: Runtime, kind: object, version: object) -> bool:
+    """Return True if a cache with one stream is known to be as new as a version: later reads are, too."""
+    informer = runtime.names.quick.get(kind) if type(kind) is str else None
+    store = informer.ready if informer is not None and not informer.parted else None
+    return store is not None and type(version) is str and is_reached(version, store.version)
 
 
 def is_as_new(informer: Informer, at_least: AtLeast, region: Selector | None) -> bool:

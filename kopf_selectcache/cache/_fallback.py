@@ -48,7 +48,10 @@ async def gone(access: Access, departed: str | None, request: Request) -> bool:
         held = access.read(request, _snapshot.get_record).uid
     except OutsideFilter as error:
         held = error.uid  # Empty if it is not known.
-    except (NotFound, *_NOT_HERE):
+    except NotFound:
+        if request.at_least is not None:
+            return True  # The reader has said how new the proof of its absence must be.
+    except _NOT_HERE:
         pass
     if held:
         informer = informer_of(access.runtime, request)
@@ -58,6 +61,6 @@ async def gone(access: Access, departed: str | None, request: Request) -> bool:
             and not informer.is_unconfirmed(request.namespace or "", request.name or "")
         ):
             return False
-    # The server alone knows of an object that is absent here, and that the reader knows from elsewhere.
+    # The server alone knows of an object that is absent here, and that the reader may know from elsewhere.
     found = await _server_reads.fetch_uid(access.runtime, request)
     return found is None or uid not in (None, found)

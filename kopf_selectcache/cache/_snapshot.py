@@ -130,8 +130,8 @@ class Snapshot:
         own = self._own(self.store.version) if key is not None else None
         with self.own_writes.lock:
             records, version = self.store.all_records()
-            present: dict[ObjectKey, Record | None] = {}
-            present |= dict.fromkeys((*self.own_writes.writes, *self.own_writes.resting))
+            known = (*self.own_writes.writes, *self.own_writes.resting)
+            present: dict[ObjectKey, Record | None] = dict.fromkeys(known)
             if key is not None and own is not None:
                 present[key] = None
             for record in records:
@@ -140,8 +140,7 @@ class Snapshot:
                 else:
                     sides[isinstance(record, OutsideRecord) or self.is_lost(record)][record.key] = record
             for each, held in present.items():
-                own_of_key = own if each == key else None
-                found, _, is_outside = self._located(each, held, version, own_of_key)
+                found, _, is_outside = self._located(each, held, version, own if each == key else None)
                 if found is not None:
                     sides[is_outside][each] = found
         return sides

@@ -12,6 +12,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
 from . import _snapshot
+from ._at_least import has_reached
 from ._snapshot import Access, list_owned
 from .errors import NotFound, OutsideFilter, is_there
 from .formats.formats import quick
@@ -99,7 +100,7 @@ class Reads:
         """
         if (
             max_age is None
-            and at_least is None
+            and (at_least is None or has_reached(self._access.runtime, kind, at_least))
             and (make := Record.decode if as_ is None else quick(as_)) is not None
         ):
             lossless = as_ is not None and as_ != "view"
@@ -130,7 +131,7 @@ class Reads:
         if not cache.exists('secrets', 'ca-bundle', 'infra'):
             raise kopf.TemporaryError('no CA yet')
         """
-        is_plain = max_age is None and at_least is None
+        is_plain = max_age is None and (at_least is None or has_reached(self._access.runtime, kind, at_least))
         if is_plain and self._access.get_fast("exists", kind, name, namespace, lambda _: True):
             return True
         try:

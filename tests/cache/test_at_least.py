@@ -436,3 +436,43 @@ def test_11_a_stream_that_was_not_listed_since_a_restore_has_no_version_of_now()
             assert found.version, "the cache has answered"
 
     run(main())
+
+
+@each_row("filter_", [Cached("app=web", outside="metadata"), Selector(names=["b"], namespaces=["shop"])])
+def test_11_an_absence_as_of_a_version_is_known_without_a_request(filter_: Any) -> None:
+    async def main() -> None:
+        async with gated(filter_, pod("b", **WEB)) as environment:
+            cache, cluster = environment.cache, environment.cluster
+            uid = cluster.get(pod("b"))["metadata"]["uid"]
+            cluster.delete(pod("b"), grace_period=0)
+            version = str(cluster.version)
+            cluster.bookmark()
+            await until(lambda: all(each.version == version for each in environment.informer.reflectors))
+            before = requests(environment)
+            assert await cache.gone("pods", "b", "shop", uid=uid, at_least=version)
+            assert requests(environment) == before
+            assert await cache.gone("pods", "b", "shop", uid=uid)
+            assert requests(environment) == before + 1, (
+                "the object may be one that the cache does not know yet"
+            )
+            cluster.create(pod("b", **WEB))
+            await until(lambda: cache.exists("pods", "b", "shop"))
+            assert not await cache.gone("pods", "b", "shop", at_least=version)
+
+    run(main())
+
+
+def test_11_a_get_of_a_version_that_is_reached_is_that_of_any_other_get() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            cache, version = environment.cache, environment.informer.version
+            for given in (version, "1", str(int(version) + 1), "one"):
+                try:
+                    assert cache.get("pods", "a", "shop", at_least=given) == cache.get("pods", "a", "shop")
+                    assert cache.exists("pods", "a", "shop", at_least=given)
+                    answered = True
+                except ReadError:
+                    answered = False
+                assert answered is (given in (version, "1")), given
+
+    run(main())

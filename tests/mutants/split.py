@@ -103,4 +103,20 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         16,
         (SUCCESSIONS + "in_whatever_order_the_streams_of_split_caches_report_an_object_is_on_one_side",),
     ),
+    Mutant(
+        "take each absence in the cache for a deletion",
+        "cache/_fallback.py",
+        "        if request.at_least is not None:\n            return True",
+        "        if True:\n            return True",
+        6,
+        (AT_LEAST + "an_absence_as_of_a_version_is_known_without_a_request",),
+    ),
+    Mutant(
+        "answer a get of one watch at any version",
+        "cache/_at_least.py",
+        "type(version) is str and is_reached(version, store.version)",
+        "type(version) is str",
+        11,
+        (AT_LEAST + "a_get_of_a_version_that_is_reached_is_that_of_any_other_get",),
+    ),
 )

@@ -179,6 +179,11 @@ def is_older(version: str, than: str) -> bool:
     return version < than if len(version) == len(than) else rank_of(version) < rank_of(than)
 
 
+def is_reached(version: str, by: str) -> bool:
+    """Return True if one resourceVersion is known to be as new as another. Both are numbers."""
+    return is_number(version) and is_number(by) and not is_older(by, version)
+
+
 def is_number(version: str) -> bool:
     """Return True if the resourceVersion is a number and can be compared. Those of some aggregated servers
     are not.
