@@ -4,29 +4,56 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from kopf_selectcache.core.recursion import decoded
-from kopf_selectcache.core.store.compression import FEWEST, Storage, learned
+from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Storage, bare, learned
 from kopf_selectcache.core.store.index_spec import Indexed, ends
 from kopf_selectcache.core.store.projection import Projection, as_written
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.siblings import packing_of
+from kopf_selectcache.core.store.siblings import ROOM, Template, packing_of
 
 ENOUGH = 20
 """Minimum of objects for the conclusion that a path has no value."""
+
+
+class _Sample(NamedTuple):
+    uid: str
+    data: bytes
+    owners: tuple[str, ...]
+
+
+def _apart(kept: Sequence[_Sample]) -> list[bytes]:
+    """Return objects in an order in which the training tries none whose sibling it has looked at: few objects
+    of a large cluster have a sibling among the samples of its dictionary.
+    """
+    groups: dict[str, list[bytes]] = {}
+    step = max(1, len(kept) // SAMPLES)
+    for each in kept[::step]:
+        groups.setdefault(each.owners[0] if each.owners else each.uid, []).append(each.data)
+    tried, others = list[bytes](), list[bytes]()
+    for group in groups.values():
+        (tried if 4 * len(tried) < len(others) else others).extend(group)
+    ordered = list[bytes]()
+    while others:  # The training tries every fifth, beginning with the first.
+        ordered += tried[:1] or others[:1]
+        ordered += others[:4] if tried else others[1:5]
+        others = others[4:] if tried else others[5:]
+        tried = tried[1:]
+    return ordered
 
 
 class Samples:
     """Some objects of one kind, as a cache would store them."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}  # By the uid: several lists may have the same objects.
+        self._kept: dict[str, _Sample] = {}  # By the uid: several lists may have the same objects.
         self._indexed: set[str] = set()
 
     def take(self, records: Iterable[Record]) -> None:
         for record in records:
-            self._kept[record.uid] = record.data
+            self._kept[record.uid] = _Sample(record.uid, record.data, record.owners)
             self._indexed |= {
                 name
                 for name, values in record.indexed().items()
@@ -36,23 +63,36 @@ class Samples:
     def leaves(self, storage: Storage, objects: int) -> float:
         """Return the fraction of bytes that is left after packing, by the rule of the cache itself.
 
-        `objects` is the number of all objects.
+        `objects` is the number of all objects. They are listed by name, so that siblings are together in the
+        sample as they are in the whole.
         """
         packing, kept = packing_of(storage), list(self._kept.values())
         if packing is None or not kept:
             return 1.0
-        found = learned(kept) if objects >= FEWEST else None
+        found = learned(_apart(kept)) if objects >= FEWEST else None
         packing.adopt(found)
-        if found is not None and packing.learned:
-            return found.leaves  # Measured on objects that were not used for the training.
-        return sum(len(packing.pack(each)) for each in kept) / sum(map(len, kept))
+        whole = sum(len(each.data) for each in kept)
+        if found is None or not packing.learned:
+            return sum(len(packing.pack(each.data)) for each in kept) / whole
+        records = [
+            Record("", "", each.uid, "", {}, each.owners, bare(each.data), b"", packing) for each in kept
+        ]
+        for record in records:
+            packing.pack_record(record)
+        # The ratio of objects that are packed alone is that of some that were not used for the training.
+        alone = sum(len(record.data) for record in records if record.packing is packing)
+        siblings = [record for record in records if isinstance(record.packing, Template)]
+        templates = {each.packing for each in siblings if isinstance(each.packing, Template)}
+        alone += sum(len(packing.unpack(each.stored)) for each in templates)
+        left = sum(len(each.stored) for each in siblings) + ROOM * len(templates)
+        return (found.leaves * alone + left) / whole
 
     def lacking(self, projection: Projection, indexes: Iterable[Indexed]) -> Iterator[str]:
         """Yield the declared paths and indexes without a value in any sample."""
         many = len(self._kept)
         if many < ENOUGH:
             return
-        objects = [decoded(each) for each in self._kept.values()]
+        objects = [decoded(each.data) for each in self._kept.values()]
         for path in projection.keep or () if projection.transform is None else ():
             if all(value is None for obj in objects for value in ends(obj, path)):
                 yield (

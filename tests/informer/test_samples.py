@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import msgspec
 
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.store.compression import FEWEST
+from kopf_selectcache.core.store.accounting import OVERHEAD, weights_of
+from kopf_selectcache.core.store.compression import FEWEST, learned
+from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.siblings import packing_of
 from kopf_selectcache.informer.samples import ENOUGH, Samples
 from kopf_selectcache.settings.retention import indexes, projection
 from tests.cache.environment import PODS, pod
@@ -36,3 +41,34 @@ def test_without_objects_nothing_is_packed() -> None:
 
 def test_the_packing_of_many_objects_is_measured_on_others_than_those_of_the_training() -> None:
     assert 0.0 < taken(FEWEST).leaves("packed", FEWEST) < 1.0
+
+
+def siblings(groups: int, each: int) -> list[Record]:
+    """Return objects of groups, by name. Those of a group have most of their contents in common."""
+    found = []
+    for group in range(groups):
+        common = random.Random(group)
+        env = {f"key-{index}": f"{common.getrandbits(160):x}" for index in range(20)}
+        for number in range(each):
+            made = pod(f"group-{group:03}-{number}", app="web") | {"env": env}
+            made["metadata"]["uid"] = f"uid-{group}-{number}"
+            made["metadata"]["ownerReferences"] = [{"uid": f"owner-{group}"}]
+            found.append(Reader.of(PODS, ALL).record(msgspec.json.encode(made)))
+    return found
+
+
+def test_siblings_are_estimated_as_they_are_packed() -> None:
+    records = siblings(400, 8)
+    samples = Samples()
+    samples.take(records[100:200])
+    samples.take(records[300:400])
+    whole = sum(len(record.data) for record in records)
+    packing = packing_of("auto")
+    assert packing is not None
+    packing.adopt(learned([record.data for record in records]))
+    for record in records:
+        record.packing = packing
+        packing.pack_record(record)
+    packed = (weights_of(records).total - OVERHEAD * len(records)) / whole
+    assert 0.9 * packed < samples.leaves("auto", len(records)) < 1.15 * packed
+    assert packed < 0.7 * packing.leaves, "it matters"
