@@ -8,6 +8,7 @@ bottleneck.
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,7 +64,13 @@ class Synthetic:
     """
 
     def __init__(
-        self, pods: Sequence[bytes], *, rounds: int, answers: Mapping[str, bytes], pace: float | None = None
+        self,
+        pods: Sequence[bytes],
+        *,
+        rounds: int,
+        answers: Mapping[str, bytes],
+        pace: float | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.pods = pods
         self.rounds = rounds
@@ -73,6 +80,11 @@ class Synthetic:
         # Generated before the measurement, as the machine has few processors; at a pace there is time for it.
         self._events = b"" if pace is not None else b"".join(changes(pods, rounds))
         self._server = _Server(("127.0.0.1", 0), self)
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.sent: list[float] = []
+        """The times at which changes were sent, if they are sent at a pace."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -87,7 +99,7 @@ class Synthetic:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def begin(self) -> None:
         """Start the changes."""
@@ -97,9 +109,11 @@ class Synthetic:
         """Yield the lines of a watch of the pods, once it is started."""
         self._begin.wait()
         if self._pace is not None:
-            yield from takewhile(
+            for line in takewhile(
                 lambda _: not self.stopped.is_set(), paced(changes(self.pods, self.rounds), self._pace)
-            )
+            ):
+                self.sent.append(time.monotonic())
+                yield line
             return
         for index in range(0, len(self._events), CHUNK):
             yield self._events[index : index + CHUNK]
