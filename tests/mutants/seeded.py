@@ -639,8 +639,8 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/cache/test_live_errors.py::test_10_what_the_server_says_about_a_secret_is_not_shown",)),
     Mutant("write a part back as a whole object", "cache/writes.py", "    await require_whole(runtime, request, resource, given, subresource=subresource)\n", "    assert require_whole\n", 13,
            ("tests/cache/test_live.py::test_13_an_object_of_which_a_part_is_kept_is_not_written_back",)),
-    Mutant("return a part without its mark", PARTIAL, "if isinstance(record, PartialRecord) else obj", "if False else obj", 13, (PARTS + "every_read_of_a_part_says_so",)),
-    Mutant("lose the mark of a part in a union", PARTIAL, "        return _joined(dict.__or__(self, other), self.partial)\n", "        return dict.__or__(self, other)\n", 13,
+    Mutant("return a part without its mark", PARTIAL, "    if not isinstance(record, PartialRecord):\n", "    if True:\n", 13, (PARTS + "every_read_of_a_part_says_so",)),
+    Mutant("lose the mark of a part in a union", PARTIAL, "        return self._joined(dict.__or__(self, other))\n", "        return dict.__or__(self, other)\n", 13,
            (PARTS + "what_is_made_of_a_part_is_partial_as_well",)),
     Mutant("write a marked part", "cache/writes.py", "    if is_whole:\n", "    if False:\n", 13, (PARTS + "no_write_of_a_whole_object_takes_a_part",)),
     # ---- Changes.

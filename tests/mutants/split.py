@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
+PARTIAL = "tests/cache/formats/test_partial.py::test_13_"
+
 OUTSIDE = "tests/settings/test_outside.py::test_6_"
 SIDES = "tests/cache/test_sides.py::test_9_"
 SPLIT_UNION = "tests/core/store/test_split.py::test_"
@@ -118,5 +120,24 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         "type(version) is str",
         11,
         (AT_LEAST + "a_get_of_a_version_that_is_reached_is_that_of_any_other_get",),
+    ),
+    Mutant(
+        "return the default for a member that is not stored",
+        "cache/formats/partial.py",
+        "        if key not in self and is_lost(key, self._tree):\n",
+        "        if False:\n",
+        13,
+        (
+            PARTIAL + "every_read_of_a_part_says_so",
+            PARTIAL + "a_member_of_which_a_part_is_stored_says_so",
+        ),
+    ),
+    Mutant(
+        "mark the top of a partial object alone",
+        "cache/formats/partial.py",
+        "        if part.parts and key in value:\n",
+        "        if False:\n",
+        13,
+        (PARTIAL + "a_member_of_which_a_part_is_stored_says_so",),
     ),
 )

@@ -14,9 +14,10 @@ import msgspec
 from kopf_selectcache._errors import ReadOnly
 from kopf_selectcache._kopf import Body, Meta, Spec, Status
 from kopf_selectcache.core.recursion import decoded, on_empty_stack
+from kopf_selectcache.core.store.projection import Tree
 from kopf_selectcache.core.store.record import PartialRecord, Record
 
-from .partial import refuse_key
+from .partial import is_lost, is_stored, marked, refuse_key, tree_of
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -43,6 +44,27 @@ class Dict(dict[str, Any]):
 
     if not TYPE_CHECKING:  # For type checkers it is a plain dict.
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class PartialDict(Dict):
+    """A dict that cannot be changed, and of which a part is stored."""
+
+    __slots__ = ("_tree", "partial")
+
+    def __init__(self, value: dict[str, Any], partial: str, tree: Tree) -> None:
+        dict.__init__(self, value)
+        self.partial, self._tree = partial, tree
+
+    def __missing__(self, key: str) -> NoReturn:
+        if is_stored(key, self._tree):
+            raise KeyError(key)
+        refuse_key(key, self.partial)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the member, or the default if there is none; raise NotKept if it is not stored."""
+        if key not in self and is_lost(key, self._tree):
+            refuse_key(key, self.partial)
+        return dict.get(self, key, default)
 
 
 class List(list[Any]):
@@ -91,8 +113,8 @@ def _converted(value: Any, mapping: type, sequence: type, to_mapping: type, to_s
         pairs = dict.items(each) if isinstance(each, dict) else enumerate(each)
         put = dict.__setitem__ if isinstance(each, dict) else list.__setitem__
         for key, inner in pairs:
-            if (kind := type(inner)) is mapping or kind is sequence:
-                copy = to_mapping(inner) if kind is mapping else to_sequence(inner)
+            if issubclass(kind := type(inner), mapping) or kind is sequence:
+                copy = to_sequence(inner) if kind is sequence else to_mapping(inner)
                 put(each, key, copy)  # The key exists, so the iteration stays valid.
                 todo.append(copy)
     return top[0]
@@ -128,14 +150,28 @@ class BodyView(Body):
             made = self._made = {}
         if key not in made:
             members = self._members()
-            if self.partial and key not in members:
-                refuse_key(key, self.partial)
+            partial = self.partial
+            tree = tree_of(partial) if partial else None
+            if partial and key not in members and not is_stored(key, tree):
+                refuse_key(key, partial)
             part = members[key]
             try:
-                made[key] = _frozen(msgspec.json.decode(part))
+                found = _frozen(msgspec.json.decode(part))
             except (msgspec.ValidationError, RecursionError):
-                made[key] = _converted(decoded(part), dict, list, Dict, List)
+                found = _converted(decoded(part), dict, list, Dict, List)
+            if tree is not None and tree.part(key).parts:
+                found = marked(found, partial, tree.part(key), PartialDict)
+            made[key] = found
         return made[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the member, or the default if the object has none; raise NotKept if it is not stored."""
+        try:
+            return self[key]
+        except KeyError:
+            if is_lost(key, tree_of(self.partial)):
+                raise
+            return default
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._members())
@@ -153,11 +189,11 @@ class BodyView(Body):
 
     @property
     def spec(self) -> Spec:
-        return Spec(self)
+        return _PartialSpec(self) if self.partial else Spec(self)
 
     @property
     def status(self) -> Status:
-        return Status(self)
+        return _PartialStatus(self) if self.partial else Status(self)
 
     def _members(self) -> dict[str, msgspec.Raw]:
         """Return the members of the object, not decoded."""
@@ -187,3 +223,30 @@ class BodyView(Body):
 
     if not TYPE_CHECKING:  # Type checkers report calls of missing methods.
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class _PartialMember:
+    """A member of a partial view as Kopf has it: empty if the object has none, and an error if it is not
+    stored.
+    """
+
+    _src: Any
+    _path: Any
+
+    def get(self, key: str, default: Any = None) -> Any:
+        member = self._src.get(self._path[0])
+        return default if member is None else member.get(key, default)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._src.get(self._path[0]) or ())
+
+    def __len__(self) -> int:
+        return len(self._src.get(self._path[0]) or ())
+
+
+class _PartialSpec(_PartialMember, Spec):
+    pass
+
+
+class _PartialStatus(_PartialMember, Status):
+    pass

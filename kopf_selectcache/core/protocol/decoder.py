@@ -138,7 +138,7 @@ class Reader:
             b'"%s":%s,' % (key, msgspec.json.encode(said))
             for key, said in ((b"kind", self.kind), (b"apiVersion", self.api_version))
         )
-        object.__setattr__(self, "_part", str(self.projection) if self.projection.partial else "")
+        object.__setattr__(self, "_part", self.projection.part if self.projection.partial else "")
         # Go writes the members of structs in the order of declaration, those of maps in alphabetical order.
         object.__setattr__(self, "_shared", SharedMetadata(self.sent))
         starts = tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind))

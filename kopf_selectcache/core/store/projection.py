@@ -81,24 +81,28 @@ def at(obj: object, path: Keys) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tree:
+class Tree:
     """The stored part of one value: the keys with rules of their own, and `rest` for all others."""
 
     rest: bool
-    parts: Mapping[str, _Tree] = field(default_factory=dict)
+    parts: Mapping[str, Tree] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
         return self.rest and not self.parts
 
-    def part(self, key: str) -> _Tree:
-        return self.parts.get(key) or (_WHOLE if self.rest else _NOTHING)
+    @property
+    def is_empty(self) -> bool:
+        return not self.rest and not self.parts
+
+    def part(self, key: str) -> Tree:
+        return self.parts.get(key) or (WHOLE if self.rest else _NOTHING)
 
 
-_WHOLE, _NOTHING = _Tree(rest=True), _Tree(rest=False)
+WHOLE, _NOTHING = Tree(rest=True), Tree(rest=False)
 
 
-def _tree(rules: Collection[tuple[Keys, bool]], *, rest: bool) -> _Tree:
+def _tree(rules: Collection[tuple[Keys, bool]], *, rest: bool) -> Tree:
     """Build the tree of rules. Each rule says of a path if it is stored; `rest` is for paths without a
     rule.
     """
@@ -110,7 +114,23 @@ def _tree(rules: Collection[tuple[Keys, bool]], *, rest: bool) -> _Tree:
         key: _tree([(path[1:], stored) for path, stored in rules if path[:1] == (key,)], rest=rest)
         for key in dict.fromkeys(path[0] for path, _ in rules if path)
     }
-    return _Tree(rest, {key: part for key, part in parts.items() if part.parts or part.rest is not rest})
+    return Tree(rest, {key: part for key, part in parts.items() if part.parts or part.rest is not rest})
+
+
+class Part(str):
+    """The stored part of objects, as it is declared, with the tree of what is stored outside of `metadata`.
+    All records of a kind share it. The tree is None if a function makes the part.
+    """
+
+    __slots__ = ("tree",)
+
+    tree: Tree | None
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+    def __deepcopy__(self, _: object) -> Part:
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +149,7 @@ class Projection:
     """A function that gets the remaining object as a new dict; its result is stored."""
     metadata_only: bool = False
     """True if the server is asked for metadata: it sends nothing else, and nothing else is stored."""
-    _stored: _Tree = field(init=False, repr=False, compare=False)
+    _stored: Tree = field(init=False, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -199,6 +219,16 @@ class Projection:
             or self.transform is not None
             or self.metadata_only
         )
+
+    @property
+    def part(self) -> Part:
+        """The stored part, as partial objects name it."""
+        part = Part(self)
+        parts = {key: tree for key, tree in self._stored.parts.items() if key != METADATA[0]}
+        part.tree = (
+            None if self.transform is not None else Tree(self._stored.rest, {**parts, METADATA[0]: WHOLE})
+        )
+        return part
 
     @property
     def is_metadata(self) -> bool:
@@ -364,7 +394,7 @@ def items_of(data: msgspec.Raw) -> list[msgspec.Raw]:
             raise error from None
 
 
-def _members(members: Mapping[str, Any], tree: _Tree) -> dict[str, Any]:
+def _members(members: Mapping[str, Any], tree: Tree) -> dict[str, Any]:
     """Return the stored part of the members, in their order."""
     stored = (
         dict(members) if tree.rest else {key: value for key, value in members.items() if key in tree.parts}
@@ -379,7 +409,7 @@ def _members(members: Mapping[str, Any], tree: _Tree) -> dict[str, Any]:
     return stored
 
 
-def _cut(value: msgspec.Raw, tree: _Tree, lists: int = 0) -> Any:
+def _cut(value: msgspec.Raw, tree: Tree, lists: int = 0) -> Any:
     """Return the stored part of a value; None if the value is dropped. JSON's null would be bytes.
 
     `lists` is the number of lists that are directly around it. Each list is scanned to its end, so a value

@@ -73,7 +73,12 @@ def test_13_every_read_of_a_part_says_so(read: Callable[[FakeCache], Any]) -> No
         assert isinstance(found, (PartialObject, BodyView))
         with pytest.raises(NotKept):
             found["spec"]
-        assert (found.get("spec"), "spec" in found) == (None, False)
+        assert "spec" not in found
+        if "transform" in options:
+            assert found.get("spec") is None, "nobody knows what the function leaves out"
+            continue
+        with pytest.raises(NotKept):
+            found.get("spec")
 
 
 def test_a_whole_object_is_a_plain_dict_or_a_view_without_a_part() -> None:
@@ -123,12 +128,76 @@ def test_a_copied_view_is_partial_as_well_and_a_wrong_operand_is_refused() -> No
     assert pickle.loads(pickle.dumps(view)).partial == "drop=['spec']"
     with pytest.raises(NotKept):
         view.spec["nodeName"]
-    assert dict(view.spec) == {}
+    for read in (lambda: view.spec.get("nodeName"), lambda: dict(view.spec), lambda: len(view.spec)):
+        with pytest.raises(NotKept):
+            read()
     found: Any = cache_of(drop=["spec"]).get("pods", "web-1", "shop")
     with pytest.raises(TypeError):
         found | 5
     with pytest.raises(TypeError):
         5 | found
+
+
+NESTED: list[Any] = [
+    {"keep": ["spec.nodeName", "spec.containers.name", "status", "other"]},
+    {"drop": ["spec.hostNetwork", "spec.containers.image", "data"]},
+]
+
+
+@pytest.mark.parametrize("as_", [None, "view"])
+@each_row("options", NESTED)
+def test_13_a_member_of_which_a_part_is_stored_says_so(options: Any, as_: Any) -> None:
+    cache = cache_of(Selector(SELECTED), **options)
+    found: Any = cache.get("pods", "web-1", "shop", as_=as_)
+    spec, container = found["spec"], found["spec"]["containers"][0]
+    for part, key in ((spec, "hostNetwork"), (container, "image"), (found, "data")):
+        assert part_of(part) == cache.explain("pods").partial
+        with pytest.raises(NotKept):
+            part[key]
+        with pytest.raises(NotKept):
+            part.get(key, False)
+    assert (spec["nodeName"], spec.get("nodeName"), container.get("name")) == ("n1", "n1", "main")
+    for absent in (found, found["metadata"]):
+        assert absent.get("other") is None, "it is stored, and the object has none"
+    with pytest.raises(KeyError) as raised:
+        found["other"]
+    assert not isinstance(raised.value, NotKept)
+    if as_ is not None:
+        with pytest.raises(NotKept):
+            found.spec.get("hostNetwork", False)
+        assert (found.spec.get("nodeName"), found.spec["nodeName"]) == ("n1", "n1")
+        assert (found.status.get("phase"), found.status.get("message", "none")) == ("Pending", "none")
+        assert sorted(found.spec) == ["containers", "nodeName"]
+        assert len(found.spec) == 2
+
+
+def test_13_a_stored_member_that_an_object_does_not_have_is_empty_in_its_view() -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "shop"}}
+    cache = FakeCache([config], {"v1/configmaps": Cached("", keep=["data", "status"])})
+    view = cache.get("configmaps", "c", "shop", as_="view")
+    assert (dict(view.status), len(view.status), view.status.get("phase", "none")) == ({}, 0, "none")
+    with pytest.raises(NotKept):
+        len(view.spec)
+
+
+@each_row("options", NESTED)
+def test_13_a_copy_of_such_a_member_is_a_plain_dict_or_says_so(options: Any) -> None:
+    cache = cache_of(Selector(SELECTED), **options)
+    found = cache.get("pods", "web-1", "shop")
+    for other in (copy.deepcopy(found), found.copy(), found | {"kind": "Pod"}):
+        with pytest.raises(NotKept):
+            other["spec"].get("hostNetwork")
+    assert json.loads(json.dumps(found)) == found
+    for plain in (pickle.loads(pickle.dumps(found)), dict(found)):
+        assert plain == found
+        assert plain.get("data") is None, "it is not known any more"
+    view = cache.get("pods", "web-1", "shop", as_="view")
+    copied = copy.deepcopy(view["spec"])
+    assert (type(copied), type(copied["containers"]), type(copied["containers"][0])) == (dict, list, dict)
+    with pytest.raises(NotKept):
+        copy.deepcopy(found["spec"])["hostNetwork"]
+    assert pickle.loads(pickle.dumps(view)).get("data") is None
+    assert pickle.loads(pickle.dumps(found["spec"])) == found["spec"]
 
 
 @each_row(
