@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -124,6 +125,14 @@ class Running:
     def received(self) -> int:
         """Return the bytes received over its connections."""
         return received(self._process.pid)
+
+    def connections(self) -> int:
+        """Return the number of its open sockets."""
+        sockets = 0
+        for entry in Path(f"/proc/{self._process.pid}/fd").iterdir():
+            with suppress(OSError):  # Closed meanwhile.
+                sockets += str(entry.readlink()).startswith("socket:")
+        return sockets
 
     def forget_peak(self) -> None:
         """Count the peak from now on."""

@@ -209,6 +209,7 @@ async def gated(
                 logger=logging.getLogger("kopf_selectcache"),
                 clock=lambda: clock.now,
                 sleep=clock.sleep,
+                rest=clock.sleep,
             )
 
         try:

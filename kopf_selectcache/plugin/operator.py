@@ -164,10 +164,12 @@ class Operator:
             )
             caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
             beside = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
+            rest = asyncio.create_task(runtime.trim_at_rest(), name="selectcache: free memory")
             try:
                 (await asyncio.wait({caches}))[0].pop().result()  # They end after the handlers.
             finally:
                 advice.cancel()
+                rest.cancel()
                 beside.cancel()
                 # Handlers read the caches up to their ends.
                 await asyncio.gather(beside, return_exceptions=True)

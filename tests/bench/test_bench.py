@@ -196,6 +196,14 @@ def test_a_peer_that_does_not_finish_is_ended_and_says_why(
 
 
 @LINUX
+def test_the_connections_of_a_peer_are_counted(tmp_path: Path) -> None:
+    source = "import socket; found = [socket.socket() for _ in range(3)]; print({}, flush=True); input()"
+    with Running([sys.executable, "-c", source], env={}, cap=CAP, log=tmp_path / "log") as peer:
+        peer.answer()
+        assert peer.connections() == 3
+
+
+@LINUX
 def test_what_a_process_receives_is_counted_and_what_others_receive_is_not() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,

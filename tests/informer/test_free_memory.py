@@ -1,0 +1,47 @@
+"""Free memory is returned to the system once more, when the connections of the start are closed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kopf_selectcache import NotDeclared
+from kopf_selectcache.informer import informers
+from kopf_selectcache.informer.informers import KEPT_ALIVE
+from tests.faults.environment import run, until
+from tests.gated import gated, settle
+
+
+def test_it_is_returned_once_when_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    async def main() -> None:
+        async with gated("app=web") as environment:
+            clock = environment.clock
+            monkeypatch.setattr(informers, "trim_heap", lambda: asked.append(clock.now))
+            began = clock.now
+            await clock.move(KEPT_ALIVE - 0.5)
+            assert not asked
+            await clock.move(0.5)
+            await until(lambda: asked)
+            assert asked == [began + KEPT_ALIVE]
+            await clock.move(600)
+            assert len(asked) == 1
+
+    run(main())
+
+
+def test_a_removed_cache_is_not_waited_for() -> None:
+    async def main() -> None:
+        async with gated("app=web") as environment:
+            runtime, informer = environment.operator.runtime, environment.informer
+            await runtime._settle("none")
+            informer.begin(informer.state.plan)  # type: ignore[arg-type]  # It has one.
+            waiting = asyncio.create_task(runtime._settle(environment.kind))
+            await settle()
+            assert not waiting.done()
+            informer.ending.end(lambda: NotDeclared("it is removed", remedy=""))
+            await waiting
+
+    run(main())
