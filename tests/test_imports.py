@@ -28,7 +28,7 @@ FOLDERS = {
 """The folders and modules of the package that an operator has. `recorder` and `reconciler` are public."""
 
 LIBRARIES = {"msgspec", "zstandard"}
-"""The libraries that it has besides those of Kopf."""
+"""The libraries that it has besides those of Kopf. msgspec imports `typing_extensions` if it can."""
 
 MODULES = 230
 """The most modules of the package. Each takes some 50 KB, and 1 to 2 ms at the start."""
@@ -123,7 +123,7 @@ def test_an_operator_has_two_libraries_besides_those_of_kopf(
     modules: dict[str, list[str]], when: str
 ) -> None:
     libraries = {each.split(".")[0] for each in modules[when]} - sys.stdlib_module_names
-    assert libraries == {"kopf_selectcache"} | LIBRARIES
+    assert libraries - {"typing_extensions"} == {"kopf_selectcache"} | LIBRARIES
 
 
 def test_a_run_imports_few_modules_and_none_that_the_import_has_not(modules: dict[str, list[str]]) -> None:

@@ -26,7 +26,8 @@ _T = TypeVar("_T")
 _MOST_DIGITS = 4300
 """The most digits of an integer that Python converts by default."""
 
-_DIGITS = 20
+_LEAST = 10**17
+"""The least integer that stands for another number. It has four digits or more, and 64 bits."""
 
 decode_exactly = msgspec.json.Decoder().decode
 _skip = msgspec.json.Decoder(msgspec.Raw).decode
@@ -83,15 +84,17 @@ def decode(data: bytes | msgspec.Raw) -> Any:
     """
     try:
         return decode_exactly(data)
-    except msgspec.ValidationError:  # Without a type, it refuses nothing but such a number with it.
+    except (msgspec.ValidationError, RecursionError):
+        # Without a type, ValidationError is for such a number alone. As deeply as can be decoded, there is no
+        # room to make one.
         pass
-    _skip(data)  # Python's own decoder accepts more than JSON.
+    _skip(data)  # It is too deep as well, or valid. Python's own decoder accepts more than JSON.
     try:
         return json.loads(bytes(data).decode(), parse_int=_integer)
     except RecursionError:
-        pass  # It takes a few levels more than the other one, which has room for them.
+        pass  # It takes a few levels more than the other one, which has room for them on an empty stack.
     numbers = _Numbers(bytes(data))
-    return numbers.restored(decode_exactly(numbers.without()))
+    return numbers.restored(on_empty_stack(partial(decode_exactly, numbers.without())))
 
 
 def _integer(digits: str) -> int | float:
@@ -103,22 +106,28 @@ class _Numbers:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        first = 10**_DIGITS
-        while b"%d" % first in data:
-            first += 1
-        self._base = first * 10**_DIGITS  # No number in the text begins with these digits.
-        self._values: list[int | float] = []
+        self._present: set[bytes] = set()
+        self._values: dict[int, int | float] = {}
+        self._next = _LEAST
+        replace_numbers(data, self._note)
+
+    def _note(self, number: bytes) -> bytes:
+        self._present.add(number)
+        return number
 
     def without(self) -> bytes:
-        """Return the text with other numbers instead of these."""
+        """Return the text with integers instead of these numbers. It has none of these integers itself."""
         return replace_numbers(self._data, self._replaced)
 
     def _replaced(self, number: bytes) -> bytes:
         try:
             decode_exactly(number)
         except msgspec.ValidationError:
-            self._values.append(json.loads(number, parse_int=_integer))
-            return b"%d" % (self._base + len(self._values) - 1)
+            while b"%d" % self._next in self._present:
+                self._next += 1
+            self._values[self._next] = json.loads(number, parse_int=_integer)
+            self._next += 1
+            return b"%d" % (self._next - 1)
         return number
 
     def restored(self, decoded: Any) -> Any:
@@ -130,8 +139,8 @@ class _Numbers:
             for key, value in each.items() if isinstance(each, dict) else enumerate(each):
                 if isinstance(value, dict | list):
                     left.append(value)
-                elif type(value) is int and value >= self._base:
-                    each[key] = self._values[value - self._base]
+                elif type(value) is int and value in self._values:
+                    each[key] = self._values[value]
         return whole[0]
 
 
