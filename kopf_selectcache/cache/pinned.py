@@ -149,8 +149,7 @@ class PinnedReads(Reads):
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
         self._pinned.close()
-        if self._opened is not None:
-            _snapshots_of(self._unpinned.runtime).discard(self._opened)
+        _snapshots_of(self._unpinned.runtime).discard(self._opened)
 
     def __repr__(self) -> str:
         texts = [f"{name} {self.versions.get(name, 'not open')}" for name in self._kinds]
@@ -196,8 +195,8 @@ class OpenSnapshots:
             with suppress(RuntimeError):  # The loop is closed: nobody keeps anything for minutes.
                 self._runtime.loop.call_soon_threadsafe(self._start)
 
-    def discard(self, opened: _Open) -> None:
-        """Note that a snapshot has ended."""
+    def discard(self, opened: _Open | None) -> None:
+        """Note that a snapshot has ended, if it was opened."""
         with self._lock:
             for number in [each for each, other in self._open.items() if other is opened]:
                 self._open.pop(number, None)

@@ -112,7 +112,7 @@ READS: tuple[Mutant, ...] = (
            (PINNED + "11_a_snapshot_grows_old",)),
     Mutant("do not name a snapshot that is kept", "cache/pinned.py", "            self._open[next(self._numbers)] = opened\n", "            pass\n", 11,
            (PINNED + "11_the_log_names_a_snapshot_that_is_kept_for_minutes",)),
-    Mutant("name a snapshot that has ended", "cache/pinned.py", "            _snapshots_of(self._unpinned.runtime).discard(self._opened)\n", "            pass\n", 11,
+    Mutant("name a snapshot that has ended", "cache/pinned.py", "        _snapshots_of(self._unpinned.runtime).discard(self._opened)\n", "", 11,
            (PINNED + "11_the_log_names_a_snapshot_that_is_kept_for_minutes",)),
     Mutant("name a snapshot that nobody refers to", "cache/pinned.py", "                del oldest  #", "                pass  #", 11,
            (PINNED + "11_the_log_names_no_snapshot_that_was_dropped_without_its_end",)),

@@ -180,6 +180,17 @@ def test_13_a_stored_member_that_an_object_does_not_have_is_empty_in_its_view() 
         len(view.spec)
 
 
+def test_13_a_path_into_a_text_marks_nothing() -> None:
+    metadata = {"name": "c", "namespace": "shop"}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "text", "b": "x"}}
+    given: list[Any] = [{"drop": ["data.a.c"]}, {"keep": ["data.a.c", "data.b"]}]
+    for options in given:
+        cache = FakeCache([config], {"v1/configmaps": Cached("", **options)})
+        data = cache.get("configmaps", "c", "shop")["data"]
+        assert data == ({"a": "text", "b": "x"} if "drop" in options else {"b": "x"})
+        assert data.get("a") == ("text" if "drop" in options else None)
+
+
 @each_row("options", NESTED)
 def test_13_a_copy_of_such_a_member_is_a_plain_dict_or_says_so(options: Any) -> None:
     cache = cache_of(Selector(SELECTED), **options)
@@ -192,6 +203,9 @@ def test_13_a_copy_of_such_a_member_is_a_plain_dict_or_says_so(options: Any) -> 
         assert plain == found
         assert plain.get("data") is None, "it is not known any more"
     view = cache.get("pods", "web-1", "shop", as_="view")
+    assert copy.deepcopy(view).partial == view.partial
+    with pytest.raises(NotKept):
+        copy.deepcopy(view).get("data")
     copied = copy.deepcopy(view["spec"])
     assert (type(copied), type(copied["containers"]), type(copied["containers"][0])) == (dict, list, dict)
     with pytest.raises(NotKept):
