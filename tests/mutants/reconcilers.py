@@ -33,5 +33,5 @@ RECONCILERS: tuple[Mutant, ...] = (
     Mutant("end the caches before the handlers", "plugin/operator.py", "                # Handlers read the caches up to their ends.\n", "                caches.cancel()\n", 18,
            (RUNS + "an_operator_stops_while_a_reconciler_runs",)),
     Mutant("lose the first list of an object that a reconciler has seen", "_kopf.py", "        memory.noticed_by_listing = noticed_by_listing\n", "        pass\n", 18,
-           (RUNS + "the_memo_is_that_of_kopfs_own_handlers",)),
+           ("tests/plugin/test_reconcile_failures.py::test_a_memo_of_an_object_that_kopf_has_seen_is_left_to_kopf",)),
 )

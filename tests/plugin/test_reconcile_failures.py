@@ -338,7 +338,8 @@ def test_a_memo_of_an_object_that_kopf_has_seen_is_left_to_kopf() -> None:
         for each in (seen, unseen):
             each["metadata"]["uid"] = each["metadata"]["name"]
         before = [await memos.recall(each) for each in (seen, unseen)]
-        await memories.recall(cast("Any", seen), noticed_by_listing=True)
+        memory = await memories.recall(cast("Any", seen), noticed_by_listing=True)
+        assert memory.noticed_by_listing, "Kopf notes that it was there at the start, and resumes it"
         for each in (seen, unseen):
             await memos.forget(each)
         after = [await memos.recall(each) for each in (seen, unseen)]

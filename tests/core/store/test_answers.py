@@ -105,6 +105,23 @@ def test_an_answer_is_repeated_until_its_records_change(make: Any) -> None:
     assert "pod-1" not in {each.name for each in store.chosen(lookup).records}
 
 
+def everywhere() -> tuple[Store, Lookup]:
+    """Return the same store, and a lookup in all namespaces."""
+    return scanned()[0], by_label("app=a")
+
+
+@pytest.mark.parametrize("make", [indexed, scanned, everywhere])
+def test_3_an_answer_changes_with_an_object_that_comes_and_with_one_that_leaves(make: Any) -> None:
+    store, lookup = make()
+    names = [each.name for each in store.chosen(lookup).records]
+    assert [each.name for each in store.chosen(lookup).records] == names
+    store.put(record("new", "101", app="a"))
+    assert sorted(each.name for each in store.chosen(lookup).records) == sorted([*names, "new"])
+    assert "new" in {each.name for each in store.chosen(lookup).records}
+    store.leave(record("new", "102"))
+    assert sorted(each.name for each in store.chosen(lookup).records) == sorted(names)
+
+
 @STORES
 def test_an_answer_is_repeated_with_the_version_of_the_contents(make: Any) -> None:
     store, lookup = make()
