@@ -38,7 +38,7 @@ _OF_MERGING = {
 }
 _OF_BRANCHES = {"keys", "holds_all", "view", "epoch", "listed", "vague", "_waits", "_versions", "_waiting"}
 _OF_STORES = {
-    "_departure",
+    "_proof",
     "_lock",
     "_held",
     "_staged",

@@ -133,7 +133,8 @@ class Declaration(NamedTuple):
 
     def form(self, obj: Mapping[str, Any]) -> tuple[bool, str]:
         """Return if an object has its data, and its tag."""
-        return "data" in obj, obj.get("tag", "")
+        plain = dict(obj)  # Where only a part is stored, a missing member is an error.
+        return "data" in plain, plain.get("tag", "")
 
     @property
     def expected_form(self) -> tuple[bool, str]:
