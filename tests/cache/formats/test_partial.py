@@ -171,6 +171,15 @@ def test_13_a_member_of_which_a_part_is_stored_says_so(options: Any, as_: Any) -
         assert len(found.spec) == 2
 
 
+@pytest.mark.parametrize("as_", [None, "view"])
+def test_13_a_member_that_no_object_lost_is_only_missing(as_: Any) -> None:
+    found: Any = cache_of(drop=["spec.hostNetwork"]).get("pods", "web-1", "shop", as_=as_)
+    with pytest.raises(KeyError) as raised:
+        found["spec"]["priority"]
+    assert not isinstance(raised.value, NotKept)
+    assert found["spec"].get("priority", 0) == 0
+
+
 def test_13_a_stored_member_that_an_object_does_not_have_is_empty_in_its_view() -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "shop"}}
     cache = FakeCache([config], {"v1/configmaps": Cached("", keep=["data", "status"])})
