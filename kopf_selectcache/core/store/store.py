@@ -327,6 +327,9 @@ class Store:
             forgotten = self._index(changes)
         if self._tally is not None:
             self._tally.drop_all(all_of(before))
+        else:
+            for change in changes:
+                self._replaced(change.before, change.after)
         if forgotten:
             self._request_index()
         return changes

@@ -244,7 +244,7 @@ class UnionView(View):
             forgotten = self._index(seen)
             for change in changes:
                 before, after = change.before, change.after
-                self._count(before, after)
+                self._replaced(before, after)
                 if after is not None:
                     self._home(after).setdefault(after.namespace, {})[after.name] = after
                     if before is None or self._home(before) is self._home(after):

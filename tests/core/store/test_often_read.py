@@ -15,7 +15,8 @@ from kopf_selectcache.core.store.accounting import Tally
 from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.often_read import ENTRY, READ_ONCE, OftenRead
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Store
+from kopf_selectcache.core.store.store import Change, ChangeCause, Store
+from kopf_selectcache.core.store.substore import UnionView
 
 PACKING = Packing(always=True)
 SIZE = 300
@@ -97,7 +98,22 @@ def test_objects_that_are_read_once_are_not_kept_and_hardly_remembered() -> None
     assert not often._entries
 
 
-@pytest.mark.parametrize("change", [lambda store, _: store.put(packed("a", version="2")), Store.leave])
+def relist(store: Store, *records: Record) -> None:
+    store.begin()
+    for each in records:
+        store.put(each)
+    store.commit("3")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store, _: store.put(packed("a", version="2")),
+        Store.leave,
+        lambda store, _: relist(store),
+        lambda store, _: relist(store, packed("a", version="2")),
+    ],
+)
 def test_an_object_that_is_not_stored_any_more_is_dropped(change: Callable[[Store, Record], Any]) -> None:
     store, record = Store(), packed("a")
     store.put(record)
@@ -107,6 +123,28 @@ def test_an_object_that_is_not_stored_any_more_is_dropped(change: Callable[[Stor
     assert kept(often, record) == "a"
     change(store, record)
     assert (kept(often, record), often.bytes) == ("", 0)
+
+
+@pytest.mark.parametrize("after", [None, packed("a", version="2")])
+def test_an_object_that_a_union_shows_no_more_is_dropped(after: Record | None) -> None:
+    view, record = UnionView(1), packed("a")
+    view.show([Change(None, record, ChangeCause.ENTERED)], {0: "1"})
+    often = view.often_read
+    assert often is not None
+    read(often, record)
+    assert kept(often, record) == "a"
+    view.show([Change(record, after, ChangeCause.UPDATED if after else ChangeCause.LEFT)], {0: "2"})
+    assert (kept(often, record), often.bytes) == ("", 0)
+
+
+def test_an_object_that_a_relist_leaves_as_it_is_stays() -> None:
+    store, record = Store(), packed("a")
+    store.put(record)
+    often = store.often_read
+    assert often is not None
+    read(often, record)
+    relist(store, packed("a"))
+    assert kept(often, record) == "a"
 
 
 def test_nothing_is_kept_where_bytes_are_limited() -> None:
