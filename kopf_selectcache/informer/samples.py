@@ -34,7 +34,8 @@ def _apart(kept: Sequence[_Sample]) -> list[bytes]:
         groups.setdefault(each.owners[0] if each.owners else each.uid, []).append(each.data)
     tried, others = list[bytes](), list[bytes]()
     for group in groups.values():
-        (tried if 4 * len(tried) < len(others) else others).extend(group)
+        # A group larger than the others would leave too few of them to train with.
+        (tried if 4 * len(tried) < len(others) >= len(group) else others).extend(group)
     ordered = list[bytes]()
     while others:  # The training tries every fifth, beginning with the first.
         ordered += tried[:1] or others[:1]

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import msgspec
+import pytest
 
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.store.accounting import OVERHEAD, weights_of
@@ -55,6 +56,15 @@ def siblings(groups: int, each: int) -> list[Record]:
             made["metadata"]["ownerReferences"] = [{"uid": f"owner-{group}"}]
             found.append(Reader.of(PODS, ALL).record(msgspec.json.encode(made)))
     return found
+
+
+@pytest.mark.parametrize("others", [1, 5])
+def test_a_group_that_is_most_of_the_sample_is_trained_with(others: int) -> None:
+    samples = Samples()
+    samples.take([*siblings(1, others), *siblings(2, FEWEST)[FEWEST:]])
+    few = Samples()
+    few.take(siblings(2, FEWEST)[FEWEST:])
+    assert samples.leaves("auto", 10_000) < 1.2 * few.leaves("auto", 10_000)
 
 
 def test_siblings_are_estimated_as_they_are_packed() -> None:
