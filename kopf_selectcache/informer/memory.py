@@ -88,10 +88,14 @@ class Budget:
         """
         if self._most is None:
             return WARM
-        warm = sum(
-            each.packing.warm_bytes for each in self._shares if each.packing is not None and each is not share
-        )
+        warm = sum(each.warm_bytes for each in self._shares if each is not share)
         return max(0, self._most - sum(each.bytes for each in self._shares) - warm)
+
+    def limit_warm(self) -> None:
+        """Have all informers drop unpacked templates, if these and the objects exceed the overall limit."""
+        if self._most is not None and sum(each.bytes + each.warm_bytes for each in self._shares) > self._most:
+            for each in self._shares:
+                each.limit_warm()
 
 
 class Share:
@@ -181,10 +185,20 @@ class Share:
                 else:
                     self.check()  # The present store may have grown.
             self.excess = self.excess or self.budget.excess(self, tally)
-        if grown and self.packing is not None and self._former is None:
-            # Unpacked templates only save time: they have the memory that the objects leave.
-            self.packing.limit_warm(self._left())
+        if grown and self._former is None:
+            self.limit_warm()
+            self.budget.limit_warm()
         return self.excess is not None
+
+    @property
+    def warm_bytes(self) -> int:
+        """The bytes of unpacked templates."""
+        return self.packing.warm_bytes if self.packing is not None else 0
+
+    def limit_warm(self) -> None:
+        """Unpacked templates only save time: they have the memory that the objects leave."""
+        if self.packing is not None:
+            self.packing.limit_warm(self._left())
 
     def _left(self) -> int:
         """Return the bytes that the limits leave to data which can be made again."""

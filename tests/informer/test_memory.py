@@ -674,6 +674,9 @@ def test_16_the_unpacked_templates_of_others_take_a_part_of_the_overall_limit() 
     assert not share.is_beyond()
     share.packing.warm(Template(share.packing, b"{" + b"x" * 20_000))
     assert share.packing.warm_bytes == 0
+    tally.bytes = 100_000
+    assert not share.is_beyond()
+    assert other.packing.warm_bytes == 0, "the objects of one have grown, those of the other have not"
 
 
 def test_growth_is_noticed_after_a_change() -> None:
