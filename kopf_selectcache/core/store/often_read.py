@@ -77,9 +77,16 @@ class OftenRead:
                 self._read_once[number] = None
                 if len(self._read_once) > READ_ONCE:
                     self._read_once.pop(next(iter(self._read_once)))
-        if is_second:
-            self._keep(record, record.data)
-        return record.decode()
+        if not is_second:
+            return record.decode()
+        data = record.data
+        self._keep(record, data)
+        obj: dict[str, Any]
+        try:
+            obj = _decode(data)
+        except (msgspec.ValidationError, RecursionError):
+            obj = record.decode()
+        return obj
 
     def _keep(self, record: Record, data: bytes) -> None:
         if len(data) + ENTRY > self._most // 8:  # It would displace many others.

@@ -91,6 +91,21 @@ def test_a_large_object_displaces_no_others() -> None:
     assert kept(often, small, large) == "small"
 
 
+def test_an_object_is_unpacked_once_for_each_read_also_if_it_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    often, large, unpacked = OftenRead(EIGHT), packed("large", size=SIZE + 1), list[bytes]()
+    unpack = PACKING.unpack
+
+    def noted(stored: bytes) -> bytes:
+        unpacked.append(stored)
+        return unpack(stored)
+
+    monkeypatch.setattr(PACKING, "unpack", noted)
+    read(often, large, times=4)
+    assert len(unpacked) == 4
+
+
 def test_objects_that_are_read_once_are_not_kept_and_hardly_remembered() -> None:
     often, records = OftenRead(), [packed(str(number)) for number in range(READ_ONCE + 100)]
     read(often, *records, times=1)
