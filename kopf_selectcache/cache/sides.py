@@ -9,13 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kopf_selectcache._errors import NotKept, ReadError, require
+from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.settings.planner import Plan
 
 from ._outside import failures_of
 from ._snapshot import Snapshot, compare, count_objects, outside_of
 from .errors import OutsideFilter
-from .matcher import Match
+from .matcher import Compared, Coverage, Match
 from .request import Request, replace
 
 
@@ -86,7 +88,7 @@ def _match(request: Request, snapshot: Snapshot) -> Match:
             remedy = "Declare the kind with Cached(..., outside='metadata')"
             raise OutsideFilter(request, compared.coverage, remedy=remedy)
         if not all(map(plan.proves, spaces or ("",))) or (spaces is None and not plan.is_of_all):
-            raise outside_of(request, compared.coverage, snapshot)
+            raise outside_of(request, _coverage_of_sides(compared, plan, snapshot.comparisons.kind), snapshot)
     match = snapshot.comparisons.match(compared.selector, under=Selector())
     if match.decodes or request.index is not None or request.where is not None:
         raise NotKept(
@@ -94,3 +96,12 @@ def _match(request: Request, snapshot: Snapshot) -> Match:
             remedy="Leave out outside=True; or count by labels alone",
         )
     return match
+
+
+def _coverage_of_sides(compared: Compared, plan: Plan, kind: Kind | None) -> Coverage:
+    """Return the comparison with both sides of a split cache: they have all objects of its namespaces."""
+    spaces = frozenset(name for branch in plan.filter.branches for name in branch.namespaces or ())
+    if not spaces:
+        return compared.coverage
+    verdict = Selector(namespaces=spaces).covers(compared.selector, kind=kind)
+    return compared.coverage._replace(witness=verdict.witness, narrowest=verdict.narrowest)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, ReadError, Reason
+from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, ReadError, Reason, Selector
 from kopf_selectcache.testing import FakeCache
 from tests.cache.test_freshness import WEB, pod
 from tests.gated import Gated, gated
@@ -111,3 +111,16 @@ def test_the_objects_of_the_filter_are_on_one_side_in_each_cache() -> None:
     for read in (lambda: cache.count("pods", outside=True), lambda: cache.hidden("pods")):
         with pytest.raises(OutsideFilter, match="outside='metadata'"):
             read()
+
+
+def test_a_request_beyond_the_namespaces_of_both_sides_names_these() -> None:
+    split = Cached(Selector("app=web", namespaces=["shop"]), outside="metadata")
+    cache = FakeCache([pod("a", **WEB), pod("b", **DB)], {"v1/pods": split})
+    for read in (lambda: cache.count("pods", outside=True), lambda: cache.hidden("pods")):
+        with pytest.raises(OutsideFilter, match="namespace='shop'") as raised:
+            read()
+        # None is hidden with this label.
+        assert "label='app=web', namespace='shop'" not in str(raised.value)
+        assert raised.value.witness is not None
+        assert raised.value.witness.namespace != "shop"
+    assert [each.name for each in cache.hidden("pods", namespace="shop")] == ["b"]
