@@ -19,7 +19,7 @@ from .formats.formats import quick
 from .formats.lazy_list import Objects, in_pages
 from .formats.views import BodyView
 from .matcher import AsOf, Field, Label, Namespaces, Obj, ReadOptions, SortBy, Where
-from .request import RAISE, Request, owner_of, require_size, with_options
+from .request import RAISE, Request, owner_of, replace, require_size, with_options
 from .sides import HiddenObject, counting, hiding
 
 if TYPE_CHECKING:
@@ -387,6 +387,8 @@ class Reads:
             max_age=max_age,
             at_least=at_least,
         )
+        if outside:
+            request = replace(request, outside=True, is_plain=False)
         return self._access.read(request, counting(outside=outside))
 
     def hidden(

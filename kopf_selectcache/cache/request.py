@@ -64,6 +64,8 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The form of the objects; None for dicts."""
     keys_only: bool = False
     whole: bool = False
+    outside: bool = False
+    """True if objects outside of the filter count as well."""
     timeout: float | None = None
     default: Any = RAISE
     obj: str = ""
@@ -108,7 +110,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             texts.append(f"sort_by={'...' if callable(self.sort_by) else shown(self.sort_by)}")
         texts += [
             f"{name}={value!r}"
-            for name in ("limit", "max_age", "keys_only", "whole", "timeout")
+            for name in ("limit", "max_age", "keys_only", "whole", "outside", "timeout")
             if (value := getattr(self, name)) is not None and value is not False
         ]
         if self.at_least is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -116,8 +117,11 @@ def test_the_objects_of_the_filter_are_on_one_side_in_each_cache() -> None:
 def test_a_request_beyond_the_namespaces_of_both_sides_names_these() -> None:
     split = Cached(Selector("app=web", namespaces=["shop"]), outside="metadata")
     cache = FakeCache([pod("a", **WEB), pod("b", **DB)], {"v1/pods": split})
-    for read in (lambda: cache.count("pods", outside=True), lambda: cache.hidden("pods")):
-        with pytest.raises(OutsideFilter, match="namespace='shop'") as raised:
+    for read, remedy in (
+        (lambda: cache.count("pods", outside=True), "cache.count('pods', namespace='shop', outside=True)"),
+        (lambda: cache.hidden("pods"), "cache.hidden('pods', namespace='shop')"),
+    ):
+        with pytest.raises(OutsideFilter, match=re.escape(remedy)) as raised:
             read()
         # None is hidden with this label.
         assert "label='app=web', namespace='shop'" not in str(raised.value)
