@@ -49,8 +49,8 @@ async def gone(access: Access, departed: str | None, request: Request) -> bool:
     except OutsideFilter as error:
         held = error.uid  # Empty if it is not known.
     except NotFound:
-        if request.at_least is not None:
-            return True  # The reader has said how new the proof of its absence must be.
+        if uid and request.at_least is not None and request.at_least.uid == uid:
+            return True  # It existed in that version, and the cache is as new: it came and went.
     except _NOT_HERE:
         pass
     if held:

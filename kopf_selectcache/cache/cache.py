@@ -177,8 +177,8 @@ class Cache(Reads):
             if await cache.gone('jobs', name, namespace, uid=uid):
                 release(uid)
 
-        Unless all watches hold an object with this uid, or of the name, the server is asked. With `at_least=`
-        a version that the object had, an absence that the cache proves is an answer as well. An object with a
+        Unless all watches hold an object with this uid, or of the name, the server is asked. It is not asked
+        either if the cache proves the absence, and `at_least=` is the object with this uid. An object with a
         deletionTimestamp still exists. The kind need not be declared. `timeout=` is that of `fetch`.
         """
         request = self._access.requests.one(

@@ -39,6 +39,8 @@ class AtLeast(NamedTuple):
     group: str = ""
     kind: str = ""
     """Empty if a version was given, and no object."""
+    uid: str = ""
+    """That of the object; empty likewise."""
 
 
 class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -334,7 +336,8 @@ def _at_least(call: str, given: object) -> AtLeast:
             what = f"{call}: at_least is {shown_by_type(given)}"
             raise ReadError(f"{what} without a resourceVersion", remedy=f"Give {wanted}")
         group = str(obj.get("apiVersion") or "").rpartition("/")[0]
-        found = AtLeast(version, group, str(obj.get("kind") or ""))
+        uid = str(metadata.get("uid") or "") if isinstance(metadata, Mapping) else ""
+        found = AtLeast(version, group, str(obj.get("kind") or ""), uid)
     if not is_number(found.version):
         raise ReadError(
             f"{call}: the version of at_least is no number: such versions have no order",

@@ -82,6 +82,14 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "take the absence of an object that the cache has not heard of for its end",
+        "cache/_fallback.py",
+        "        if uid and request.at_least is not None and request.at_least.uid == uid:\n",
+        "        if request.at_least is not None:\n",
+        6,
+        ("tests/cache/test_at_least.py::test_6_an_object_that_the_cache_has_not_heard_of_is_not_gone",),
+    ),
+    Mutant(
         "ignore what outer streams report of departed objects",
         "core/store/union.py",
         "if self._floors and not substore.keys.are_outside and",
@@ -108,7 +116,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     Mutant(
         "take each absence in the cache for a deletion",
         "cache/_fallback.py",
-        "        if request.at_least is not None:\n            return True",
+        "        if uid and request.at_least is not None and request.at_least.uid == uid:\n            return True",
         "        if True:\n            return True",
         6,
         (AT_LEAST + "an_absence_as_of_a_version_is_known_without_a_request",),
