@@ -116,8 +116,8 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     Mutant(
         "take each absence in the cache for a deletion",
         "cache/_fallback.py",
-        "        if uid and request.at_least is not None and request.at_least.uid == uid:\n            return True",
-        "        if True:\n            return True",
+        "request.at_least.uid == uid:\n            return True",
+        "request.at_least.uid == uid or True:\n            return True",
         6,
         (AT_LEAST + "an_absence_as_of_a_version_is_known_without_a_request",),
     ),
