@@ -13,7 +13,7 @@ from typing import Any
 
 from kopf_selectcache._errors import NotDeclared, ReadError
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.store.record import is_newer, is_number, is_reached
+from kopf_selectcache.core.store.record import are_numbers, is_newer, is_number, is_reached, rank_of
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.reflector import Reflector
@@ -58,6 +58,18 @@ def is_as_new(informer: Informer, at_least: AtLeast, region: Selector | None) ->
     return all(
         each.substore.epoch == epoch and _has_reached(each, version) for each in informer.streams_for(region)
     ) and not _has_unconfirmed(informer, version)
+
+
+def version_reached(informer: Informer) -> str:
+    """Return a version that all streams are known to have reached, as `is_as_new` knows it."""
+    version = informer.version
+    newest = [
+        each.comparison.as_of if is_newer(each.comparison.as_of or "0", each.version) else each.version
+        for each in informer.streams_for()
+    ]
+    if not newest or informer.has_doubts or not are_numbers((version, *newest)):
+        return version
+    return min(newest, key=rank_of)
 
 
 def _epoch_of(informer: Informer) -> int:

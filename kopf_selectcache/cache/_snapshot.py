@@ -291,7 +291,7 @@ def open_snapshot(
     serving = serving_of(informer, state) if state.followed else None
     snapshot = Snapshot(comparisons, store, state.own_writes, own, deleted, serving, state.plan)
     if is_behind:
-        _require_shown(request, snapshot, are_comparable=state.union.has_one_epoch)
+        require_shown(request, snapshot, comparable=state.union.has_one_epoch)
     return snapshot
 
 
@@ -303,16 +303,16 @@ def is_as_of(informer: Informer, request: Request, at_least: AtLeast) -> bool:
     return is_as_new(informer, at_least, region_of(request))
 
 
-def _require_shown(request: Request, snapshot: Snapshot, *, are_comparable: bool) -> None:
+def require_shown(request: Request, snapshot: Snapshot, *, comparable: bool, pinned: bool = False) -> None:
     """Raise Stale unless the requested object itself is shown as new as the version, as own writes are.
     Versions from before a restore of the server are not comparable.
     """
     assert request.at_least is not None, "only such requests can be behind"
-    if request.name is not None and are_comparable:
+    if request.name is not None and comparable:
         shown, _ = snapshot.get(request.namespace or "", request.name)
         if shown is not None and not is_newer(request.at_least.version, shown.version):
             return
-    raise behind(request, snapshot.store.version)
+    raise behind(request, snapshot.store.version, pinned=pinned)
 
 
 def comparisons_of(state: InformerState) -> Comparisons:

@@ -297,13 +297,15 @@ def stale(request: Request, age: float | None) -> Stale:
     )
 
 
-def behind(request: Request, version: str) -> Stale:
-    """Return the error of a cache that is not known to be as new as a read asks for."""
+def behind(request: Request, version: str, *, pinned: bool = False) -> Stale:
+    """Return the error of a cache, or of a snapshot, that is not known to be as new as a read asks for."""
     verb = "fetch" if request.name is not None else "fetch_list"
+    remedy = f"To wait, and then ask the server: {call_of(verb, 'at_least=...')}"
+    if pinned:
+        remedy = "To wait before the snapshot is opened: await cache.wait_synced(at_least=<the object>)"
     return Stale(
-        f"{request!r}: the cache is at version {clipped(version, 50)}",
-        remedy=f"To wait, and then ask the server: {call_of(verb, 'at_least=...')}; or raise"
-        " kopf.TemporaryError, and read later",
+        f"{request!r}: the {'snapshot' if pinned else 'cache'} is at version {clipped(version, 50)}",
+        remedy=f"{remedy}; or raise kopf.TemporaryError, and read later",
     )
 
 

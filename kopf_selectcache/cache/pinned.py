@@ -23,10 +23,10 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 
-from ._at_least import require_comparable
-from ._snapshot import Access, Counted, Snapshot, informer_of
+from ._at_least import require_comparable, version_reached
+from ._snapshot import Access, Counted, Snapshot, informer_of, require_shown
 from .declaring import caller
-from .errors import behind, stale
+from .errors import stale
 from .reads import Reads
 from .request import Request
 
@@ -43,6 +43,8 @@ class _Pin(NamedTuple):
 
     snapshot: Snapshot
     version: str
+    reached: str
+    """The version that its streams are known to have reached: as new, or newer."""
     objects: int
     age: float
     """The age of the cache at that time."""
@@ -54,13 +56,13 @@ class _Pin(NamedTuple):
 def _pin(access: Access, informer: Informer, request: Request) -> _Pin:
     while True:
         state, opened = informer.state, access.open(informer, request)
-        age, at = informer.age() or 0.0, informer.environment.clock()
+        age, at, reached = informer.age() or 0.0, informer.environment.clock(), version_reached(informer)
         with opened.own_writes.lock:
             store, own_writes = state.store.frozen(), opened.own_writes.frozen()
         if informer.state is state:
             body = copy(opened.body)  # That of a daemon changes.
             pinned = replace(opened, store=store, own_writes=own_writes, body=body)
-            return _Pin(pinned, store.version, store.count(), age, at, state.union.has_one_epoch)
+            return _Pin(pinned, store.version, reached, store.count(), age, at, state.union.has_one_epoch)
 
 
 class _PinnedAccess(Access):
@@ -104,8 +106,8 @@ def _require_fresh(request: Request, informer: Informer, pin: _Pin) -> None:
         require_comparable(informer, request, request.at_least)
         # Versions of the server go back only if it is restored: then those from before are not comparable.
         is_restored = not pin.has_one_epoch or is_older(informer.store.version, pin.version)
-        if is_restored or is_newer(request.at_least.version, pin.version):
-            raise behind(request, pin.version)
+        if is_restored or is_newer(request.at_least.version, pin.reached):
+            require_shown(request, pin.snapshot, comparable=not is_restored, pinned=True)
 
 
 class PinnedReads(Reads):

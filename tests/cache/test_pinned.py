@@ -177,6 +177,40 @@ def test_11_a_snapshot_grows_old() -> None:
     run(main())
 
 
+def test_11_a_snapshot_is_as_new_as_its_cache_was_known_to_be() -> None:
+    """No event of a watch reaches the version of an object outside of the filter: a comparison shows it."""
+
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            cache = environment.cache
+            (outside,) = environment.cluster.create(pod("db", app="db"))
+            call = asyncio.create_task(cache.fetch_list("pods", label="app=web", at_least=outside))
+            await environment.clock.move_until(call.done)
+            assert (await call).version, "the cache has answered"
+            with cache.snapshot("pods") as now:
+                assert [each["metadata"]["name"] for each in now.held("pods", at_least=outside)] == ["a"]
+                (later,) = environment.cluster.create(pod("later", app="db"))
+                with pytest.raises(Stale):
+                    now.held("pods", at_least=later)
+
+    run(main())
+
+
+def test_11_a_snapshot_shows_an_own_write_that_is_as_new() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            cache = environment.cache
+            silence = await environment.cut()
+            written = await cache.live.create(pod("b", **WEB))
+            with cache.snapshot("pods") as now:
+                assert now.get("pods", "b", "shop", at_least=written) == written
+                with pytest.raises(Stale):
+                    now.get("pods", "a", "shop", at_least=written)
+            silence.release()
+
+    run(main())
+
+
 def test_11_a_snapshot_from_before_a_restore_is_not_as_new_as_a_version() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:

@@ -231,6 +231,9 @@ WAITS = {
     "a cache that is older than at_least": web(
         lambda cache: cache.list("pods", label="app=web", at_least="99")
     ),
+    "a snapshot that is older than at_least": fake(
+        lambda cache: cache.snapshot("pods").__enter__().list("pods", label="app=web", at_least="99")
+    ),
     "an object that is older than at_least": web(
         lambda cache: cache.get("pods", "web-1", "ns", at_least="99")
     ),
