@@ -62,12 +62,13 @@ def is_as_new(informer: Informer, at_least: AtLeast, region: Selector | None) ->
 
 def version_reached(informer: Informer) -> str:
     """Return a version that all streams are known to have reached, as `is_as_new` knows it."""
-    version = informer.version
+    version = informer.store.version
     newest = [
         each.comparison.as_of if is_newer(each.comparison.as_of or "0", each.version) else each.version
         for each in informer.streams_for()
     ]
-    if not newest or informer.has_doubts or not are_numbers((version, *newest)):
+    has_doubts = informer.parted and informer.has_doubts
+    if not newest or has_doubts or not are_numbers((version, *newest)):
         return version
     return min(newest, key=rank_of)
 

@@ -108,7 +108,7 @@ READS: tuple[Mutant, ...] = (
            (PINNED + "11_reads_before_and_after_the_with_and_of_other_kinds_raise", PINNED + "11_a_snapshot_keeps_no_object_after_its_end")),
     Mutant("let a snapshot stay young", "cache/pinned.py", "age = pin.age + informer.environment.clock() - pin.at", "age = pin.age", 11,
            (PINNED + "11_a_snapshot_grows_old",)),
-    Mutant("answer from a snapshot that is older than at_least", "cache/pinned.py", "or is_newer(request.at_least.version, pin.version):\n", "or False:\n", 11,
+    Mutant("answer from a snapshot that is older than at_least", "cache/pinned.py", "or is_newer(request.at_least.version, pin.reached):\n", "or False:\n", 11,
            (PINNED + "11_a_snapshot_grows_old",)),
     Mutant("do not name a snapshot that is kept", "cache/pinned.py", "            self._open[next(self._numbers)] = opened\n", "            pass\n", 11,
            (PINNED + "11_the_log_names_a_snapshot_that_is_kept_for_minutes",)),
