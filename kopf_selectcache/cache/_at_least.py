@@ -68,9 +68,8 @@ def version_reached(informer: Informer) -> str:
         for each in informer.streams_for()
     ]
     has_doubts = informer.parted and informer.has_doubts
-    if not newest or has_doubts or not are_numbers((version, *newest)):
-        return version
-    return min(newest, key=rank_of)
+    is_known = newest and not has_doubts and are_numbers((version, *newest))
+    return min(newest, key=rank_of) if is_known else version
 
 
 def _epoch_of(informer: Informer) -> int:

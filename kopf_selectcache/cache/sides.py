@@ -101,7 +101,6 @@ def _match(request: Request, snapshot: Snapshot) -> Match:
 def _coverage_of_sides(compared: Compared, plan: Plan, kind: Kind | None) -> Coverage:
     """Return the comparison with both sides of a split cache: they have all objects of its namespaces."""
     spaces = frozenset(name for branch in plan.filter.branches for name in branch.namespaces or ())
-    if not spaces:
-        return compared.coverage
-    verdict = Selector(namespaces=spaces).covers(compared.selector, kind=kind)
-    return compared.coverage._replace(witness=verdict.witness, narrowest=verdict.narrowest)
+    inside = compared.coverage
+    verdict = Selector(namespaces=spaces).covers(compared.selector, kind=kind) if spaces else inside
+    return inside._replace(witness=verdict.witness, narrowest=verdict.narrowest)

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from kopf_selectcache import Cache, NotDeclared, NotFound, NotSynced, ReadError, Stale
+from kopf_selectcache.cache._at_least import version_reached
 from kopf_selectcache.cache.pinned import LONG, OpenSnapshots, PinnedReads
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.testing import FakeCache
@@ -194,6 +195,16 @@ def test_11_a_snapshot_is_as_new_as_its_cache_was_known_to_be() -> None:
                     now.held("pods", at_least=later)
 
     run(main())
+
+
+def test_11_unconfirmed_leaves_are_no_proof_of_a_newer_version() -> None:
+    stream = SimpleNamespace(version="12", comparison=SimpleNamespace(as_of="15"))
+    informer: Any = SimpleNamespace(
+        store=SimpleNamespace(version="10"), streams_for=lambda: (stream,), parted=True, has_doubts=False
+    )
+    assert version_reached(informer) == "15"
+    informer.has_doubts = True
+    assert version_reached(informer) == "10"
 
 
 def test_11_a_snapshot_shows_an_own_write_that_is_as_new() -> None:
