@@ -26,10 +26,11 @@ ROUND_STEP = "round"
 WRITERS = 8
 AT_LEAST = "sync, at least"
 """The figure of a peer that did not sync in time."""
-FEW, REST = 8, 25.0
-"""A peer with more connections than this after its sync is measured so many seconds later. Kopf asks each API
-group over a connection of its own, which takes 0.25 MB for TLS, and closes it when it was idle for 15 s.
-"""
+FEW = 8
+"""The most connections of a peer at rest. Kopf opens one for each API group when it starts. Each takes
+0.25 MB for TLS, and is closed after 15 idle seconds."""
+REST = 25.0
+"""The seconds until a peer with more connections is at rest. Its memory is measured then."""
 SENTINEL = 0
 """The number of the pod that is written last. After it, all earlier writes have arrived."""
 

@@ -108,8 +108,7 @@ def measured(rate: int, delay: float, seconds: float, pods: Sequence[bytes]) -> 
         last = int(VERSION) + rounds * len(pods)
         with Synthetic(pods, rounds=rounds, answers=answers, pace=rate, tls=tls) as server:
             command = [sys.executable, "-m", "bench.pacing_cost", "--follow", server.url, str(ca_file)]
-            # The command is our own.
-            process = subprocess.Popen(  # noqa: S603
+            process = subprocess.Popen(  # The command is our own.  # noqa: S603
                 [*command, str(delay), str(last)], stdout=subprocess.PIPE, text=True
             )
             with process:

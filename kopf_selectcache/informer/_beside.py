@@ -12,7 +12,7 @@ from .environment import Environment
 Work: TypeAlias = Callable[[], Awaitable[None]]
 
 
-async def again_and_again(
+async def run_again(
     work: Work, environment: Environment, resource: object, context: Callable[[], dict[str, str]]
 ) -> None:
     """Run endless work. If it fails, log that, and start it again half a minute later.

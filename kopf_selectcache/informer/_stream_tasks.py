@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 
-from ._beside import Work, again_and_again
+from ._beside import Work, run_again
 from .environment import Environment
 from .reflector import Reflector
 
@@ -35,7 +35,7 @@ class StreamTasks:
 
     def start_beside(self, name: str, work: Work) -> asyncio.Task[None]:
         """Start endless work beside the streams. A bug in it restarts it, and does not affect the streams."""
-        endless = again_and_again(work, self._environment, self._resource, self._context)
+        endless = run_again(work, self._environment, self._resource, self._context)
         return asyncio.create_task(endless, name=f"selectcache: {self._key}, {name}")
 
     def start_confirming(self, work: Work) -> asyncio.Task[None]:

@@ -53,7 +53,7 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream
 
 from ._awaited_versions import AwaitedVersions
-from ._beside import again_and_again
+from ._beside import run_again
 from ._checked_reader import CheckedReader
 from ._comparison import Comparison
 from ._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
@@ -253,7 +253,7 @@ class Reflector:
         in this package causes a relist.
         """
         packing = asyncio.create_task(
-            again_and_again(
+            run_again(
                 lambda: self._storing.run(self._environment.sleep),
                 self._environment,
                 self,

@@ -24,7 +24,7 @@ class _Sample(NamedTuple):
     owners: tuple[str, ...]
 
 
-def _apart(kept: Sequence[_Sample]) -> list[bytes]:
+def _in_training_order(kept: Sequence[_Sample]) -> list[bytes]:
     """Return objects in an order in which the training tries none whose sibling it has looked at: few objects
     of a large cluster have a sibling among the samples of its dictionary.
     """
@@ -70,7 +70,7 @@ class Samples:
         packing, kept = packing_of(storage), list(self._kept.values())
         if packing is None or not kept:
             return 1.0
-        found = learned(_apart(kept)) if objects >= FEWEST else None
+        found = learned(_in_training_order(kept)) if objects >= FEWEST else None
         packing.adopt(found)
         whole = sum(len(each.data) for each in kept)
         if found is None or not packing.learned:

@@ -531,6 +531,7 @@ def test_an_argument_that_makes_no_sense_is_not_sent(cache: FakeCache, call: Cal
 
 def test_null_and_finite_numbers_can_be_written() -> None:
     require_json("cache.live.create()", "the Pod", {"a": None, "b": [1, 2.5, (1e308, None), {"c": -0.0}]})
+    require_json("cache.live.create()", "the Pod", {"a": None, "b": msgspec.Raw(b'{"c": null}')})
 
 
 # ---- Objects of which a part is kept.

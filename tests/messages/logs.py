@@ -22,7 +22,7 @@ from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer._beside import again_and_again
+from kopf_selectcache.informer._beside import run_again
 from kopf_selectcache.informer._comparison import Comparison
 from kopf_selectcache.informer._loop_monitor import BEAT, LoopMonitor
 from kopf_selectcache.informer.audit import Auditor
@@ -421,7 +421,7 @@ def _fail_beside() -> None:
 
     environment = cast("Any", SimpleNamespace(logger=LOGGER, chance=lambda: 1.0, sleep=sleep))
     with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(again_and_again(fail, environment, PODS, dict))
+        asyncio.run(run_again(fail, environment, PODS, dict))
 
 
 RECORDS: dict[str, Callable[[], Any]] = {

@@ -385,7 +385,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("delay a watch with few events", "client/_pacing.py", "self._events >= RATE * elapsed", "self._events > 0", 8,
            ("tests/client/test_pacing.py::test_a_watch_with_few_events_is_never_delayed",)),
     Mutant("leave a socket collecting", "client/_pacing.py", "                _collect(open_, 1)\n", "                pass\n", 8,
-           ("tests/client/test_pacing.py::test_a_watch_that_is_ended_during_the_delay_leaves_the_socket_as_it_was",)),
+           ("tests/client/test_pacing.py::test_the_delay_changes_one_option_of_the_socket_and_its_end_restores_that",)),
     Mutant("take texts for UTF-8 unseen", "core/protocol/decoder.py", "            if not kept.isascii():\n                kept.decode()\n", "", 8,
            ("tests/core/protocol/test_decoder.py::test_contract_8_an_object_that_is_stored_can_be_decoded",)),
     Mutant("share labels with readers", "core/store/record.py", "        return obj\n", '        obj["metadata"]["labels"] = self.labels\n        return obj\n', 7,

@@ -130,7 +130,7 @@ def require_json(call: str, what: str, value: object) -> None:
 
 def _is_finite(value: object) -> bool:
     """Return True if all numbers are finite. The encoder writes null for others."""
-    left = [msgspec.to_builtins(value)]
+    left = [msgspec.to_builtins(value, enc_hook=lambda _: None)]  # A `msgspec.Raw` is JSON already.
     while left:
         each = left.pop()
         if isinstance(each, dict):

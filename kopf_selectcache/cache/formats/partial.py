@@ -26,7 +26,28 @@ def refuse_key(key: object, partial: str) -> NoReturn:
     )
 
 
-class PartialObject(dict[str, Any]):
+class PartialMembers(dict[str, Any]):
+    """A dict of which a part is stored. `[...]` and `get` raise NotKept for a member that is not."""
+
+    __slots__ = ()
+
+    partial: str
+    """The stored part, as it is declared: `keep=['spec.nodeName']`."""
+    _tree: Tree | None
+
+    def __missing__(self, key: str) -> NoReturn:
+        if not is_stored(key, self._tree):
+            refuse_key(key, self.partial)
+        raise KeyError(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the member, or the default if there is none; raise NotKept if it is not stored."""
+        if key not in self and is_lost(key, self._tree):
+            refuse_key(key, self.partial)
+        return dict.get(self, key, default)
+
+
+class PartialObject(PartialMembers):
     """The dict of an object of which only a part is stored.
 
         pod = cache.get('pods', 'web-1', namespace)     # with Cached(..., metadata_only=True)
@@ -39,24 +60,10 @@ class PartialObject(dict[str, Any]):
 
     __slots__ = ("_tree", "partial")
 
-    partial: str
-    """The stored part, as it is declared: `keep=['spec.nodeName']`."""
-
     def __init__(self, obj: Mapping[str, Any], partial: str, tree: Tree | None = None) -> None:
         super().__init__(obj)
         self.partial = partial
         self._tree = tree if tree is not None else tree_of(partial)
-
-    def __missing__(self, key: str) -> NoReturn:
-        if not is_stored(key, self._tree):
-            refuse_key(key, self.partial)
-        raise KeyError(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return the member, or the default if the object has none; raise NotKept if it is not stored."""
-        if key not in self and is_lost(key, self._tree):
-            refuse_key(key, self.partial)
-        return dict.get(self, key, default)
 
     def copy(self) -> PartialObject:
         return PartialObject(self, self.partial, self._tree)

@@ -17,7 +17,7 @@ from kopf_selectcache.core.recursion import decoded, on_empty_stack
 from kopf_selectcache.core.store.projection import Tree
 from kopf_selectcache.core.store.record import PartialRecord, Record
 
-from .partial import is_lost, is_stored, marked, refuse_key, tree_of
+from .partial import PartialMembers, is_lost, is_stored, marked, refuse_key, tree_of
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -46,7 +46,7 @@ class Dict(dict[str, Any]):
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
 
-class PartialDict(Dict):
+class PartialDict(PartialMembers, Dict):
     """A dict that cannot be changed, and of which a part is stored."""
 
     __slots__ = ("_tree", "partial")
@@ -54,17 +54,6 @@ class PartialDict(Dict):
     def __init__(self, value: dict[str, Any], partial: str, tree: Tree) -> None:
         dict.__init__(self, value)
         self.partial, self._tree = partial, tree
-
-    def __missing__(self, key: str) -> NoReturn:
-        if is_stored(key, self._tree):
-            raise KeyError(key)
-        refuse_key(key, self.partial)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return the member, or the default if there is none; raise NotKept if it is not stored."""
-        if key not in self and is_lost(key, self._tree):
-            refuse_key(key, self.partial)
-        return dict.get(self, key, default)
 
 
 class List(list[Any]):

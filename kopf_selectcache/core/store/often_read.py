@@ -54,12 +54,7 @@ class OftenRead:
         if entry is None:
             return self._first_reads(record)
         entry.is_used = True
-        obj: dict[str, Any]
-        try:
-            obj = _decode(entry.data)
-        except (msgspec.ValidationError, RecursionError):
-            obj = record.decode()
-        return obj
+        return _decoded(record, entry.data)
 
     def forget(self, record: Record) -> None:
         """Drop an object that is not stored any more."""
@@ -81,12 +76,7 @@ class OftenRead:
             return record.decode()
         data = record.data
         self._keep(record, data)
-        obj: dict[str, Any]
-        try:
-            obj = _decode(data)
-        except (msgspec.ValidationError, RecursionError):
-            obj = record.decode()
-        return obj
+        return _decoded(record, data)
 
     def _keep(self, record: Record, data: bytes) -> None:
         if len(data) + ENTRY > self._most // 8:  # It would displace many others.
@@ -111,3 +101,13 @@ class OftenRead:
         entry = self._entries.pop(number, None)
         if entry is not None:
             self.bytes -= len(entry.data) + ENTRY
+
+
+def _decoded(record: Record, data: bytes) -> dict[str, Any]:
+    """Return the object of a record from its JSON."""
+    obj: dict[str, Any]
+    try:
+        obj = _decode(data)
+    except (msgspec.ValidationError, RecursionError):
+        obj = record.decode()  # It has other ways.
+    return obj

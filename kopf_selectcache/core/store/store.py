@@ -327,7 +327,7 @@ class Store:
             forgotten = self._index(changes)
         if self._tally is not None:
             self._tally.drop_all(all_of(before))
-        else:
+        elif self.often_read is not None and self.often_read.bytes:
             for change in changes:
                 self._replaced(change.before, change.after)
         if forgotten:
