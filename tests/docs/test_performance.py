@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import tracemalloc
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,12 @@ def records(declared: Cached) -> list[Record]:
 
 def sizes() -> list[tuple[str, str]]:
     return re.findall(r"^\| `(.+)` \| ([\d,]+) \|$", PAGE.read_text(), re.MULTILINE)
+
+
+def line_of(start: str) -> str:
+    """Return the line of the page that starts so."""
+    (found,) = (line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith(start))
+    return found
 
 
 @pytest.mark.parametrize(("declared", "shown"), sizes())
@@ -140,3 +147,20 @@ def test_a_read_decodes_no_more_than_is_said(
     monkeypatch.setattr(Record, "decode", counted)
     read(cache)
     assert len(seen) == decoded
+
+
+def test_an_operator_takes_the_memory_that_the_example_says() -> None:
+    results = json.loads((DOCS / "bench.json").read_text(encoding="utf-8"))["results"]
+    found = {
+        each["data"]: each["figures"]
+        for each in results
+        if (each["peer"], each["objects"]) == ("cache", 20_000) and "memory" in each["figures"]
+    }
+    said = [1e6 * int(each) for each in re.findall(r"(\d+) MB", line_of("For example, a cache of 20,000"))]
+    shown = [found["grouped"]["memory"], found["unrelated"]["memory"], found["grouped"]["empty"]]
+    assert said == pytest.approx(shown, rel=0.1)
+
+
+def test_a_connection_takes_the_buffer_that_is_said() -> None:
+    assert "each takes 0.25 MB with TLS" in line_of("| connections |")
+    assert SSLProtocol.max_size == 256 * 1024
