@@ -61,15 +61,25 @@ def is_as_new(informer: Informer, at_least: AtLeast, region: Selector | None) ->
 
 
 def version_reached(informer: Informer) -> str:
-    """Return a version that all streams are known to have reached, as `is_as_new` knows it."""
+    """Return a version that all streams are known to have reached: that of the store, or a newer one that
+    comparisons have shown, unless a leave before it is unconfirmed.
+    """
     version = informer.store.version
-    newest = [
-        each.comparison.as_of if is_newer(each.comparison.as_of or "0", each.version) else each.version
-        for each in informer.streams_for()
-    ]
-    has_doubts = informer.parted and informer.has_doubts
-    is_known = newest and not has_doubts and are_numbers((version, *newest))
-    return min(newest, key=rank_of) if is_known else version
+    newest = [_newest_of(each) for each in informer.streams_for()]
+    if not newest or not are_numbers((version, *newest)):
+        return version
+    reached = min(newest, key=rank_of)
+    return version if _has_unconfirmed(informer, reached) else reached
+
+
+def _newest_of(reflector: Reflector) -> str:
+    as_of = reflector.comparison.as_of
+    return as_of if as_of and is_newer(as_of, reflector.version) else reflector.version
+
+
+def lists_of(informer: Informer) -> tuple[str, ...]:
+    """Return the version of the last list of each stream. After a restore each stream is listed again."""
+    return tuple([each.substore.listed for each in informer.streams_for()])
 
 
 def _epoch_of(informer: Informer) -> int:

@@ -23,7 +23,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 
-from ._at_least import require_comparable, version_reached
+from ._at_least import lists_of, require_comparable, version_reached
 from ._snapshot import Access, Counted, Snapshot, informer_of, require_shown
 from .declaring import caller
 from .errors import stale
@@ -45,6 +45,8 @@ class _Pin(NamedTuple):
     version: str
     reached: str
     """The version that its streams are known to have reached: as new, or newer."""
+    lists: tuple[str, ...]
+    """The version of the last list of each stream."""
     objects: int
     age: float
     """The age of the cache at that time."""
@@ -56,13 +58,15 @@ class _Pin(NamedTuple):
 def _pin(access: Access, informer: Informer, request: Request) -> _Pin:
     while True:
         state, opened = informer.state, access.open(informer, request)
-        age, at, reached = informer.age() or 0.0, informer.environment.clock(), version_reached(informer)
+        age, at = informer.age() or 0.0, informer.environment.clock()
+        lists, reached = lists_of(informer), version_reached(informer)
         with opened.own_writes.lock:
             store, own_writes = state.store.frozen(), opened.own_writes.frozen()
-        if informer.state is state:
+        if informer.state is state and lists_of(informer) == lists:
             body = copy(opened.body)  # That of a daemon changes.
             pinned = replace(opened, store=store, own_writes=own_writes, body=body)
-            return _Pin(pinned, store.version, reached, store.count(), age, at, state.union.has_one_epoch)
+            has_one_epoch = state.union.has_one_epoch
+            return _Pin(pinned, store.version, reached, lists, store.count(), age, at, has_one_epoch)
 
 
 class _PinnedAccess(Access):
@@ -105,7 +109,13 @@ def _require_fresh(request: Request, informer: Informer, pin: _Pin) -> None:
     if request.at_least is not None:
         require_comparable(informer, request, request.at_least)
         # Versions of the server go back only if it is restored: then those from before are not comparable.
-        is_restored = not pin.has_one_epoch or is_older(informer.store.version, pin.version)
+        # Each stream is listed again then, perhaps at a version that is older than a comparison has shown.
+        lists = lists_of(informer)
+        is_restored = (
+            not pin.has_one_epoch
+            or is_older(informer.store.version, pin.version)
+            or (lists != pin.lists and any(is_older(each, pin.reached) for each in lists))
+        )
         if is_restored or is_newer(request.at_least.version, pin.reached):
             require_shown(request, pin.snapshot, comparable=not is_restored, pinned=True)
 

@@ -178,7 +178,7 @@ class FakeInformer:
 
     def streams_for(self, _: Selector | None = None) -> tuple[Any]:
         """The one stream, which was never compared with a list."""
-        uncompared, substore = SimpleNamespace(as_of=""), SimpleNamespace(epoch=0)
+        uncompared, substore = SimpleNamespace(as_of=""), SimpleNamespace(epoch=0, listed="")
         return (SimpleNamespace(version=self.store.version, comparison=uncompared, substore=substore),)
 
     def part(self, _: Selector | None = None) -> Part:

@@ -198,13 +198,25 @@ def test_11_a_snapshot_is_as_new_as_its_cache_was_known_to_be() -> None:
 
 
 def test_11_unconfirmed_leaves_are_no_proof_of_a_newer_version() -> None:
-    stream = SimpleNamespace(version="12", comparison=SimpleNamespace(as_of="15"))
+    doubts: list[str] = []
+    streams = [
+        SimpleNamespace(version=version, comparison=SimpleNamespace(as_of=as_of))
+        for version, as_of in (("12", "15"), ("13", ""))
+    ]
     informer: Any = SimpleNamespace(
-        store=SimpleNamespace(version="10"), streams_for=lambda: (stream,), parted=True, has_doubts=False
+        store=SimpleNamespace(version="12"),
+        streams_for=lambda: streams,
+        parted=True,
+        has_unconfirmed=lambda version, **_: version in doubts,
     )
-    assert version_reached(informer) == "15"
-    informer.has_doubts = True
-    assert version_reached(informer) == "10"
+    assert version_reached(informer) == "13", "one of the streams has reached no more"
+    streams[1].comparison.as_of = "14"
+    assert version_reached(informer) == "14"
+    doubts.append("14")
+    assert version_reached(informer) == "12"
+    doubts.clear()
+    streams[1].version, streams[1].comparison.as_of = "one", ""
+    assert version_reached(informer) == "12", "it has no order"
 
 
 def test_11_a_snapshot_shows_an_own_write_that_is_as_new() -> None:
@@ -218,6 +230,29 @@ def test_11_a_snapshot_shows_an_own_write_that_is_as_new() -> None:
                 with pytest.raises(Stale):
                     now.get("pods", "a", "shop", at_least=written)
             silence.release()
+
+    run(main())
+
+
+def test_11_a_comparison_from_before_a_restore_proves_nothing() -> None:
+    """The server is restored to a version that the snapshot has, and its cache was known to be far beyond."""
+
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            cache, cluster = environment.cache, environment.cluster
+            backup = cluster.backup()
+            *_, outside = cluster.create(*(pod(f"db-{n}", app="db") for n in range(30)))
+            call = asyncio.create_task(cache.fetch_list("pods", label="app=web", at_least=outside))
+            await environment.clock.move_until(call.done)
+            await call
+            with cache.snapshot("pods") as now:
+                assert now.held("pods", at_least=outside)
+                cluster.restore(backup)
+                (b,) = cluster.create(pod("b", **WEB))
+                environment.informer.reflectors[0].relist(MetricReason.AUDIT)
+                await environment.clock.move_until(lambda: len(cache.held("pods")) == 2)
+                with pytest.raises(Stale):
+                    now.held("pods", at_least=b)
 
     run(main())
 

@@ -102,7 +102,7 @@ READS: tuple[Mutant, ...] = (
            (PINNED + "3_a_snapshot_shows_the_own_writes_from_before_it",)),
     Mutant("let a later body into a snapshot", "cache/pinned.py", "            body = copy(opened.body)", "            body = opened.body", 3,
            (PINNED + "3_a_snapshot_shows_the_handlers_own_object_as_it_was",)),
-    Mutant("open a snapshot of two states of an informer", "cache/pinned.py", "        if informer.state is state:\n", "        if True:\n", 3,
+    Mutant("open a snapshot of two states of an informer", "cache/pinned.py", "if informer.state is state and lists_of(informer) == lists:", "if True:", 3,
            (PINNED + "3_a_change_of_the_filter_meanwhile_opens_the_snapshot_again",)),
     Mutant("read a snapshot after its end", "cache/pinned.py", "        self.pins, self._closed = None,", "        self.pins, self._closed = self.pins,", 11,
            (PINNED + "11_reads_before_and_after_the_with_and_of_other_kinds_raise", PINNED + "11_a_snapshot_keeps_no_object_after_its_end")),

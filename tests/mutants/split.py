@@ -114,6 +114,14 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         (SUCCESSIONS + "in_whatever_order_the_streams_of_split_caches_report_an_object_is_on_one_side",),
     ),
     Mutant(
+        "trust a comparison from before a restore in a snapshot",
+        "cache/pinned.py",
+        "or (lists != pin.lists and any(is_older(each, pin.reached) for each in lists))",
+        "or False",
+        11,
+        ("tests/cache/test_pinned.py::test_11_a_comparison_from_before_a_restore_proves_nothing",),
+    ),
+    Mutant(
         "take each absence in the cache for a deletion",
         "cache/_fallback.py",
         "request.at_least.uid == uid:\n            return True",
