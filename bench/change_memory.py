@@ -56,7 +56,7 @@ async def measure(declared: Cached, objects: int) -> Figures:
     gc.collect()
     before, _ = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
-    await followed.informer.changing.change(declared, timeout=600.0)
+    await followed.informer.filter_change.change(declared, timeout=600.0)
     _, peak = tracemalloc.get_traced_memory()
     await asyncio.sleep(0.1)  # The streams of the former filter end.
     gc.collect()

@@ -216,7 +216,7 @@ async def change(runtime: Runtime, kind: AnyKey, declared: Declared, options: Op
         runtime.settings, key, cached, informer, None if isinstance(declared, Cached) else options
     )
     _require_unchanged(informer, request, cached)
-    if cached == informer.declared and informer.changing.is_idle and informer.ready is not None:
+    if cached == informer.declared and informer.filter_change.is_idle and informer.ready is not None:
         return  # Nothing changes.
     with _for_change(informer, request):
         await informer.ending.limit(

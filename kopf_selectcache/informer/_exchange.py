@@ -1,6 +1,7 @@
 """Exchange: prepares the next state of an informer beside the present one, and puts it into its place.
 
-`changing` says when. No method here waits for a stream, except `replace`, which has no present state to keep.
+`filter_change` says when. No method here waits for a stream, except `replace`, which has no present state to
+keep.
 """
 
 from __future__ import annotations

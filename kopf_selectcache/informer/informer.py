@@ -43,10 +43,10 @@ from ._stream_factory import StreamFactory
 from ._stream_tasks import StreamTasks
 from .audit import Audit, Auditor
 from .causes import reason_of
-from .changing import Changing
 from .claims import Claims, warn_provisional
 from .ending import Ending
 from .environment import Environment, sleep_until
+from .filter_change import FilterChange
 from .health import Condition, Health
 from .index_builder import IndexBuilder
 from .laying import Laying
@@ -152,7 +152,7 @@ class Informer:
         self.tasks = StreamTasks(self.key, environment, self, lambda: context_of(self))
         self._again = asyncio.Event()
         """Set if the streams may be planned anew without a pause."""
-        self.changing = Changing(self, environment, self.tasks.start)
+        self.filter_change = FilterChange(self, environment, self.tasks.start)
         """Changes of the filter and the options."""
 
     def __str__(self) -> str:
@@ -194,7 +194,7 @@ class Informer:
     @property
     def states(self) -> tuple[InformerState, ...]:
         """The present state, and the next one while the filter changes: both show own writes."""
-        following = self.changing.following
+        following = self.filter_change.following
         return (self.state,) if following is None else (self.state, following.state)
 
     @property
@@ -442,7 +442,7 @@ class Informer:
 
     def _note_end_of_streams(self) -> None:
         self.mark_resolving()
-        self.changing.interrupt()
+        self.filter_change.interrupt()
         for each in self.state.reflectors:
             each.condition.dismiss()  # Its waiters then wait for the condition of resolving.
 
@@ -543,7 +543,7 @@ class Informer:
         for record in departed:
             self._notify(Change(record, None, cause))
 
-    # ---- Changes of the filter (`changing`).
+    # ---- Changes of the filter (`filter_change`).
 
     def packing_for(self, declared: Cached) -> SiblingPacking | None:
         """Return the compression of a declaration."""
@@ -570,7 +570,7 @@ class Informer:
 
     def apply_changes(self, changes: Sequence[Change]) -> None:
         self._moved.set()
-        if (following := self.changing.following) is not None:
+        if (following := self.filter_change.following) is not None:
             following.succession.note(changes)
         for change in changes:
             self._subscribers.notify(change)

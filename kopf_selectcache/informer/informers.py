@@ -157,7 +157,7 @@ class Runtime:
                 needless = informer.plan_for(cached, informer.resource).needless
                 warn_of_needless(informer, needless, logger=self.environment.logger)
             try:
-                await informer.changing.change(cached, timeout=timeout)
+                await informer.filter_change.change(cached, timeout=timeout)
             finally:  # It may be in use although its call was cancelled.
                 informer.chosen.use(informer.declared.filter)
                 informer.chosen.look()

@@ -6,9 +6,9 @@ to each kind that uses it:
 
 1. In the same step of the loop, reads lose the namespaces that have lost the label (`hide`). Their streams
    and objects are still there, so this waits for nothing.
-2. The filter is changed to the new set (`changing`): streams of other namespaces are kept, and namespaces
-   that have gained the label are served once they are synced. One change is under way at a time; it takes
-   the newest set, so a burst of namespaces takes few changes.
+2. The filter is changed to the new set (`filter_change`): streams of other namespaces are kept, and
+   namespaces that have gained the label are served once they are synced. One change is under way at a time;
+   it takes the newest set, so a burst of namespaces takes few changes.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Failing:
     """The time of the next try."""
 
 
-class Changing(Protocol):
+class FilterChange(Protocol):
     """The changes of the filter."""
 
     unsynced: frozenset[str]
@@ -208,7 +208,7 @@ class Changing(Protocol):
     def is_idle(self) -> bool:
         """True if no change is under way."""
 
-    async def change(self, declared: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # As that of `changing`.
+    async def change(self, declared: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # As that of `FilterChange`.
         """Replace the filter."""
 
 
@@ -219,7 +219,7 @@ class Chooser(Protocol):
     declared: Cached
 
     @property
-    def changing(self) -> Changing:
+    def filter_change(self) -> FilterChange:
         """The changes of the filter."""
 
     async def look_at_rights(self, declared: Cached, resource: Resource) -> None:
@@ -374,7 +374,7 @@ class ChosenNamespaces:
         while self.failing or self.is_outdated:
             self._again.clear()
             now = environment.clock()
-            if not informer.changing.is_idle:
+            if not informer.filter_change.is_idle:
                 return  # `look` is called at the end of that change.
             if self.is_outdated:
                 failures = await self._change(failures)
@@ -398,13 +398,13 @@ class ChosenNamespaces:
         try:
             assert informer.state.resource is not None, "its filter is followed"
             await informer.look_at_rights(informer.declared, informer.state.resource)
-            await informer.changing.change(informer.declared, timeout=environment.settings.sync_timeout)
+            await informer.filter_change.change(informer.declared, timeout=environment.settings.sync_timeout)
         except Overtaken:
             return 0  # The newer change has taken the present set.
         except (SelectCacheError, Failed) as error:
             # A present namespace stays, with its objects: its own stream reports its failure.
             present = informer.state.plan.labelled if informer.state.plan is not None else frozenset()
-            names = informer.changing.unsynced - present
+            names = informer.filter_change.unsynced - present
             if isinstance(error, (NotSynced, StateError)) and names:
                 until = environment.clock() + delay(failures, environment.chance(), slow=True)
                 self.failing = {

@@ -31,9 +31,9 @@ from kopf_selectcache.core.protocol.machine import (
 from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.errors import Missing, ReadError
-from kopf_selectcache.informer.changing import Changing
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.environment import Environment
+from kopf_selectcache.informer.filter_change import FilterChange
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.namespaces import NamespacesByLabel
 from kopf_selectcache.informer.reflector import Reflector
@@ -86,7 +86,7 @@ class FakeInformer:
             followed=followed,
         )
         informer.chosen.is_automatic = False  # `follow` changes the filter at once.
-        informer.changing = Changing(informer, replace(environment, sleep=self._hurry), self._begin)
+        informer.filter_change = FilterChange(informer, replace(environment, sleep=self._hurry), self._begin)
         informer.longest_wait = 0.0  # All streams receive each change at once.
         informer.packing = None  # Training takes a thread.
         self._served = transport
@@ -112,16 +112,16 @@ class FakeInformer:
             return
         for each in self._streams:
             each.hurry()
-        if self.informer.chosen.is_outdated and self.informer.changing.is_idle:
+        if self.informer.chosen.is_outdated and self.informer.filter_change.is_idle:
             self._exchange()
         if self.informer.has_doubts:  # All streams receive each change at once.
             for each in self._streams:
                 each.hurry()
 
-    async def change(self, declared: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # As that of Changing.
+    async def change(self, declared: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # As that of FilterChange.
         """Change what is declared, with streams that answer at once."""
         try:
-            await self.informer.changing.change(declared, timeout=timeout)
+            await self.informer.filter_change.change(declared, timeout=timeout)
         finally:
             self.informer.packing = None
             self._streams = [each for each in self._streams if each.reflector in self.informer.reflectors]
@@ -134,7 +134,7 @@ class FakeInformer:
     def _exchange(self) -> None:
         """Change the filter to the namespaces that have the label now."""
         informer = self.informer
-        informer.changing.change_at_once(informer.declared, self._hurry_all)
+        informer.filter_change.change_at_once(informer.declared, self._hurry_all)
         self._streams = [each for each in self._streams if each.reflector in informer.reflectors]
         informer.wake_readers()
 

@@ -77,7 +77,7 @@ def served(environment: Environment) -> set[str]:
 async def serves(environment: Environment, *names: str) -> None:
     informer = environment.informer
     await until(lambda: informer.ready and {*(informer.filter.branches[0].namespaces or ())} == {*names})
-    await until(lambda: informer.changing.is_idle and not informer.state.lost)
+    await until(lambda: informer.filter_change.is_idle and not informer.state.lost)
     there = {key[0] for key in environment.cache.held("secrets", keys_only=True)} if names else set()
     assert served(environment) == there
 
@@ -136,7 +136,7 @@ def test_1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet() -> No
                 Silence(), verb="list", resource="secrets", namespace="blog"
             )
             mark(environment, "blog")
-            await until(lambda: informer.changing.following is not None)
+            await until(lambda: informer.filter_change.following is not None)
             mark(environment, "infra", NO)
             await until(lambda: informer.state.lost)
             assert len(informer.reflectors) == 2
@@ -329,7 +329,7 @@ def test_16_a_filter_is_changed_to_namespaces_by_label_and_back() -> None:
             mark(environment, "blog")
             await serves(environment, "shop", "infra", "blog")
             changed = asyncio.create_task(cache.change("secrets", [cache.scope("secrets"), "app=web"]))
-            await until(lambda: environment.informer.changing.following is not None)
+            await until(lambda: environment.informer.filter_change.following is not None)
             environment.cluster.bookmark()  # The streams have been listed at different times.
             await changed
             assert cache.scope("secrets").branches[0].namespace_label == TENANTS.namespace_label
@@ -350,11 +350,11 @@ def test_16_a_change_beside_a_change_of_the_namespaces_has_both() -> None:
                 Silence(), verb="list", resource="secrets", namespace="blog"
             )
             mark(environment, "blog")
-            await until(lambda: environment.informer.changing.following is not None)
+            await until(lambda: environment.informer.filter_change.following is not None)
             changed = asyncio.create_task(
                 cache.change("secrets", Selector("!old", namespaces=TENANTS.namespace_label))
             )
-            await until(lambda: environment.informer.changing.following is not None)
+            await until(lambda: environment.informer.filter_change.following is not None)
             mark(environment, "infra")
             silence.release()
             await changed
@@ -436,17 +436,17 @@ def test_a_change_that_fails_for_none_of_the_namespaces_is_made_again(
     async def main() -> None:
         async with tenants("shop") as environment:
             await serves(environment, "shop")
-            changing = environment.informer.changing
+            filter_change = environment.informer.filter_change
             failed: list[Cached] = []
-            change = changing.change
+            change = filter_change.change
 
-            async def fail(declared: Cached, *, timeout: float) -> None:  # As that of `changing`.  # noqa: ASYNC109
+            async def fail(declared: Cached, *, timeout: float) -> None:  # As that of `FilterChange`.  # noqa: ASYNC109
                 if not failed:
                     failed.append(declared)
                     raise DeclarationError("it cannot be planned", remedy="Correct it")
                 await change(declared, timeout=timeout)
 
-            monkeypatch.setattr(changing, "change", fail)
+            monkeypatch.setattr(filter_change, "change", fail)
             mark(environment, "infra")
             await serves(environment, "shop", "infra")
             assert len(failed) == 1
@@ -494,7 +494,7 @@ def test_2_many_namespaces_come_and_go_and_nothing_stays_behind(count: int) -> N
                     cluster.namespace(name, tenant="yes")
                     cluster.create(secret("s-0", name))
                     await asyncio.sleep(0)
-                await until(lambda: informer.held() == len(names) + 1 and informer.changing.is_idle)  # noqa: B023  # It is awaited in the loop.
+                await until(lambda: informer.held() == len(names) + 1 and informer.filter_change.is_idle)  # noqa: B023  # It is awaited in the loop.
                 most = max(most, len(informer.reflectors))
                 for name in names:
                     cluster.delete(secret("s-0", name))

@@ -140,7 +140,7 @@ def test_a_longer_period_counts_from_its_declaration_and_an_equal_one_changes_no
 
 
 def test_other_tasks_run_between_slices_and_objects_come_in_their_present_state() -> None:
-    class Changing(Resynced):
+    class FilterChange(Resynced):
         def receive(self, change: Change) -> None:
             super().receive(change)
             if len(self.changes) == 1:
@@ -152,7 +152,7 @@ def test_other_tasks_run_between_slices_and_objects_come_in_their_present_state(
             self.informer.leave(pod(f"web-{SLICE + 2:03}", version="7"))
             self.informer.put(pod("web-new", version="8"))
 
-    resynced = Changing(*(pod(f"web-{number:03}") for number in range(3 * SLICE)))
+    resynced = FilterChange(*(pod(f"web-{number:03}") for number in range(3 * SLICE)))
     (seen,) = asyncio.run(running(resynced, PERIOD))
     names = [f"web-{number:03}@5" for number in range(3 * SLICE)]
     names[SLICE + 1] = f"web-{SLICE + 1:03}@6"

@@ -34,7 +34,7 @@ def sides(environment: Environment, namespace: str) -> list[str]:
 async def serves(environment: Environment, *names: str) -> None:
     informer = environment.informer
     await until(lambda: informer.ready and {*(informer.filter.branches[0].namespaces or ())} == {*names})
-    await until(lambda: informer.changing.is_idle and not informer.state.lost)
+    await until(lambda: informer.filter_change.is_idle and not informer.state.lost)
 
 
 def fill(environment: Environment) -> None:

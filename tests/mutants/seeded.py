@@ -5,7 +5,7 @@ where code changes, find the place where the same mistake can be made. `make mut
 """
 from __future__ import annotations
 
-from .changing import CHANGING
+from .filter_change import FILTER_CHANGE
 from .mutant import OVERLAY, PROJECTION, THREADS, TRANSIT, Mutant
 from .packing import PACKING
 from .reads import READS
@@ -46,8 +46,8 @@ UNREADABLE = "tests/cache/test_unreadable.py::"
 SCANNING = "tests/core/test_scanner.py::"
 UNREADABLE_COST = "tests/core/protocol/test_unreadable_cost.py::"
 DECLARING = "tests/cache/test_declaring.py::"
-CHANGING_OPTIONS, PLANNING = "tests/informer/test_changing_options.py::test_16_", "tests/cache/test_planning.py::test_a_plan_"
-FOUND = "tests/informer/test_changing_model.py::test_16_"
+FILTER_CHANGE_OPTIONS, PLANNING = "tests/informer/test_filter_change_options.py::test_16_", "tests/cache/test_planning.py::test_a_plan_"
+FOUND = "tests/informer/test_filter_change_model.py::test_16_"
 DEEP_STACKS = "tests/cache/test_deep_stacks.py::"
 SIGNS = "tests/faults/test_signs_of_life.py::"
 OWN, OWN_UNIT = "core/store/own_writes.py", "tests/core/store/test_own_writes.py::"
@@ -684,7 +684,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{ATTEMPTS}no_handler_is_called_before_the_caches_are_synced",)),
     Mutant("read a kind that is declared later as it was before the handled object", "plugin/operator.py", "            informers += [each for each in later if each.ready is not None]\n", "            informers += [each for each in later if each is None]\n", 9,
            (f"{FRESH}_a_handler_waits_for_a_kind_that_is_declared_later",)),
-    *CHANGING,
+    *FILTER_CHANGE,
     *PACKING,
     *READS,
     *SPLIT_CACHES,

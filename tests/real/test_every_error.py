@@ -65,7 +65,7 @@ ELSEWHERE = {
         ),
         "they are errors of writes: tests/conformance/test_live.py, tests/cache/test_live_errors.py",
     ),
-    "Overtaken": "it takes two changes of one filter, which are in tests/informer/test_changing.py",
+    "Overtaken": "it takes two changes of one filter, which are in tests/informer/test_filter_change.py",
     "Stalled": "it takes an operator of its own, below",
     "Unreadable": "it takes an object that no Python can send, which is in test_unreadable.py",
     "NoClient": (

@@ -15,8 +15,8 @@ from kopf_selectcache.informer import _dictionary_training
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
 
-from .changing_server import Fault, ModelServer
-from .changing_world import FILTERS, KEYS, KIND, LABELS, OPTIONS, SMALL, World
+from .filter_change_server import Fault, ModelServer
+from .filter_change_world import FILTERS, KEYS, KIND, LABELS, OPTIONS, SMALL, World
 
 Step = tuple[str, int, int, int]
 STEPS = (

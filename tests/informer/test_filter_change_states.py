@@ -12,9 +12,9 @@ import pytest
 
 from tests.faults.hurried import HurriedLoop
 
-from .changing_server import Asked, Fault
-from .changing_steps import operating, without_threads
-from .changing_world import FILTERS, KEYS, World
+from .filter_change_server import Asked, Fault
+from .filter_change_steps import operating, without_threads
+from .filter_change_world import FILTERS, KEYS, World
 
 WEB, GOLD = "app=web", "tier=gold"
 EITHER = FILTERS[2]

@@ -98,7 +98,7 @@ async def change(informer: Any, play: Play, changes: int) -> None:
     for _ in range(changes):
         following = drawn.choice([each for each in range(len(FILTERS)) if each != present])
         play.active = (present, following)
-        await informer.changing.change(Cached(FILTERS[following]), timeout=120.0)
+        await informer.filter_change.change(Cached(FILTERS[following]), timeout=120.0)
         play.active, present = (following,), following
         await asyncio.sleep(0.05)
 

@@ -57,7 +57,7 @@ async def change(
     timeout: float = 3600.0,  # It is that of the change.  # noqa: ASYNC109
     **options: Any,
 ) -> None:
-    await informer.changing.change(Cached(filter_, **options), timeout=timeout)
+    await informer.filter_change.change(Cached(filter_, **options), timeout=timeout)
 
 
 class Begun(NamedTuple):
@@ -78,9 +78,9 @@ async def begin_change(environment: Environment, filter_: Any) -> Begun:
     informer = environment.informer
     silence = environment.cluster.faults.add(Silence(), verb="list", where=gold)
     task = asyncio.create_task(change(informer, filter_))
-    await until(lambda: informer.changing.following is not None)
-    assert informer.changing.following is not None
-    return Begun(task, informer.changing.following, silence)
+    await until(lambda: informer.filter_change.following is not None)
+    assert informer.filter_change.following is not None
+    return Begun(task, informer.filter_change.following, silence)
 
 
 class Follower:
@@ -199,7 +199,7 @@ def test_16_a_steady_stream_of_changes_is_followed() -> None:
             await until(lambda: informer.synced)
             slow, following, silence = await begin_change(environment, "tier=gold")
             second = asyncio.create_task(change(informer, "tier=gold,app=web"))
-            await until(lambda: informer.changing.following not in (None, following))
+            await until(lambda: informer.filter_change.following not in (None, following))
             waiting = [asyncio.create_task(change(informer, f"app=other-{number}")) for number in range(3)]
             await asyncio.wait(waiting[:2])
             silence.release()

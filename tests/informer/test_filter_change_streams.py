@@ -22,9 +22,9 @@ from kopf_selectcache.informer.stream_split import Relist, split_streams
 from kopf_selectcache.testing.faults import Refuse
 from tests.faults.environment import run, until
 from tests.gated import settle
-from tests.informer.test_changing import Follower, begin_change, change, gold, names
-from tests.informer.test_changing_ends import web
-from tests.informer.test_changing_options import BOTH, EITHER, GOLD, WEB, large, nothing_is_left
+from tests.informer.test_filter_change import Follower, begin_change, change, gold, names
+from tests.informer.test_filter_change_ends import web
+from tests.informer.test_filter_change_options import BOTH, EITHER, GOLD, WEB, large, nothing_is_left
 from tests.secrets import caching, secret
 
 
@@ -117,7 +117,7 @@ def test_16_a_change_during_the_end_of_the_streams_starts_each_stream_once(
             informer.tasks.end()
             await settle()
             silence.release()
-            await until(lambda: informer.changing.following is not following)
+            await until(lambda: informer.filter_change.following is not following)
             await settle()
             closed.set()
             await changing

@@ -16,8 +16,8 @@ from kopf_selectcache.informer._confirmer import Confirmer
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
 from tests.faults.environment import run, until
-from tests.informer.test_changing import Follower, begin_change, change, gold, names
-from tests.informer.test_changing_options import BOTH, EITHER, GOLD, WEB, large
+from tests.informer.test_filter_change import Follower, begin_change, change, gold, names
+from tests.informer.test_filter_change_options import BOTH, EITHER, GOLD, WEB, large
 from tests.secrets import caching, labelled, secret
 
 
@@ -77,11 +77,11 @@ def test_16_a_change_begins_anew_if_the_informer_drops_its_store() -> None:
             informer = environment.informer
             await until(lambda: informer.synced)
             changing, _, silence = await begin_change(environment, EITHER)
-            informer.changing.interrupt()
+            informer.filter_change.interrupt()
             silence.release()
             await changing
             assert names(environment) == {"web", "gold", "both"}
-            informer.changing.interrupt()
+            informer.filter_change.interrupt()
 
     run(main())
 
@@ -193,7 +193,7 @@ def test_16_equal_changes_share_one_result() -> None:
                 await change(informer, EITHER, timeout=0.05)
             first.cancel()
             await asyncio.wait({first})
-            assert informer.changing.following is following
+            assert informer.filter_change.following is following
             silence.release()
             await asyncio.gather(second, third)
             assert informer.state.union is following.state.union

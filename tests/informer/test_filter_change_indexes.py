@@ -229,7 +229,7 @@ def test_16_an_index_that_is_added_meanwhile_stays_unless_its_part_is_dropped(by
             cache = await synced(environment)
             silence = environment.cluster.faults.add(Silence(), verb="list")
             changing = asyncio.create_task(cache.change("secrets", WEB, drop=["data"]))
-            await until(lambda: environment.informer.changing.following is not None)
+            await until(lambda: environment.informer.filter_change.following is not None)
             await cache.add_index("secrets", added=by)
             silence.release()
             await changing

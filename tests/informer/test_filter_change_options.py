@@ -19,7 +19,7 @@ from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.index_builder import Failed
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
 from tests.faults.environment import run, until
-from tests.informer.test_changing import Follower, begin_change, change, names
+from tests.informer.test_filter_change import Follower, begin_change, change, names
 from tests.secrets import Environment, caching, labelled, named, secret
 
 WEB, GOLD = secret("web", app="web"), secret("gold", tier="gold")
@@ -34,7 +34,7 @@ def large(name: str, **labels: str) -> dict[str, Any]:
 def nothing_is_left(environment: Environment, tasks: set[asyncio.Task[Any]]) -> None:
     informer = environment.informer
     assert asyncio.all_tasks() == tasks
-    assert informer.changing.following is None
+    assert informer.filter_change.following is None
     for each in informer.reflectors:
         assert each.writer.mirror is None
         assert each._held is None
@@ -124,9 +124,9 @@ def test_16_what_the_present_store_grows_by_does_not_count_for_the_next_limit() 
             await until(lambda: informer.synced)
             both = Cached([Selector("tier=gold"), Selector("silver=yes")], max_bytes="128Ki")
             cluster.faults.add(Silence(), verb="list", where=lambda asked: "silver" in str(asked.query))
-            changing = asyncio.create_task(informer.changing.change(both, timeout=3600.0))
-            await until(lambda: informer.changing.following is not None)
-            following = informer.changing.following
+            changing = asyncio.create_task(informer.filter_change.change(both, timeout=3600.0))
+            await until(lambda: informer.filter_change.following is not None)
+            following = informer.filter_change.following
             assert following is not None
             store = following.state.union.store
             await until(lambda: following.state.reflectors[0].is_watching)
@@ -197,7 +197,7 @@ def test_16_a_change_that_is_cancelled_leaves_nothing() -> None:
                 Silence(), verb="list", where=lambda asked: "db" in asked.query.get("labelSelector", "")
             )
             changing = asyncio.create_task(change(informer, [*EITHER, Selector("app=db")]))
-            await until(lambda: informer.changing.following is not None)
+            await until(lambda: informer.filter_change.following is not None)
             environment.cluster.patch(WEB, labelled(seen="yes"))
             await until(lambda: informer.store.get("shop", "web")[0].labels.get("seen"))  # type: ignore[union-attr]
             changing.cancel()

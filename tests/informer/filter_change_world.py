@@ -31,7 +31,7 @@ from kopf_selectcache.informer._exchange import Next
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
-from .changing_server import NOTHING, Key, Labels, ModelServer, Written
+from .filter_change_server import NOTHING, Key, Labels, ModelServer, Written
 
 KIND = "v1/configmaps"
 KEYS: tuple[Key, ...] = (("a", "x"), ("a", "y"), ("b", "x"), ("b", "z"))
@@ -168,7 +168,7 @@ class Follower:
 
     def _note_changes(self) -> None:
         """Note each former declaration: between two looks of the world, the filter may change twice."""
-        exchange = self.informer.changing._exchange
+        exchange = self.informer.filter_change._exchange
         step = exchange.exchange
 
         def note(following: Next) -> None:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from tests.faults.hurried import HurriedLoop
 
-from .changing_server import Fault
-from .changing_steps import STEPS, Step, operating, play, without_threads
-from .changing_world import FILTERS
+from .filter_change_server import Fault
+from .filter_change_steps import STEPS, Step, operating, play, without_threads
+from .filter_change_world import FILTERS
 
 
 @pytest.fixture(autouse=True, scope="module")

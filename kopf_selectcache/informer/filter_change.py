@@ -1,4 +1,4 @@
-"""Changing: replaces the filter and the options of one informer in one step, while it is read.
+"""Filter change: replaces the filter and the options of one informer in one step, while it is read.
 
 The streams of the next filter are synced beside the present ones. Streams of both filters are kept, and feed
 both stores. Then the streams that end are held for a moment, until no object is in flight
@@ -72,7 +72,7 @@ class _Attempt:
         self.task.result()
 
 
-class Changing:
+class FilterChange:
     """The changes of one informer. One is under way at a time. A newer one overtakes it; if it has overtaken
     one itself, the newer one waits for it.
     """
