@@ -177,6 +177,9 @@ class Changed(Logged, Protocol):
     def packing_for(self, declared: Cached) -> SiblingPacking | None:
         """Return the compression of a declaration."""
 
+    def redeclare(self, declared: Cached, line: str) -> None:
+        """Take another declaration, made by this call."""
+
     def excess_of(self, share: Share, declared: Cached, union: Union) -> LetGo:
         """Return the size of a store that exceeds its limit."""
 
@@ -328,7 +331,7 @@ class Exchange:
         for reflector in following.new:
             reflector.attach(informer.apply_changes, share)
         following.confirmer.notify = informer.apply_changes
-        informer.declared, informer.line = following.declared, following.line
+        informer.redeclare(following.declared, following.line)
         informer.confirming = following.confirmer
         informer.packing, informer.begun = following.packing, (resource, planned)
         with former.own_writes.lock, state.own_writes.lock:
@@ -384,7 +387,8 @@ class Exchange:
         informer = self._informer
         share = informer.share.successor(declared.max_bytes)
         share.take_over()
-        informer.declared, informer.line, informer.share = declared, line, share
+        informer.redeclare(declared, line)
+        informer.share = share
         informer.packing = informer.packing_for(declared)
         informer.indexing.indexes = informer.indexing.with_slots(declared.indexes)
         informer.restart(

@@ -97,7 +97,8 @@ class Informer:
         self.declared_key = key
         self._joins = True
         """False if the server forbids to list all namespaces, so that no streams are joined."""
-        self._declared = declared
+        self.declared = declared
+        """All that is declared of the kind."""
         self._resyncer = Resyncer(
             declared.resync,
             environment,
@@ -160,14 +161,9 @@ class Informer:
 
     # ---- The present state.
 
-    @property
-    def declared(self) -> Cached:
-        """All that is declared of the kind."""
-        return self._declared
-
-    @declared.setter
-    def declared(self, declared: Cached) -> None:
-        self._declared = declared
+    def redeclare(self, declared: Cached, line: str) -> None:
+        """Take another declaration, made by this call. `filter_change` replaces the state as well."""
+        self.declared, self.line = declared, line
         self._resyncer.set_period(declared.resync)
 
     @property
