@@ -24,8 +24,8 @@ async def run_again(
             await work()
         except Exception:
             environment.logger.exception(
-                "What is done beside the cache of %(resource)s stumbled over a mistake of its own, and"
-                " starts again.",
+                "A background task of the cache of %(resource)s failed because of a bug in kopf_selectcache,"
+                " and starts again.",
                 {"resource": str(resource)},
                 extra=context(),
             )

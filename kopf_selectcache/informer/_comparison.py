@@ -186,7 +186,8 @@ class Comparison:
                 self._postpone(delay(self._failures, environment.chance(), at_least=at_least or 0.0))
             except Exception:
                 environment.logger.exception(
-                    "The comparison of %(resource)s stumbled over a mistake of its own, and starts again.",
+                    "The comparison of %(resource)s failed because of a bug in kopf_selectcache, and starts"
+                    " again.",
                     {"resource": str(self._resource)},
                     extra={"resource": str(self._resource)},
                 )

@@ -106,7 +106,7 @@ def describe(
             return _let_go(failure, subject, line)
         case Mistake(error):
             return Described(
-                of_subject("a mistake of kopf_selectcache itself, %(error)s", error=error),
+                of_subject("a bug in kopf_selectcache, %(error)s", error=error),
                 Phrase("Report it, with the traceback in the operator's log"),
             )
         case Refusal(403):

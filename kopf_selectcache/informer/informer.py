@@ -388,7 +388,8 @@ class Informer:
                     await sleep_until(self._again, environment.sleep(AGAIN * (0.5 + environment.chance())))
             except Exception as error:
                 environment.logger.exception(
-                    "The cache of %(resource)s stumbled over a mistake of its own, and starts again.",
+                    "The cache of %(resource)s failed because of a bug in kopf_selectcache, and starts"
+                    " again.",
                     {"resource": str(self)},
                     extra=context_of(self),
                 )

@@ -284,7 +284,8 @@ class Reflector:
                     state = self._after_interruption()
                     continue
                 environment.logger.exception(
-                    "The cache of %(resource)s stumbled over a mistake of its own, and starts again.",
+                    "The cache of %(resource)s failed because of a bug in kopf_selectcache, and starts"
+                    " again.",
                     {"resource": str(self)},
                     extra=context_of_stream(self.condition),
                 )

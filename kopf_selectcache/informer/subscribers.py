@@ -64,7 +64,7 @@ class Subscribers:
             called(argument)
         except Exception:
             self._logger.exception(
-                "Somebody who is told of changes in the cache of %(resource)s failed.",
+                "A subscriber to the changes of %(resource)s failed.",
                 {"resource": str(self._resource)},
                 extra={"resource": str(self._resource)},
             )

@@ -405,7 +405,7 @@ def test_a_mistake_of_ours_in_an_audit_is_told_and_the_next_one_is_made(
             assert environment.informer.held() == 5
 
     run(main())
-    assert any("stumbled over a mistake of its own" in message for message in caplog.messages)
+    assert any("failed because of a bug in kopf_selectcache" in message for message in caplog.messages)
 
 
 class Answers:

@@ -132,12 +132,12 @@ def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(
             transport.times = 2
             task = asyncio.create_task(runtime.run())
             await until(lambda: environment.informer.message)
-            assert environment.informer.message == "pods: a mistake of kopf_selectcache itself, KeyError"
+            assert environment.informer.message == "pods: a bug in kopf_selectcache, KeyError"
             await environment.holds("a@90")
             transport.times = 1
             await environment.holds("b@150")
             assert time.slept[:2] == [30.0, 30.0]
-            assert caplog.text.count("stumbled over a mistake of its own, and starts again") == 3
+            assert caplog.text.count("failed because of a bug in kopf_selectcache, and starts again") == 3
             assert environment.informer.counts.relists == {"410": 1}, "for which the list was due"
             task.cancel()
             await asyncio.wait({task})
@@ -173,7 +173,7 @@ def test_a_mistake_in_packing_is_logged_and_packing_goes_on(
             assert environment.informer.counts.lists == 1
 
     run(main())
-    assert caplog.text.count("What is done beside the cache of pods stumbled over a mistake of its own") == 2
+    assert caplog.text.count("A background task of the cache of pods failed because of a bug") == 2
 
 
 class Noted(KopfTransport):

@@ -492,7 +492,7 @@ def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFix
             assert health(environment) is Health.STALLED
             assert "AttributeError" in environment.informer.message
             assert "Report it" in environment.informer.remedy
-            assert caplog.text.count("stumbled") == 3
+            assert caplog.text.count("failed because of a bug") == 3
 
     run(main())
 
@@ -549,6 +549,6 @@ def test_a_listener_that_fails_keeps_no_other_from_what_it_must_know(
             await environment.holds("a@101", "b@102")
             assert [change.after.version for change in seen if change and change.after] == ["101", "102"]
             assert len(server.pods.watched) == 1, "nothing is asked for again"
-            assert caplog.text.count("Somebody who is told of changes in the cache of pods failed") == 2
+            assert caplog.text.count("A subscriber to the changes of pods failed") == 2
 
     run(main())

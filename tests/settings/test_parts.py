@@ -204,6 +204,5 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
 
     run(main())
     assert (
-        len([message for message in caplog.messages if "beside the cache of secrets stumbled" in message])
-        == 2
+        len([message for message in caplog.messages if "task of the cache of secrets failed" in message]) == 2
     )
