@@ -18,13 +18,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="selectcache", description="Tools around caches of Kubernetes objects."
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('kopf_selectcache')}")
-    parser.set_defaults(parser=parser)
+    parser.set_defaults(parser=parser, command=parser)
     commands = parser.add_subparsers(metavar="COMMAND")
     for command in (check, rbac, why, hidden, serve, completion):
         added = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         command.add_arguments(added)
-        added.set_defaults(run=command.run)
-    parsed = parser.parse_args(arguments)
+        added.set_defaults(run=command.run, command=added)
+    parsed, more = parser.parse_known_args(arguments)
+    if "paths" in parsed and not any(each.startswith("-") for each in more):
+        parsed.paths += more  # Of files with options between them, argparse takes the first ones only.
+    elif more:
+        parsed.command.error(f"unrecognized arguments: {' '.join(more)}")
     if "run" not in parsed:
         parser.print_help(sys.stderr)
         return 2

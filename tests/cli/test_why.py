@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kopf_selectcache.__main__ import main
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from tests.cli.conftest import DEFINITION, Command, pod
@@ -37,6 +38,23 @@ def test_the_namespace_is_that_of_the_operator_if_there_is_one(
     assert command("why", "select['v1/pods'] = 'app=web'", "pods/web-1", "-n", "shop").code == 0
     said = command("why", "select['v1/pods'] = 'app=web'", "pods/default/web-2", "-n", "shop")
     assert (said.code, "fails namespace=shop" in said.output) == (1, True)
+    assert command("why", "select['v1/pods'] = 'app=web'", "-n", "shop", "pods/web-1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "usage"),
+    [
+        (["why", "app.py", "--namespaces", "shop", "pods/web-1"], "usage: selectcache why [options] FILE..."),
+        (["completion", "bash", "zsh"], "usage: selectcache completion [-h] {bash,zsh}"),
+        (["--namespace"], "usage: selectcache [-h] [--version] COMMAND ..."),
+    ],
+)
+def test_an_unknown_argument_is_answered_with_the_usage_of_the_command(
+    arguments: list[str], usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert capsys.readouterr().err.startswith(usage)
 
 
 def test_namespaces_by_label_are_looked_up(cluster: EmbeddedCluster, command: Command) -> None:
