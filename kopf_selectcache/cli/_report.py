@@ -37,6 +37,8 @@ class Result:
     query: Mapping[str, str]
     amount: Amount | None
     """None if it could not be counted."""
+    is_outside: bool = False
+    """True if it is of the objects outside of the filter of a split cache."""
 
     def __str__(self) -> str:
         return written(self.path, self.query)
@@ -65,6 +67,8 @@ class Section:
     api_version: str = ""
     kept: str = ""
     held: Amount | None = None
+    outside: int = 0
+    """The number of the held objects that are outside of the filter: a split cache stores their metadata."""
     origins: tuple[Origin, ...] = ()
     """The levels that the values of the declaration come from."""
     memory: int | None = None
@@ -156,7 +160,9 @@ def _row(section: Section, *, widest: int | None) -> tuple[str, ...]:
     return (
         section.kind,
         filter_,
-        f"{count(held)} of {count(all_)}",
+        f"{count(held)} of {count(all_)}"
+        if held is None or not section.outside
+        else f"{held.objects - section.outside:,} of {count(all_)}, {section.outside:,} outside",
         f"{weight(held)} of {weight(all_)}",
         rights,
     )
@@ -228,6 +234,7 @@ def _plain(report: Report) -> dict[str, Any]:
                 "all": _amount(section.all),
                 "streams": [
                     {"path": each.path, "query": dict(each.query), "held": _amount(each.amount)}
+                    | ({"outside": True} if each.is_outside else {})
                     for each in section.streams
                 ],
                 "rights": {"needed": _rules(section.needed), "missing": _rules(section.missing)},

@@ -196,6 +196,7 @@ class Check:
         held = (
             sum(counted, Amount()) if len(counted) == len(streams) else None
         )  # A partial count would be misleading.
+        outside = sum(each.amount.objects for each in streams if each.is_outside and each.amount is not None)
         if held is not None:
             await self._weigh(resource, held, counter)
         all_ = await self._all(resource, planned)
@@ -213,7 +214,7 @@ class Check:
         ]
         none = (
             f"Of the {all_.objects:,} {resource} that there are it selects none"
-            if held and all_ and not held.objects and all_.objects
+            if held and all_ and held.objects == outside and all_.objects
             else ""
         )
         return Section(
@@ -222,6 +223,7 @@ class Check:
             resource.api_version,
             _stored_part(self._cached),
             held=held,
+            outside=outside,
             origins=self._cached.origins_for(resource),
             memory=self.expected if held is not None else None,
             all=all_,
@@ -334,7 +336,7 @@ class Check:
                 )
             except Garbled as error:
                 self._problem(f"{resource}: {error}", "See to the server")
-            results.append(Result(stream.path(resource), stream.query(), amount))
+            results.append(Result(stream.path(resource), stream.query(), amount, stream.is_outside))
         return tuple(results)
 
     async def _all(self, resource: Resource, planned: Plan) -> Amount | None:
