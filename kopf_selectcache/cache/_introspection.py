@@ -24,6 +24,7 @@ from kopf_selectcache.settings.retention import indexes as declared_indexes
 from ._blocking_live import LIVE
 from ._checks import require_stored
 from ._snapshot import Snapshot, match_of
+from .blocking import AWAITED
 from .errors import path_not_stored, unknown_field
 from .explanation import Explanation
 from .request import Request, misdeclared
@@ -42,14 +43,23 @@ _LONGEST_FILTER = 80
 
 def no_such_read(cache: object, name: str) -> NoSuchRead:
     """Return the error of a read that a cache does not have."""
-    reads = [each for each in dir(cache) if not each.startswith("_")]
-    what, meant = f"cache.{name} is no read", near(name, reads)
+    what, remedy = f"cache.{name} is no read", _suggest(cache, name, "cache.")
     if name in LIVE:
         removal = "; to cache a kind no more, cache.remove(...)" if name == "delete" else ""
-        return NoSuchRead(what, remedy=f"To write objects, use cache.live.{name}(...){removal}")
-    return NoSuchRead(
-        what, remedy=f"Did you mean cache.{meant}?" if meant else f"There are {', '.join(sorted(reads))}"
-    )
+        remedy = f"To write objects, use cache.live.{name}(...){removal}"
+    return NoSuchRead(what, remedy=remedy)
+
+
+def no_such_pinned_read(snapshot: object, name: str) -> NoSuchRead:
+    """Return the error of a read that `cache.snapshot` does not have."""
+    remedy = f"Write: await cache.{name}(...)" if name in AWAITED else _suggest(snapshot, name)
+    return NoSuchRead(f"a snapshot has no {name!r}", remedy=remedy)
+
+
+def _suggest(of: object, name: str, prefix: str = "") -> str:
+    reads = [each for each in dir(of) if not each.startswith("_")]
+    meant = near(name, reads)
+    return f"Did you mean {prefix}{meant}?" if meant else f"There are {', '.join(sorted(reads))}"
 
 
 def describe(name: str, runtime: Runtime) -> str:

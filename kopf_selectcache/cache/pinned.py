@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from threading import Lock
 from types import MappingProxyType, TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from kopf_selectcache._errors import ReadError
@@ -24,6 +24,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 
 from ._at_least import lists_of, require_comparable, version_reached
+from ._introspection import no_such_pinned_read
 from ._snapshot import Access, Counted, Snapshot, informer_of, require_shown
 from .declaring import caller
 from .errors import stale
@@ -162,6 +163,13 @@ class PinnedReads(Reads):
     ) -> None:
         self._pinned.close()
         _snapshots_of(self._unpinned.runtime).discard(self._opened)
+
+    if not TYPE_CHECKING:  # Checkers report attributes that there are not.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise no_such_pinned_read(self, name)
 
     def __repr__(self) -> str:
         texts = [f"{name} {self.versions.get(name, 'not open')}" for name in self._kinds]

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from kopf_selectcache import Cache, NotDeclared, NotFound, NotSynced, ReadError, Stale
+from kopf_selectcache import Cache, NoSuchRead, NotDeclared, NotFound, NotSynced, ReadError, Stale
 from kopf_selectcache.cache._at_least import version_reached
 from kopf_selectcache.cache.pinned import LONG, OpenSnapshots, PinnedReads
 from kopf_selectcache.core.reasons import MetricReason
@@ -145,6 +145,16 @@ def test_11_reads_before_and_after_the_with_and_of_other_kinds_raise() -> None:
     environment.declare("app=web", NODES, "nodes")
     with pytest.raises(NotSynced), environment.cache().snapshot("nodes"):
         pass
+
+
+def test_a_read_that_a_snapshot_does_not_have_is_answered_with_the_one_to_use() -> None:
+    with fake().snapshot("pods") as now:
+        assert not hasattr(now, "fetch")
+        with pytest.raises(NoSuchRead, match=r"Write: await cache\.fetch\(\.\.\.\)"):
+            now.fetch("pods", "a", "shop")  # type: ignore[attr-defined]
+        with pytest.raises(NoSuchRead, match=r"Did you mean list\?"):
+            now.lst("pods")  # type: ignore[attr-defined]
+        assert not hasattr(now, "_unknown")
 
 
 def test_11_a_snapshot_keeps_no_object_after_its_end() -> None:

@@ -171,6 +171,10 @@ OUTSIDE = {
 }
 
 MISTAKES = {
+    "a read of the cache that a snapshot does not have": web(
+        lambda cache: cache.snapshot("pods").fetch("pods", "a", "shop")  # type: ignore[attr-defined]
+    ),
+    "an unknown read of a snapshot": web(lambda cache: cache.snapshot("pods").lst("pods")),  # type: ignore[attr-defined]
     "an unknown read": web(lambda cache: cache.lst("pods")),  # type: ignore[attr-defined]
     "a read that is far from any": web(lambda cache: cache.query("pods")),  # type: ignore[attr-defined]
     "a write": web(lambda cache: cache.patch("pods")),  # type: ignore[attr-defined]
