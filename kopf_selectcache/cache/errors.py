@@ -299,10 +299,12 @@ def stale(request: Request, age: float | None) -> Stale:
 
 def behind(request: Request, version: str, *, pinned: bool = False) -> Stale:
     """Return the error of a cache, or of a snapshot, that is not known to be as new as a read asks for."""
-    verb = "fetch" if request.name is not None else "fetch_list"
-    remedy = f"To wait, and then ask the server: {call_of(verb, 'at_least=...')}"
-    if pinned:
-        remedy = "To wait before the snapshot is opened: await cache.wait_synced(at_least=<the object>)"
+    if pinned or request.verb == "hidden" or request.outside:  # The server has no such read.
+        when = " before the snapshot is opened" if pinned else ""
+        remedy = f"To wait{when}: {call_of('wait_synced', 'at_least=<the object>')}"
+    else:
+        verb = "fetch" if request.name is not None else "fetch_list"
+        remedy = f"To wait, and then ask the server: {call_of(verb, 'at_least=...')}"
     return Stale(
         f"{request!r}: the {'snapshot' if pinned else 'cache'} is at version {clipped(version, 50)}",
         remedy=f"{remedy}; or raise kopf.TemporaryError, and read later",

@@ -135,7 +135,7 @@ def call_of(verb: str, arguments: str = "") -> str:
     >>> call_of("fetch", "whole=True")
     'cache.blocking.fetch(..., whole=True)'
     """
-    given = "()" if verb == "wait_synced" else f"(..., {arguments})" if arguments else "(...)"
+    given = f"({arguments})" if verb == "wait_synced" else f"(..., {arguments})" if arguments else "(...)"
     return f"cache.blocking.{verb}{given}" if running_loop() is None else f"await cache.{verb}{given}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, ReadError, Reason, Selector
+from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, ReadError, Reason, Selector, Stale
 from kopf_selectcache.testing import FakeCache
 from tests.cache.test_freshness import WEB, pod
 from tests.gated import Gated, gated
@@ -128,3 +128,13 @@ def test_a_request_beyond_the_namespaces_of_both_sides_names_these() -> None:
         assert raised.value.witness is not None
         assert raised.value.witness.namespace != "shop"
     assert [each.name for each in cache.hidden("pods", namespace="shop")] == ["b"]
+
+
+def test_a_read_of_both_sides_that_is_behind_names_the_wait() -> None:
+    cache = FakeCache([pod("a", **WEB)], {"v1/pods": SPLIT})
+    for read in (
+        lambda: cache.count("pods", outside=True, at_least="99"),
+        lambda: cache.hidden("pods", at_least="99"),
+    ):
+        with pytest.raises(Stale, match=re.escape("cache.blocking.wait_synced(at_least=<the object>)")):
+            read()

@@ -238,6 +238,9 @@ WAITS = {
     "a snapshot that is older than at_least": fake(
         lambda cache: cache.snapshot("pods").__enter__().list("pods", label="app=web", at_least="99")
     ),
+    "hidden objects that are older than at_least": lambda: FakeCache(
+        [WEB], {"pods": Cached("app=db", outside="metadata")}
+    ).hidden("pods", at_least="99"),
     "an object that is older than at_least": web(
         lambda cache: cache.get("pods", "web-1", "ns", at_least="99")
     ),
