@@ -104,7 +104,7 @@ def explain(request: Request, snapshot: Snapshot, *, age: Callable[[], float | N
     records, version = snapshot.store.records()
     return Explanation(
         verdict=compared.verdict,
-        looks_at=chosen.size,
+        looks_at=0 if compared.is_excluded else chosen.size,
         decodes=match.left(chosen.rest).decodes,
         by=chosen.by,
         indexes=str(chosen.missing or ""),
@@ -119,6 +119,7 @@ def explain(request: Request, snapshot: Snapshot, *, age: Callable[[], float | N
         version=version,
         age=age() or 0.0,
         laid_over=len(differing),
+        is_split=snapshot.plan is not None and snapshot.plan.is_split,
     )
 
 

@@ -138,3 +138,11 @@ def test_a_read_of_both_sides_that_is_behind_names_the_wait() -> None:
     ):
         with pytest.raises(Stale, match=re.escape("cache.blocking.wait_synced(at_least=<the object>)")):
             read()
+
+
+def test_a_split_cache_explains_where_the_objects_outside_are() -> None:
+    cache = FakeCache([pod("a", **WEB), pod("b", **DB)], {"v1/pods": SPLIT})
+    explained = cache.explain("pods", label="app=db")
+    assert explained.looks_at == 0
+    assert "cache.hidden has the labels" in str(explained)
+    assert "cache.hidden" not in str(cache.explain("pods", label="app=web"))
