@@ -22,7 +22,7 @@ def refuse_key(key: object, partial: str) -> NoReturn:
     """Raise NotInPart."""
     raise NotInPart(
         f"there is no {shown(key)} in the object, of which only a part is stored: {clipped(partial, 200)}",
-        remedy="Read whole objects with cache.live.get(...); or store that part as well",
+        remedy="Store that part as well; or ask the server for whole objects: cache.fetch(..., whole=True)",
     )
 
 
