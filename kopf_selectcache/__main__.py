@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from .cli import check, completion, hidden, rbac, serve, why
+from .cli._operator_loader import INTERRUPTED, Unloadable
+from .cli._terminal import write
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "run" not in parsed:
         parser.print_help(sys.stderr)
         return 2
-    code: int = parsed.run(parsed)
+    try:
+        code: int = parsed.run(parsed)
+    except Unloadable as error:
+        write(sys.stderr, f"{error}\n")
+        return error.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return code
 
 

@@ -34,7 +34,7 @@ from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from . import _late, _operator_loader
 from ._event_rights import choose
-from ._operator_loader import INTERRUPTED, PROBLEM, Loaded, Unloadable
+from ._operator_loader import PROBLEM, Loaded, Unloadable
 from ._progress import Progress
 from ._report import FORMATS, PLAIN, Follower, Problem, Report, Result, Section
 from ._required_rights import Needs
@@ -72,10 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     except Unloadable as error:
         if arguments.output in PLAIN:  # Programs need a valid document also after an error.
             sys.stdout.write(f"{PLAIN[arguments.output]({'error': str(error)})}\n")
-        write(sys.stderr, f"{error}\n")
-        return error.code
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        raise
     text = f"{FORMATS[arguments.output](report, width_of(sys.stdout))}\n"
     if arguments.output in PLAIN:
         sys.stdout.write(text)

@@ -27,7 +27,7 @@ from kopf_selectcache.plugin.reconcile import reconcilers
 
 from . import _late, _operator_loader
 from ._caches import PlannedCache, declared_in, metadata_in, plan_of, resource_of
-from ._operator_loader import INTERRUPTED, PROBLEM, UNKNOWN, Loaded, Unloadable
+from ._operator_loader import PROBLEM, UNKNOWN, Loaded
 from ._required_rights import key_of
 from ._terminal import write
 
@@ -47,13 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the hidden objects; return the exit code: 0 if there are none, 1 if there are some, 2 if
     some kinds could not be looked at.
     """
-    try:
-        found = asyncio.run(answered(arguments))
-    except Unloadable as error:
-        write(sys.stderr, f"{error}\n")
-        return error.code
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    found = asyncio.run(answered(arguments))
     write(sys.stderr, "".join(f"{note}\n" for note in found.notes))
     lines = [str(each) for each in found.hidden] or [
         "The filters hide no object that the operator's objects own or name."

@@ -17,7 +17,7 @@ from kopf_selectcache.settings.rights import Right, merged
 from . import _late, _operator_loader
 from ._event_rights import choose
 from ._manifests import NoRights, as_name, granted_by, manifests
-from ._operator_loader import INTERRUPTED, PROBLEM, Unloadable
+from ._operator_loader import PROBLEM, Unloadable
 from ._required_rights import Needs
 from ._rights import beyond, lacking
 from ._terminal import write
@@ -60,13 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the manifests, or the result of the comparison; return the exit code: 1 if a right is missing."""
-    try:
-        output, code = asyncio.run(answered(arguments))
-    except Unloadable as error:
-        write(sys.stderr, f"{error}\n")
-        return error.code
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    output, code = asyncio.run(answered(arguments))
     if arguments.check is None:  # Manifests are for other programs.
         sys.stdout.write(f"{output}\n")
     else:

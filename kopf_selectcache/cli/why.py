@@ -17,7 +17,7 @@ from kopf_selectcache.settings.rights import merged, of_cache
 
 from . import _late, _operator_loader
 from ._caches import PlannedCache, declared_in, plan_of, resource_of
-from ._operator_loader import INTERRUPTED, PROBLEM, UNKNOWN, Loaded, Unloadable
+from ._operator_loader import PROBLEM, UNKNOWN, Loaded, Unloadable
 from ._terminal import write
 
 NAME = "why"
@@ -40,13 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the reason; return the exit code: 0 if the cache would hold the object, 1 if not, 2 if that is
     unknown.
     """
-    try:
-        text, code = asyncio.run(answered(arguments))
-    except Unloadable as error:
-        write(sys.stderr, f"{error}\n")
-        return error.code
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    text, code = asyncio.run(answered(arguments))
     write(sys.stdout, f"{text}\n")
     return code
 
