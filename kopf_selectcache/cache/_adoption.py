@@ -11,6 +11,7 @@ import msgspec
 
 from kopf_selectcache._errors import AlreadyExists, HiddenByFilter
 from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.selection.field_values import as_mapping
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.selecting import failures
@@ -38,7 +39,7 @@ def adoption_of(
     """
     found = record.decode().get("metadata", {})
     _require_no_other_controller(request, resource, found, given)
-    labels = _missing_labels(declared, record.labels, _mapping(given.metadata.get("labels")))
+    labels = _missing_labels(declared, record.labels, as_mapping(given.metadata.get("labels")))
     if declared is not None:
         with_labels = msgspec.structs.replace(record, labels={**record.labels, **labels})
         if failed := failures(declared, with_labels, resource):
@@ -90,7 +91,3 @@ def _hidden(
 def _owners(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     owners = metadata.get("ownerReferences")
     return [each for each in owners if isinstance(each, Mapping)] if isinstance(owners, list) else []
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -29,6 +29,7 @@ from kopf_selectcache.core.store.record import (
 )
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.informer.environment import running_loop
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.retries import Unanswered
@@ -62,7 +63,7 @@ from .formats.lazy_list import Objects
 from .formats.partial import object_of
 from .formats.views import BodyView
 from .matcher import Compared, Comparisons, Coverage, Match, key_for
-from .request import AtLeast, Request, Requests, misdeclared, running_loop
+from .request import AtLeast, Request, Requests, misdeclared
 
 _T = TypeVar("_T")
 
@@ -119,8 +120,7 @@ class Snapshot:
         """Return the object of a key of a split cache, the version, and if the object is outside."""
         found, as_of = self._newest(key, held, version, own)
         if found is None:
-            found = shown_outside(held, version, self.own_writes.get(key), own)
-            return found, as_of, True
+            return shown_outside(held, version, self.own_writes.get(key), own), as_of, True
         return found, as_of, isinstance(found, OutsideRecord) or self.is_lost(found)
 
     def sides(self) -> tuple[dict[ObjectKey, Record], dict[ObjectKey, Record]]:

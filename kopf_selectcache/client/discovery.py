@@ -14,6 +14,7 @@ import msgspec
 
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import SLOW, delay
+from kopf_selectcache.core.selection.field_values import as_list
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 
@@ -146,7 +147,7 @@ async def _groups(server: Server, group: str | None) -> list[tuple[str, list[str
     for one in found:
         listed = [
             _text(each, "version")
-            for each in _mappings([one.get("preferredVersion"), *_list(one.get("versions"))])
+            for each in _mappings([one.get("preferredVersion"), *as_list(one.get("versions"))])
         ]
         core.append((f"/apis/{_text(one, 'name')}", list(dict.fromkeys(filter(None, listed)))))
     return core
@@ -178,7 +179,7 @@ def _names(resource: Mapping[str, Any]) -> set[str]:
     plural, kind = _text(resource, "name"), _text(resource, "kind")
     if not plural or not kind or "/" in plural:
         return set()
-    shorts = [short for short in _list(resource.get("shortNames")) if isinstance(short, str)]
+    shorts = [short for short in as_list(resource.get("shortNames")) if isinstance(short, str)]
     return {plural, kind, kind.lower(), *filter(None, (_text(resource, "singularName"), *shorts))}
 
 
@@ -191,11 +192,7 @@ async def _get(server: Server, path: str) -> dict[str, Any]:
 
 
 def _mappings(value: object) -> list[dict[str, Any]]:
-    return [item for item in _list(value) if isinstance(item, dict)]
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return [item for item in as_list(value) if isinstance(item, dict)]
 
 
 def _text(mapping: Mapping[str, Any], key: str) -> str:
