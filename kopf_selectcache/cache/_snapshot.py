@@ -29,7 +29,6 @@ from kopf_selectcache.core.store.record import (
 )
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.core.store.substore import ObjectKey
-from kopf_selectcache.informer.environment import running_loop
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.retries import Unanswered
@@ -63,7 +62,7 @@ from .formats.lazy_list import Objects
 from .formats.partial import object_of
 from .formats.views import BodyView
 from .matcher import Compared, Comparisons, Coverage, Match, key_for
-from .request import AtLeast, Request, Requests, misdeclared
+from .request import AtLeast, Request, Requests, misdeclared, running_loop
 
 _T = TypeVar("_T")
 

@@ -19,7 +19,6 @@ from kopf_selectcache._errors import NoSuchRead, ReadError
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.ending import Ending, ended
-from kopf_selectcache.informer.environment import running_loop
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.signatures import check_call, miscalled
 from kopf_selectcache.selectors.suggestions import near
@@ -30,6 +29,7 @@ from .declaring import Options, at, caller
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import FetchOptions, FetchSelection, Obj, Predicate, WaitOptions
+from .request import running_loop
 
 if TYPE_CHECKING:
     from kopf_selectcache.informer.audit import Audit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -12,7 +13,6 @@ from kopf_selectcache._errors import DeclarationError, ReadError, SelectCacheErr
 from kopf_selectcache.core.redact import clipped, shown, shown_by_type
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import is_number
-from kopf_selectcache.informer.environment import running_loop
 from kopf_selectcache.selectors.client_classes import to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
@@ -137,6 +137,14 @@ def call_of(verb: str, arguments: str = "") -> str:
     """
     given = f"({arguments})" if verb == "wait_synced" else f"(..., {arguments})" if arguments else "(...)"
     return f"cache.blocking.{verb}{given}" if running_loop() is None else f"await cache.{verb}{given}"
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread; None in the thread of a sync handler."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _write_selector(selector: Selector) -> list[str]:

@@ -41,11 +41,3 @@ async def sleep_until(event: asyncio.Event, sleep: Awaitable[object]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs in this thread; None in the thread of a sync handler."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -12,7 +12,7 @@ from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.store import Change, ChangeCause
 
-from .environment import Environment, running_loop
+from .environment import Environment
 from .state import InformerState
 
 
@@ -46,7 +46,7 @@ class Laying:
         for each in dropped:
             self._log(each, "there are too many of them")
         loop = self._loop
-        if loop is None or loop is running_loop():
+        if loop is None or loop is _running_loop():
             self._tell(write)
         else:
             with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
@@ -91,3 +91,10 @@ class Laying:
             },
             extra=self._context(),
         )
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

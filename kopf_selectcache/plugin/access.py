@@ -21,12 +21,12 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, require
 from kopf_selectcache.cache.blocking import ThreadReads, refuse_thread
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.ending import Ending, ended
-from kopf_selectcache.informer.environment import running_loop
 from kopf_selectcache.informer.extensions import Extensions
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime

@@ -12,6 +12,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, NoReturn, TypeVar, cast
 
+from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.transport import JSON, Refused, Transport, seconds_to_wait
 from kopf_selectcache.core.errors import Garbled
@@ -31,7 +32,7 @@ from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.errors import Missing, ReadError
 from kopf_selectcache.informer.claims import Claims
-from kopf_selectcache.informer.environment import Environment, running_loop
+from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.informer.filter_change import FilterChange
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.namespaces import NamespacesByLabel

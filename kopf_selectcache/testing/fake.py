@@ -18,6 +18,7 @@ import kopf
 
 from kopf_selectcache.cache.blocking import ThreadReads
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
@@ -27,7 +28,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.ending import Ending
-from kopf_selectcache.informer.environment import Environment, running_loop
+from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.informer.extensions import Extensions
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
