@@ -38,6 +38,7 @@ from kopf_selectcache.core.store.substore import Keys, Selected
 from kopf_selectcache.selectors.selector import AnyOf, Selector, labels_of_namespaces, make_selector, query_of
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
+from .namespaces import require_namespaced
 from .outside import outer_streams
 
 MOST_STREAMS = 100
@@ -272,9 +273,8 @@ def _confined(
     kind, by_label = resource.domains, branch.namespace_label
     if by_label is not None:
         branch = branch.in_namespaces(None)
-    if resource.kind.namespaced is False and (branch.namespaces is not None or by_label is not None):
-        what = f"{resource} are cluster-scoped, and have no namespace"
-        raise ConflictingSelectors(what, remedy="Declare their filter without namespaces=")
+    if branch.namespaces is not None or by_label is not None:
+        require_namespaced(resource.kind)
     branch.require_satisfiable(kind=kind)
     box = branch.box(kind)
     names, spaces = _listed(box, THE_NAME), _listed(box, THE_NAMESPACE)
