@@ -107,7 +107,8 @@ class DictionaryTraining:
         self._moving: dict[tuple[str, str], _Moving] = {}
         """The objects that have changed and are not packed yet, the one that has stood still the longest
         first."""
-        self._has_moving = asyncio.Event()
+        self._has_packed = asyncio.Event()
+        """Set if there are objects that have changed, or compressors to free."""
 
     def follow(self, view: Store, all_kept: Callable[[], Sequence[Record]], tally: Tally | None) -> None:
         """Pack the records of another store from now on."""
@@ -131,6 +132,8 @@ class DictionaryTraining:
             return
         if is_initial or self._tally is not None or not packing.packs:
             packing.pack_record(record, self._tally)
+            if packing.packs and not is_initial:  # After those, `free_compressors` is called.
+                self._has_packed.set()
             return
         held = None if self._view is None else self._view.peek(record.namespace, record.name)
         if held is not None and not is_newer(record.version, held.version):
@@ -140,14 +143,14 @@ class DictionaryTraining:
         self._moving[key] = _Moving(record, size)
         if before is None:
             packing.moving += size
-            self._has_moving.set()
+            self._has_packed.set()
         else:
             packing.moving += size - before.size
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Pack the objects that stand still, until the task is cancelled."""
+        """Pack the objects that stand still, until the task is cancelled. Free the compressors after it."""
         while True:
-            await self._has_moving.wait()
+            await self._has_packed.wait()
             moving = list(self._moving.items())
             await sleep(STILL)
             for number, (key, each) in enumerate(moving):
@@ -156,7 +159,13 @@ class DictionaryTraining:
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
             if not self._moving:
-                self._has_moving.clear()
+                self._has_packed.clear()
+            self.free_compressors()
+
+    def free_compressors(self) -> None:
+        """Free what only packing needs, after many objects."""
+        if self._packing is not None:
+            self._packing.free_compressors()
 
     def _settle(self, key: tuple[str, str]) -> None:
         """Pack an object that stands still."""

@@ -358,6 +358,7 @@ class Reflector:
                     if writer.is_confirmed:
                         self.comparison.confirm(writer.substore.version)
                     if writer.has_committed:  # The memory of the pages is free now.
+                        self._storing.free_compressors()
                         await run_in_thread(trim_heap)
                     if self._share is not None and self._share.is_beyond():
                         return

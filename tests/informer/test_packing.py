@@ -33,11 +33,21 @@ def is_packed(record: Record) -> bool:
     return record.stored != record.data
 
 
+class Packing(SiblingPacking):
+    """A compression that counts how often what only packing needs is freed."""
+
+    rested = 0
+
+    def free_compressors(self) -> None:
+        self.rested += 1
+        super().free_compressors()
+
+
 class Stage:
     """A stream whose packing is followed, with a clock that is moved by hand."""
 
     def __init__(self, tally: Tally | None = None) -> None:
-        self.packing = SiblingPacking()
+        self.packing = Packing()
         self.packing.begin()
         self.packing.adopt(learned(DATA))
         self.packing.fits = True
@@ -160,6 +170,21 @@ def test_with_a_limit_of_bytes_objects_are_packed_before_they_are_stored() -> No
         held = stage.store.records()[0]
         (template,) = {each.packing for each in held if isinstance(each.packing, Template)}
         assert tally.bytes == sum(map(weight, held)) + template.weight
+
+    play(scene, Stage(tally))
+
+
+@pytest.mark.parametrize("tally", [None, Tally()])
+def test_compressors_are_freed_after_the_events_that_need_them(tally: Tally | None) -> None:
+    async def scene(stage: Stage) -> None:
+        stage.change(1)
+        assert stage.packing.rested == 0
+        await stage.wake()
+        if stage.asleep:  # What has changed stands still only now.
+            await stage.wake()
+        assert stage.packing.rested > 0
+        await stage.turns()
+        assert not stage.asleep, "nothing moves, so nothing is awaited"
 
     play(scene, Stage(tally))
 

@@ -37,7 +37,7 @@ while it is in use."""
 ROOM = 300
 """Bytes of a template besides its object: its place among the templates."""
 
-_COMPRESSORS = 4  # They are large, and siblings are close together.
+_COMPRESSORS = 4  # Each takes up to 0.4 MB, and siblings are close together.
 # The first byte of a packed sibling, which is that of each frame of zstd. No dictionary has this number.
 _FRAME = 0x28
 # Stands for the object that is the template.
@@ -198,6 +198,10 @@ class SiblingPacking(Packing):
             del self._compressors[next(iter(self._compressors))]
         self._compressors[template] = compressor
         return compressor
+
+    def free_compressors(self) -> None:
+        super().free_compressors()
+        self._compressors.clear()
 
     # ---- Unpacking, in any thread.
 

@@ -7,6 +7,7 @@ import gc
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from weakref import WeakSet
 
 import msgspec
@@ -130,6 +131,35 @@ def test_7_groups_that_resemble_each_other_are_kept_apart(learnt: Learnt) -> Non
     assert len({id(each.packing) for each in found.values()}) == 2
     for (owner, number), each in found.items():
         assert seen(each) == pod("web", number + 10 * (owner == "green"))
+
+
+def test_compressors_are_freed_between_the_objects_of_two_lists(
+    monkeypatch: pytest.MonkeyPatch, learnt: Callable[[], SiblingPacking]
+) -> None:
+    existing: WeakSet[Compressor] = WeakSet()
+
+    class Compressor:
+        def __init__(self, **options: Any) -> None:
+            self._compressor = real(**options)
+            existing.add(self)
+
+        def compress(self, data: bytes) -> bytes:
+            return self._compressor.compress(data)
+
+    packing, real = learnt(), zstandard.ZstdCompressor
+    packing.free_compressors()
+    monkeypatch.setattr(zstandard, "ZstdCompressor", Compressor)
+    before = group(packing, "web")
+    assert len(existing) == 2, "one of the kind, and one of the group"
+    packing.free_compressors()
+    assert not existing
+    assert packing.packs
+    records = before + group(packing, "web", seed=1) + group(packing, "db")
+    assert [each.data for each in records] == [
+        *expected("web"),
+        *(pod("web", number, seed=1) for number in range(5)),
+        *expected("db"),
+    ]
 
 
 def test_7_siblings_are_read_when_the_object_of_their_template_has_gone(learnt: Learnt) -> None:
