@@ -56,6 +56,12 @@ PEERS = (
     ),
     Peer(RAW, "python", ("-m", "bench.peers.cache", "raw"), "the same, with objects that are not packed"),
     Peer(
+        "cache-gzip",
+        "python",
+        ("-m", "bench.peers.cache", "gzip"),
+        "the same, with lists in gzip, as outside of a cluster",
+    ),
+    Peer(
         METADATA,
         "python",
         ("-m", "bench.peers.cache", "metadata"),

@@ -44,8 +44,11 @@ MODES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "raw": {"storage": "raw"},
     "metadata": {"metadata_only": True},
+    "gzip": {},
 }
 """How pods are stored: arguments of `Cached`."""
+GZIP = "gzip"
+"""The mode of an operator outside of the cluster. The others request lists as an operator in a pod does."""
 FORMS: Mapping[str, Mapping[str, Any]] = {
     "": {},
     "kept": {},
@@ -127,9 +130,9 @@ def main(mode: str = "default") -> None:
 
     @kopf.on.startup(registry=registry)
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
-        selectcache.settings_of(settings).selectors["v1/pods"] = selectcache.Cached(
-            selectcache.Selector(), **MODES[mode]
-        )
+        ours = selectcache.settings_of(settings)
+        ours.selectors["v1/pods"] = selectcache.Cached(selectcache.Selector(), **MODES[mode])
+        ours.gzip = mode == GZIP
         await synced.told()
 
     @kopf.on.event("configmaps", labels={"bench": "ask"}, registry=registry)

@@ -202,6 +202,7 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
                 request_timeout=declared.request_timeout,
                 connect_timeout=settings.networking.connect_timeout,
                 max_bytes=declared.page_bytes(),
+                gzip=declared.requests_gzip(),
             ),
             log_in,
         )

@@ -124,6 +124,7 @@ class KopfTransport:
         chance: Callable[[], float] = random,
         max_bytes: int = MAX_BYTES,
         batch_delay: float = BATCH_DELAY,
+        gzip: bool = True,
         system: tuple[str, str] = (platform.system(), platform.release()),
     ) -> None:
         self._vault = vault
@@ -132,6 +133,7 @@ class KopfTransport:
         self._clock = clock
         self._sleep = sleep
         self._batch_delay = batch_delay if is_waking(*system) else 0.0
+        self._encoding = {} if gzip else {"Accept-Encoding": "identity"}
         self._chance = chance
         self._request_timeout = request_timeout
         self._connect_timeout = connect_timeout
@@ -141,7 +143,7 @@ class KopfTransport:
     ) -> bytes:
         try:
             async with self._limit():
-                return await self._whole(path, query, {"Accept": accept}, most=most)
+                return await self._whole(path, query, {"Accept": accept} | self._encoding, most=most)
         except TimeoutError as error:
             raise Unreachable(_SLOW_LOGIN) from error
 

@@ -34,5 +34,6 @@ def create_runtime(
         connect_timeout=networking.connect_timeout,
         max_bytes=declared.page_bytes(),
         batch_delay=declared.batch_delay,
+        gzip=declared.requests_gzip(),
     )
     return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=logger)

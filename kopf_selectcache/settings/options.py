@@ -6,6 +6,7 @@ change to make.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from inspect import iscoroutinefunction
@@ -82,6 +83,12 @@ class SelectCacheSettings:
     Reading stops at this limit. Pages of a list aim at 4 MB: the larger the objects, the fewer are requested
     in one page. Only a single object, or the response of a server that ignores `limit`, can reach the limit.
     The cache is then `stalled`, or `stale` if it was synced before. """
+
+    gzip: bool | None = None
+    """True to request lists in gzip, False not to. None requests it, unless the operator runs in a pod.
+
+    Between pods, the network is fast. gzip takes a fifth of its bytes, a fifth more of the operator's CPU,
+    and more of the server's. """
 
     initial: Literal["pages", "stream"] = "pages"
     """The request for the first content of a cache: as a list in pages, or as a stream (WatchList, since
@@ -262,6 +269,10 @@ class SelectCacheSettings:
         assert size is not None, "it was checked when it was assigned"
         return size
 
+    def requests_gzip(self, environ: Mapping[str, str] = os.environ) -> bool:
+        """Return True if lists are requested in gzip."""
+        return "KUBERNETES_SERVICE_HOST" not in environ if self.gzip is None else self.gzip
+
     def probe_limits(self) -> Mapping[str, float]:
         """Return the states in which the liveness probe fails, with the seconds that a cache must have been
         in them.
@@ -369,6 +380,7 @@ _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
     "defaults": _defaults,
     "page_limit": objects_per_page,
     "max_page_bytes": _page_bytes,
+    "gzip": one_of(True, False, None),
     "initial": one_of("pages", "stream"),
     "bookmarks": one_of(True, False),
     "on_watch_error": _function,

@@ -69,7 +69,7 @@ def test_a_peer_that_is_not_there_is_an_error_that_names_those_that_are(
 ) -> None:
     with pytest.raises(
         Unknown,
-        match=r"there is no informers\. There are: cache, cache-raw, cache-metadata, controller-runtime, ",
+        match=r"there is no informers\. There are: cache, cache-raw, cache-gzip, cache-metadata, ",
     ):
         chosen("informers", quick=False)
     with pytest.raises(SystemExit) as ended:

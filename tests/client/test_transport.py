@@ -71,6 +71,15 @@ def test_a_question_is_posted_as_another_user_where_that_is_asked_for() -> None:
     run(main())
 
 
+def test_lists_are_requested_uncompressed_if_that_is_wanted() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")]) as server, connected(login(server), gzip=False) as transport:
+            assert await transport.get(PODS, {}) == b"{}"
+            assert server.headers[0]["accept-encoding"] == "identity"
+
+    run(main())
+
+
 def test_lists_may_be_compressed_and_watches_never() -> None:
     async def main() -> None:
         zipped = answer(gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})

@@ -109,12 +109,13 @@ class TestReads:
         assert len(lists) == 2
 
     def test_their_requests_have_the_limits_of_their_settings(self, other: EmbeddedCluster) -> None:
-        settings = SelectCacheSettings(request_timeout=7.0, max_page_bytes="20Mi")
+        settings = SelectCacheSettings(request_timeout=7.0, max_page_bytes="20Mi", gzip=False)
 
         async def main() -> None:
             async with (ours := Caches(WEB, settings=settings, login=credentials(other))):
                 runtime: Any = ours._runtime
                 assert runtime.transport._request_timeout == 7.0
+                assert runtime.transport._encoding == {"Accept-Encoding": "identity"}
                 assert runtime.transport._max_bytes == 20 * 1024**2
                 assert runtime.transport._connect_timeout is None
 

@@ -195,6 +195,7 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
     [
         ("page_limit", [0, -1, 2.5, "500", True, None, 10**6]),
         ("max_page_bytes", [0, "15Mi", 16 * 1024**2 - 1, "64MB", 64e6, True, None]),
+        ("gzip", [0, "yes"]),
         ("initial", ["page", None, True]),
         ("bookmarks", [None, "no", 1]),
         ("on_watch_error", ["print", 5, asyncio.sleep]),
@@ -256,6 +257,21 @@ def test_states_and_ages_say_when_the_probe_fails(given: Any, limits: dict[str, 
     if isinstance(given, (dict, list, set)):
         given.clear()
         assert settings.probe_limits() == limits, "it was checked as it was"
+
+
+@each_row(
+    ("gzip", "environ", "requested"),
+    [
+        (None, {}, True),
+        (None, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, False),
+        (True, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, True),
+        (False, {}, False),
+    ],
+)
+def test_lists_are_requested_in_gzip_unless_the_operator_runs_in_a_pod(
+    gzip: bool | None, environ: dict[str, str], requested: bool
+) -> None:
+    assert SelectCacheSettings(gzip=gzip).requests_gzip(environ) is requested
 
 
 def test_the_states_are_those_of_caches() -> None:
