@@ -102,6 +102,8 @@ class Packing:
 
     def __init__(self, *, always: bool = False) -> None:
         self._always = always
+        self.packs = always
+        """True if new objects are packed; False if there are too few, or if packing saves too little."""
         # Stored objects may be packed with any of these. The first stands for no dictionary.
         self._dictionaries: list[zstandard.ZstdCompressionDict | None] = [None]
         self._compressor: zstandard.ZstdCompressor | None = None
@@ -121,11 +123,6 @@ class Packing:
         return self
 
     @property
-    def packs(self) -> bool:
-        """True if new objects are packed; False if there are too few, or if packing saves too little."""
-        return self._always or self.learned
-
-    @property
     def leaves(self) -> float:
         """The ratio of packed to raw bytes, as measured with the dictionary."""
         return self._leaves
@@ -140,19 +137,23 @@ class Packing:
         10 %.
         """
         data = bare(data)
-        self._packed += 1
-        self._given += len(data)
         stored = data
         if self.packs:
             if self._compressor is None:
                 self._compressor = _compressor(self._dictionaries[-1])
             packed = bytes((len(self._dictionaries) - 1,)) + self._compressor.compress(data)
             stored = packed if len(packed) < 0.9 * len(data) else data
-        self._left += len(stored)
+        self.count(len(data), len(stored))
+        return stored
+
+    def count(self, given: int, left: int) -> None:
+        """Count a new object, by its bytes before and after: after many of them, a training may be due."""
+        self._packed += 1
+        self._given += given
+        self._left += left
         if self._packed >= self._window:
             self.fits = self.learned and self._left <= OUTGROWN * self._leaves * self._given
             self._packed = self._given = self._left = 0
-        return stored
 
     def unpack(self, stored: bytes) -> bytes:
         """Return the object in JSON that was packed."""
@@ -186,6 +187,7 @@ class Packing:
         self._packed = self._given = self._left = 0
         if found is not None and (self._always or found.leaves <= WORTHWHILE):
             # `begin` doubles the window, so the number of dictionaries never comes near `RAW`.
+            self.packs = True
             self._dictionaries.append(found.dictionary)
             self._compressor, self._leaves = found.compressor, found.leaves
 

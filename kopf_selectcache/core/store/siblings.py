@@ -130,6 +130,9 @@ class SiblingPacking(Packing):
         """Pack the object of a record, if that saves memory; charge its new size."""
         if isinstance(record.packing, Template) or not record.stored:
             return  # The bytes of one template must not meet another one.
+        if not self.packs:
+            self.count(len(record.stored), len(record.stored))
+            return
         data = record.data
         owner = record.owners[0] if record.owners and self.learned and len(data) <= LARGEST else ""
         template = self._template_of(owner, record, charging) if owner else None
