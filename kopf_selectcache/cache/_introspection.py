@@ -27,7 +27,7 @@ from ._snapshot import Snapshot, match_of
 from .blocking import AWAITED
 from .errors import path_not_stored, unknown_field
 from .explanation import Explanation
-from .request import Request, misdeclared
+from .request import Request, call_of, misdeclared
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -50,9 +50,14 @@ def no_such_read(cache: object, name: str) -> NoSuchRead:
     return NoSuchRead(what, remedy=remedy)
 
 
-def no_such_pinned_read(snapshot: object, name: str) -> NoSuchRead:
-    """Return the error of a read that `cache.snapshot` does not have."""
-    remedy = f"Write: await cache.{name}(...)" if name in AWAITED else _suggest(snapshot, name)
+def no_such_pinned_read(snapshot: object, name: str, of: type) -> NoSuchRead:
+    """Return the error of a read that `cache.snapshot` does not have. `of` is the class of the cache."""
+    if name in AWAITED:
+        remedy = f"Write: {call_of(name)}"
+    elif hasattr(of, name):
+        remedy = f"Write: cache.{name}{'' if isinstance(getattr(of, name), property) else '(...)'}"
+    else:
+        remedy = _suggest(snapshot, name)
     return NoSuchRead(f"a snapshot has no {name!r}", remedy=remedy)
 
 

@@ -400,7 +400,7 @@ class Cache(Reads):
 
         They have no order between kinds. Reads after the `with` raise ReadError.
         """
-        return PinnedReads(self._access, kinds)
+        return PinnedReads(self._access, kinds, type(self))
 
     def explain(
         self,

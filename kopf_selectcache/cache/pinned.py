@@ -133,11 +133,12 @@ class PinnedReads(Reads):
     versions: Mapping[str, str]
     """The version of each kind. Between kinds there is no order."""
 
-    def __init__(self, access: Access, kinds: tuple[AnyKey, ...]) -> None:
+    def __init__(self, access: Access, kinds: tuple[AnyKey, ...], cache: type) -> None:
         if not kinds:
             raise ReadError("cache.snapshot(): no kind is given", remedy=_OPEN_ONE)
         self._kinds = {_name_of(kind): kind for kind in kinds}
         self._unpinned = access
+        self._class_of_cache = cache
         self._access = self._pinned = _PinnedAccess(access, ", ".join(self._kinds))
         self._opened: _Open | None = None
         self.versions = MappingProxyType({})
@@ -169,7 +170,7 @@ class PinnedReads(Reads):
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
                 raise AttributeError(name)
-            raise no_such_pinned_read(self, name)
+            raise no_such_pinned_read(self, name, self._class_of_cache)
 
     def __repr__(self) -> str:
         texts = [f"{name} {self.versions.get(name, 'not open')}" for name in self._kinds]

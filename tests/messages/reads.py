@@ -171,8 +171,17 @@ OUTSIDE = {
 }
 
 MISTAKES = {
-    "a read of the cache that a snapshot does not have": web(
+    "an awaited read of the cache that a snapshot does not have": awaited(
         lambda cache: cache.snapshot("pods").fetch("pods", "a", "shop")  # type: ignore[attr-defined]
+    ),
+    "an awaited read that a snapshot does not have, in a thread": web(
+        lambda cache: cache.snapshot("pods").fetch("pods", "a", "shop")  # type: ignore[attr-defined]
+    ),
+    "a read of the cache that a snapshot does not have": web(
+        lambda cache: cache.snapshot("pods").age("pods")
+    ),  # type: ignore[attr-defined]
+    "a property of the cache that a snapshot does not have": web(
+        lambda cache: cache.snapshot("pods").live.get("pods", "a", "shop")  # type: ignore[attr-defined]
     ),
     "an unknown read of a snapshot": web(lambda cache: cache.snapshot("pods").lst("pods")),  # type: ignore[attr-defined]
     "an unknown read": web(lambda cache: cache.lst("pods")),  # type: ignore[attr-defined]
