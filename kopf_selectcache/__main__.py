@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from .cli import check, completion, hidden, rbac, serve, why
-from .cli._operator_loader import INTERRUPTED, Unloadable
-from .cli._terminal import write
+from .cli.operator_loader import INTERRUPTED, Unloadable
+from .cli.terminal import write
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

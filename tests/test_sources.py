@@ -1,4 +1,4 @@
-"""Rules for every Python file of the repository: its length, and that no test waits for a fixed time."""
+"""Rules for every Python file: its length, its imports, and that no test waits for a fixed time."""
 
 from __future__ import annotations
 
@@ -35,6 +35,54 @@ def sleeps_in(tree: ast.AST, *, in_loop: bool = False) -> Iterator[int]:
             if not in_loop and isinstance(seconds, ast.Constant) and seconds.value:
                 yield node.lineno
         yield from sleeps_in(node, in_loop=in_loop or isinstance(node, LOOPS))
+
+
+def private_imports(tree: ast.AST, package: tuple[str, ...]) -> Iterator[str]:
+    """Yield the modules of other folders that a module of `package` imports and whose names start with `_`.
+
+    Those of the package's own folder, such as `_errors`, are for all of it.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [tuple(each.name.split(".")) for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = (*package[: len(package) + 1 - node.level],) if node.level else ()
+            base += tuple(node.module.split(".")) if node.module else ()
+            modules = [(*base, each.name) for each in node.names]
+        else:
+            continue
+        for module in modules:
+            for depth in range(2, len(module)):
+                folder = module[:depth]
+                if module[0] == package[0] and is_private(module[: depth + 1]) and package[:depth] != folder:
+                    yield ".".join(module[: depth + 1])
+
+
+def is_private(module: tuple[str, ...]) -> bool:
+    """Return True if it is a module or a folder, not a name of one, and starts with `_`."""
+    path = ROOT.joinpath(*module)
+    return module[-1].startswith("_") and (path.is_dir() or path.with_suffix(".py").exists())
+
+
+def test_private_imports_are_found() -> None:
+    source = (
+        "from kopf_selectcache.cache import _checks\n"
+        "from ..cache._checks import index_values\n"
+        "import kopf_selectcache.cache._checks\n"
+        "from .._errors import require\nfrom ._calls import Attempts\nimport asyncio\n"
+    )
+    module = "kopf_selectcache.cache._checks"
+    assert list(private_imports(ast.parse(source), ("kopf_selectcache", "plugin"))) == [module] * 3
+    assert list(private_imports(ast.parse(source), ("kopf_selectcache", "cache", "formats"))) == []
+
+
+def test_only_its_own_folder_imports_a_module_whose_name_starts_with_an_underscore() -> None:
+    files = {name: file for file in FILES if (name := file.relative_to(ROOT)).parts[0] == "kopf_selectcache"}
+    found = {
+        str(name): list(private_imports(ast.parse(file.read_text(encoding="utf-8")), name.parent.parts))
+        for name, file in files.items()
+    }
+    assert {name: modules for name, modules in found.items() if modules} == {}
 
 
 def test_sleeps_are_found_outside_of_loops_only() -> None:

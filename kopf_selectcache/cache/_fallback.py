@@ -7,10 +7,10 @@ from typing import Any
 
 from kopf_selectcache._errors import NotDeclared, NotKept, NotSynced, Stale, StateError
 
-from . import _server_reads, _snapshot
-from ._snapshot import Access, informer_of
+from . import _server_reads, snapshots
 from .errors import NotFound, OutsideFilter, Unmatchable, Unreadable
 from .request import RAISE, Request
+from .snapshots import Access, informer_of
 
 _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
 """Errors of reads that the server may be able to answer."""
@@ -21,7 +21,7 @@ async def fetch(access: Access, request: Request) -> Any:
     await access.wait(request)
     try:
         with suppress(*_NOT_HERE, NotKept, Unreadable):
-            return access.read(request, _snapshot.get_object)
+            return access.read(request, snapshots.get_object)
         return await _server_reads.fetch_object(access.runtime, request)
     except NotFound:
         if request.default is RAISE:
@@ -33,7 +33,7 @@ async def fetch_list(access: Access, request: Request) -> Any:
     """Return all requested objects in their form."""
     await access.wait(request)
     with suppress(*_NOT_HERE, NotKept):
-        return access.read(request, _snapshot.list_objects)
+        return access.read(request, snapshots.list_objects)
     return await _server_reads.fetch_objects(access.runtime, request)
 
 
@@ -45,7 +45,7 @@ async def gone(access: Access, departed: str | None, request: Request) -> bool:
     await access.wait(request)
     held = ""
     try:
-        held = access.read(request, _snapshot.get_record).uid
+        held = access.read(request, snapshots.get_record).uid
     except OutsideFilter as error:
         held = error.uid  # Empty if it is not known.
     except NotFound:

@@ -23,11 +23,11 @@ from kopf_selectcache.settings.retention import indexes as declared_indexes
 
 from ._blocking_live import LIVE
 from ._checks import require_stored
-from ._snapshot import Snapshot, match_of
 from .blocking import AWAITED
 from .errors import path_not_stored, unknown_field
 from .explanation import Explanation
 from .request import Request, call_of, misdeclared
+from .snapshots import Snapshot, match_of
 
 _logger = logging.getLogger("kopf_selectcache")
 

@@ -26,11 +26,11 @@ from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.settings.planner import questions
 
 from ._checks import require_names_of, require_namespaces, require_place, require_stored
-from ._snapshot import Snapshot, form_objects
 from .errors import NotFound, answering, require_readable
 from .formats.partial import object_of
 from .matcher import Match, paths_of
 from .request import Request
+from .snapshots import Snapshot, form_objects
 
 _T = TypeVar("_T")
 

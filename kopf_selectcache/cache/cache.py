@@ -17,7 +17,6 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.settings.declaration import Declared
 
 from . import _fallback, _introspection, _server_reads, changes, declaring, own_writes, waits
-from ._snapshot import Access, informer_of
 from .blocking import Blocking, ThreadReads, Waits, awaited, explain_call
 from .changes import Change
 from .declaring import Options, placed
@@ -42,6 +41,7 @@ from .planning import ChangePlan, plan
 from .reads import Reads
 from .request import RAISE, Request, with_options
 from .scope import Scope, scope_of
+from .snapshots import Access, informer_of
 from .stats import Stats, stats_of
 from .why import Why
 from .why import why as explain_standing

@@ -18,7 +18,13 @@ from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
 
 from ._labelled import serving_of
-from ._snapshot import (
+from .blocking import Waits, end_with
+from .errors import OutsideFilter, unknown_field
+from .formats.lazy_list import Objects
+from .formats.views import BodyView
+from .matcher import Match
+from .request import Request, misdeclared
+from .snapshots import (
     Access,
     Counted,
     Snapshot,
@@ -30,12 +36,6 @@ from ._snapshot import (
     require_overlap,
     require_readable,
 )
-from .blocking import Waits, end_with
-from .errors import OutsideFilter, unknown_field
-from .formats.lazy_list import Objects
-from .formats.views import BodyView
-from .matcher import Match
-from .request import Request, misdeclared
 from .waits import wait_until_as_new
 
 BUFFER = 1000

@@ -32,9 +32,9 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.quantity import Size
 from kopf_selectcache.settings.retention import require_received
 
-from ._snapshot import informer_of
 from .errors import for_request
 from .request import Request, call_of
+from .snapshots import informer_of
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 

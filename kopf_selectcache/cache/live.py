@@ -14,7 +14,6 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
 from . import _server_reads, writes
-from ._snapshot import Access
 from ._write_options import (
     AnyOptions,
     ApplyOptions,
@@ -34,6 +33,7 @@ from .formats.views import BodyView
 from .matcher import Field, Label, LiveOptions, LiveSelection, Namespaces, Obj
 from .request import RAISE
 from .server_writes import request_of
+from .snapshots import Access
 
 if TYPE_CHECKING:
     from .formats.formats import As, Default, Given, Made, Named

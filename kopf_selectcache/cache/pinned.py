@@ -25,11 +25,11 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 
 from ._at_least import lists_of, require_comparable, version_reached
 from ._introspection import no_such_pinned_read
-from ._snapshot import Access, Counted, Snapshot, informer_of, require_shown
 from .declaring import caller
 from .errors import stale
 from .reads import Reads
 from .request import Request
+from .snapshots import Access, Counted, Snapshot, informer_of, require_shown
 
 _T = TypeVar("_T")
 

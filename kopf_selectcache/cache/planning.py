@@ -32,10 +32,10 @@ from kopf_selectcache.settings.quantity import written as sized
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from ._server_reads import resource_of
-from ._snapshot import Access
 from .declaring import Options, checked_request, completed, started
 from .errors import answering
 from .request import Request
+from .snapshots import Access
 
 _NO_REVIEWS = (403, 404, 405)
 """Codes of servers that do not review rights."""

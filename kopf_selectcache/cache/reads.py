@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
-from . import _snapshot
+from . import snapshots
 from ._at_least import has_reached
-from ._snapshot import Access, list_owned
 from .errors import NotFound, OutsideFilter, is_there
 from .formats.formats import quick
 from .formats.lazy_list import Objects, in_pages
@@ -21,6 +20,7 @@ from .formats.views import BodyView
 from .matcher import AsOf, Field, Label, Namespaces, Obj, ReadOptions, SortBy, Where
 from .request import RAISE, Request, owner_of, replace, require_size, with_options
 from .sides import HiddenObject, counting, hiding
+from .snapshots import Access, list_owned
 
 if TYPE_CHECKING:
     from .formats.formats import As, AsView, Default, Made, Named
@@ -111,7 +111,7 @@ class Reads:
             "get", kind, name, namespace, default=default, max_age=max_age, at_least=at_least, as_=as_
         )
         try:
-            return self._access.read(request, _snapshot.get_object)
+            return self._access.read(request, snapshots.get_object)
         except NotFound:
             if default is RAISE:
                 raise
@@ -138,7 +138,7 @@ class Reads:
             request = self._access.requests.one(
                 "exists", kind, name, namespace, max_age=max_age, at_least=at_least
             )
-            self._access.read(request, _snapshot.get_record)
+            self._access.read(request, snapshots.get_record)
         except (NotFound, OutsideFilter) as error:
             return is_there(error)
         return True
@@ -202,7 +202,7 @@ class Reads:
             as_=as_,
             keys_only=keys_only,
         )
-        found = self._access.read(request, _snapshot.list_objects)
+        found = self._access.read(request, snapshots.list_objects)
         return cast("Objects[Any]", found).keys() if keys_only else found
 
     @overload
@@ -258,7 +258,7 @@ class Reads:
             as_=as_,
             keys_only=keys_only,
         )
-        found = self._access.read(request, _snapshot.list_held)
+        found = self._access.read(request, snapshots.list_held)
         return cast("Objects[Any]", found).keys() if keys_only else found
 
     @overload
@@ -317,7 +317,7 @@ class Reads:
             at_least=at_least,
             as_=as_,
         )
-        return in_pages(cast("Objects[Any]", self._access.read(request, _snapshot.list_held)), size)
+        return in_pages(cast("Objects[Any]", self._access.read(request, snapshots.list_held)), size)
 
     @overload
     def owned(

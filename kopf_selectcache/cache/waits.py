@@ -18,7 +18,11 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
 from ._at_least import wait
-from ._snapshot import (
+from .errors import behind
+from .freshness import Event, event_of, wait_until_fresh
+from .matcher import Obj
+from .request import Request, replace
+from .snapshots import (
     Access,
     Counted,
     Snapshot,
@@ -32,10 +36,6 @@ from ._snapshot import (
     require_overlap,
     require_readable,
 )
-from .errors import behind
-from .freshness import Event, event_of, wait_until_fresh
-from .matcher import Obj
-from .request import Request, replace
 
 
 async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str, Any] | None) -> None:

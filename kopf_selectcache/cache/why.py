@@ -24,12 +24,12 @@ from kopf_selectcache.selectors.selecting import failures, failures_outside
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.rights import Right
 
-from . import _snapshot
+from . import snapshots
 from ._checks import require_names_of, require_place
 from ._server_reads import resource_of
-from ._snapshot import Access, Snapshot, informer_of
 from .errors import NotFound, OutsideFilter, Reason
 from .request import Request
+from .snapshots import Access, Snapshot, informer_of
 
 METADATA_ONLY = Projection(metadata_only=True)
 """The projection of the metadata that the server returns."""
@@ -270,7 +270,7 @@ def _located(request: Request, snapshot: Snapshot) -> tuple[Record, Standing]:
     `get` for any other.
     """
     try:
-        return _snapshot.get_record(request, snapshot), Standing.HELD
+        return snapshots.get_record(request, snapshot), Standing.HELD
     except OutsideFilter as error:
         found, _ = snapshot.locate(request.namespace or "", request.name or "")
         if error.reason is not Reason.OUTSIDE or found is None:

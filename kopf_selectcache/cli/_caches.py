@@ -22,7 +22,7 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
 from ._late import Late
-from ._operator_loader import PROBLEM, Loaded, Unloadable
+from .operator_loader import PROBLEM, Loaded, Unloadable
 
 
 class PlannedCache(NamedTuple):

@@ -18,7 +18,7 @@ from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind
 
 from ._code import argument, keyword, second_caches_in
 from ._code import declarations_in as calls_in
-from ._operator_loader import PROBLEM, Unloadable
+from .operator_loader import PROBLEM, Unloadable
 
 MADE: Mapping[str, Callable[..., Any]] = {
     "Selector": Selector,

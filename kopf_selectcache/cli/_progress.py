@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
 
-from ._terminal import USUAL_WIDTH, width_of
+from .terminal import USUAL_WIDTH, width_of
 
 SOON = 1.0  # Seconds: what is done by then needs no bar.
 REDRAWN, TOLD = 0.1, 5.0  # Seconds between two looks of the bar: in a terminal, and where each is a line.

@@ -25,8 +25,8 @@ from kopf_selectcache.settings.rights import Right, of_cache
 from ._code import fetches_in, posts_events, records_events
 from ._event_rights import NOTE
 from ._late import Beside, Late, declarations_in, second_caches
-from ._operator_loader import PROBLEM, Loaded, Unloadable
 from ._rights import CRDS, LIVE, RECONCILERS, SETTLING, of_events, of_fetch, of_handlers, of_kopf, of_live
+from .operator_loader import PROBLEM, Loaded, Unloadable
 
 UNSEEN = (
     "Reads and writes of handlers with clients of their own cannot be seen. Their rights are not in here."

@@ -32,14 +32,14 @@ from kopf_selectcache.settings.planner import Plan
 from kopf_selectcache.settings.quantity import bytes_in, written
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
-from . import _late, _operator_loader
+from . import _late, operator_loader
 from ._event_rights import choose
-from ._operator_loader import PROBLEM, Loaded, Unloadable
 from ._progress import Progress
 from ._report import FORMATS, PLAIN, Follower, Problem, Report, Result, Section
 from ._required_rights import Needs
 from ._rights import EVENTS, LIVE, RECONCILERS
-from ._terminal import width_of, write
+from .operator_loader import PROBLEM, Loaded, Unloadable
+from .terminal import width_of, write
 
 NAME = "check"
 HELP = (
@@ -49,7 +49,7 @@ HELP = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    _operator_loader.add_arguments(parser)
+    operator_loader.add_arguments(parser)
     _late.add_arguments(parser)
     parser.add_argument(
         "-o",
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="text (default), wide: each list and watch, and each value with its origin, json or yaml",
     )
-    _operator_loader.add_account(
+    operator_loader.add_account(
         parser, "whose rights to look at (default: those of the operator's own login)"
     )
 
@@ -84,13 +84,13 @@ def run(arguments: argparse.Namespace) -> int:
 async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Callable[[], float]) -> Report:
     """Return the report on the operator in its cluster; raise Unloadable."""
     late = _late.given(arguments)
-    async with _operator_loader.loaded(arguments) as operator:
+    async with operator_loader.loaded(arguments) as operator:
         await operator.log_in()
         needs, sections, expected, reviewer = (
             Needs(operator, late),
             list[Section](),
             dict[str, int](),
-            _operator_loader.reviewer_of(operator.transport, _operator_loader.user_of(arguments)),
+            operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments)),
         )
         selectors = operator.declared.selectors
         declared = [(key, operator.declared.effective(key), assigned(key)) for key in selectors]

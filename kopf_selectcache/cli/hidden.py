@@ -25,11 +25,11 @@ from kopf_selectcache.informer.estimate import PAGE_LIMIT, PATIENCE
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.plugin.reconcile import reconcilers
 
-from . import _late, _operator_loader
+from . import _late, operator_loader
 from ._caches import PlannedCache, declared_in, metadata_in, plan_of, resource_of
-from ._operator_loader import PROBLEM, UNKNOWN, Loaded
 from ._required_rights import key_of
-from ._terminal import write
+from .operator_loader import PROBLEM, UNKNOWN, Loaded
+from .terminal import write
 
 NAME = "hidden"
 HELP = "List the objects that an operator's objects own or name, and that the filters of its caches hide."
@@ -39,7 +39,7 @@ _UNREAD = "secrets"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    _operator_loader.add_arguments(parser)
+    operator_loader.add_arguments(parser)
     _late.add_arguments(parser)
 
 
@@ -82,7 +82,7 @@ class Found(NamedTuple):
 async def answered(arguments: argparse.Namespace) -> Found:
     """Return the hidden objects; raise Unloadable."""
     late = _late.given(arguments)
-    async with _operator_loader.loaded(arguments) as operator:
+    async with operator_loader.loaded(arguments) as operator:
         await operator.log_in()
         return await _Search(operator, late).result()
 

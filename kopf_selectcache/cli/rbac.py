@@ -14,13 +14,13 @@ import yaml
 
 from kopf_selectcache.settings.rights import Right, merged
 
-from . import _late, _operator_loader
+from . import _late, operator_loader
 from ._event_rights import choose
 from ._manifests import NoRights, as_name, granted_by, manifests
-from ._operator_loader import PROBLEM, Unloadable
 from ._required_rights import Needs
 from ._rights import beyond, lacking
-from ._terminal import write
+from .operator_loader import PROBLEM, Unloadable
+from .terminal import write
 
 NAME = "rbac"
 HELP = (
@@ -30,8 +30,8 @@ HELP = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    _operator_loader.add_arguments(parser)
-    _operator_loader.add_account(
+    operator_loader.add_arguments(parser)
+    operator_loader.add_account(
         parser, "whom to bind them to (default: default/ and the name of its file), or whose to compare"
     )
     parser.add_argument(
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
     """Return the output and the exit code; raise Unloadable."""
-    async with _operator_loader.loaded(arguments) as operator:
+    async with operator_loader.loaded(arguments) as operator:
         needs = Needs(operator, _late.given(arguments))
         rights, recorded = await needs.all(arguments.fetch), await needs.of_recorders()
         if arguments.check is None:
@@ -91,7 +91,7 @@ async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
             missing = lacking(needed, granted)
         else:
             assumed = []
-            reviewer = _operator_loader.reviewer_of(operator.transport, _operator_loader.user_of(arguments))
+            reviewer = operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments))
             await operator.log_in()
             events = await choose(recorded, reviewer.lacks)
             needed = merged([*others, *events.needed])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote, urlencode, urlsplit
 
 from ._progress import Progress
-from ._terminal import write
+from .terminal import write
 
 PROBE_TIMEOUT = 5.0
 """Seconds that the server of an existing kubeconfig has to answer. It runs on this machine."""

@@ -15,10 +15,10 @@ from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.selectors.kind_keys import checked_key
 from kopf_selectcache.settings.rights import merged, of_cache
 
-from . import _late, _operator_loader
+from . import _late, operator_loader
 from ._caches import PlannedCache, declared_in, plan_of, resource_of
-from ._operator_loader import PROBLEM, UNKNOWN, Loaded, Unloadable
-from ._terminal import write
+from .operator_loader import PROBLEM, UNKNOWN, Loaded, Unloadable
+from .terminal import write
 
 NAME = "why"
 HELP = "Say if the cache of an operator would hold one object, such as pods/shop/web-1, and why it would not."
@@ -28,9 +28,9 @@ DEFAULT = "default"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    _operator_loader.add_arguments(parser)
+    operator_loader.add_arguments(parser)
     _late.add_arguments(parser)
-    _operator_loader.add_account(
+    operator_loader.add_account(
         parser, "whose rights to look at (default: those of the operator's own login)"
     )
     parser.usage = "%(prog)s [options] FILE... KIND/[NAMESPACE/]NAME"
@@ -50,7 +50,7 @@ async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
     *arguments.paths, named = arguments.paths or [""]
     kind, namespace, name = _parts_of(named)
     late = _late.given(arguments)
-    async with _operator_loader.loaded(arguments) as operator:
+    async with operator_loader.loaded(arguments) as operator:
         await operator.log_in()
         try:
             resource = await resource_of(operator, checked_key(kind))
@@ -64,7 +64,7 @@ async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
         caches = [cache async for cache in _caches_of(operator, late, resource)]
         if not caches:
             raise Unloadable(f"the operator declares no cache of {resource}", code=PROBLEM)
-        reviewer = _operator_loader.reviewer_of(operator.transport, _operator_loader.user_of(arguments))
+        reviewer = operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments))
         texts, codes = list[str](), list[int]()
         for _, _, planned in caches:
             why = await ask_server(operator.transport, planned.filter, resource, namespace, name)

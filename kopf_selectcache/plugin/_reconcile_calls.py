@@ -15,10 +15,10 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import NotDeclared, NotSynced, StateError
-from kopf_selectcache.cache._snapshot import open_snapshot
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.views import BodyView
 from kopf_selectcache.cache.request import Request
+from kopf_selectcache.cache.snapshots import open_snapshot
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.resource import Resource

@@ -18,11 +18,11 @@ from threading import Lock
 from typing import Any, cast
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError, require
-from kopf_selectcache.cache._snapshot import informer_of, require_readable
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.changes import Change
 from kopf_selectcache.cache.formats.views import BodyView
 from kopf_selectcache.cache.request import Request
+from kopf_selectcache.cache.snapshots import informer_of, require_readable
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing, key_of
 from kopf_selectcache.core.store.record import Record

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from kopf_selectcache import BodyView, NotKept, Objects, ReadError, ReadOnly
-from kopf_selectcache.cache._snapshot import Access
+from kopf_selectcache.cache.snapshots import Access
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
 from tests.rows import each_row

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.cache import _snapshot
+from kopf_selectcache.cache import snapshots
 from kopf_selectcache.core.store import own_writes, store
 from kopf_selectcache.errors import OutsideFilter
 from kopf_selectcache.informer import stream_writer
@@ -48,7 +48,7 @@ def _written() -> Model:
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("events", [1, 2])
 def test_9_a_thread_reads_its_own_write_wherever_the_stream_interrupts_it(read: str, events: int) -> None:
-    files, at, seen = (_snapshot.__file__, own_writes.__file__, store.__file__), 0, 1
+    files, at, seen = (snapshots.__file__, own_writes.__file__, store.__file__), 0, 1
     while at < seen:
         model, done = _written(), False
 

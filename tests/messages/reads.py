@@ -178,8 +178,8 @@ MISTAKES = {
         lambda cache: cache.snapshot("pods").fetch("pods", "a", "shop")  # type: ignore[attr-defined]
     ),
     "a read of the cache that a snapshot does not have": web(
-        lambda cache: cache.snapshot("pods").age("pods")
-    ),  # type: ignore[attr-defined]
+        lambda cache: cache.snapshot("pods").age("pods").is_integer()  # type: ignore[attr-defined]
+    ),
     "a property of the cache that a snapshot does not have": web(
         lambda cache: cache.snapshot("pods").live.get("pods", "a", "shop")  # type: ignore[attr-defined]
     ),

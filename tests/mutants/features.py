@@ -28,7 +28,7 @@ class FeatureMutant(NamedTuple):
     product: str = ""
 
 
-SNAPSHOT, SELECTOR, PLANNER = "cache/_snapshot.py", "selectors/selector.py", "settings/planner.py"
+SNAPSHOT, SELECTOR, PLANNER = "cache/snapshots.py", "selectors/selector.py", "settings/planner.py"
 
 FEATURES: tuple[FeatureMutant, ...] = (
     FeatureMutant("send no label selector", SELECTOR,

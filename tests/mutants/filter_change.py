@@ -97,7 +97,7 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
            ("tests/informer/test_filter_change.py::test_16_a_steady_stream_of_changes_is_followed",)),
     Mutant("take a stream that excludes a name for one without a selector", "settings/planner.py", 'all(term.label == "metadata.namespace" for term in self.selector.terms)', "not self.needs_fields", 15,
            ("tests/cache/test_changes.py::test_15_an_object_of_an_excluded_name_that_leaves_another_stream_is_not_gone",)),
-    Mutant("read a namespace that has lost the label", "cache/_snapshot.py", "return selects(self.comparisons.filter, record, self.resource, self.projection) is False", "return False", 1,
+    Mutant("read a namespace that has lost the label", "cache/snapshots.py", "return selects(self.comparisons.filter, record, self.resource, self.projection) is False", "return False", 1,
            (f"{LABELLED}1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet",)),
     Mutant("serve a namespace that has lost the label until its streams end", "informer/namespaces.py", "        if filter_ == state.filter:\n", "        if filter_ is not state.filter:\n", 1,
            (f"{LABELLED}1_in_small_worlds_no_read_contradicts_the_namespaces_as_of_its_answer",)),

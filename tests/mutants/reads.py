@@ -13,7 +13,7 @@ PINNED = "tests/cache/test_pinned.py::test_"
 READS: tuple[Mutant, ...] = (
     Mutant(
         "answer although the cache is older than at_least",
-        "cache/_snapshot.py",
+        "cache/snapshots.py",
         "    is_behind = request.at_least is not None and not is_as_of(",
         "    is_behind = False and not is_as_of(",
         11,
@@ -21,7 +21,7 @@ READS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "do not wait for the version of an awaited read",
-        "cache/_snapshot.py",
+        "cache/snapshots.py",
         "                await wait(informer, request.at_least, region_of(request), seconds)\n",
         "                pass\n",
         11,
@@ -80,7 +80,7 @@ READS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "hide a newer own write from a read with at_least",
-        "cache/_snapshot.py",
+        "cache/snapshots.py",
         "        if shown is not None and not is_newer(request.at_least.version, shown.version):\n",
         "        if False:\n",
         11,
@@ -88,7 +88,7 @@ READS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "return an answer without its version",
-        "cache/_snapshot.py",
+        "cache/snapshots.py",
         "    return Found(left, chosen.records, unreadable, chosen.version)\n",
         '    return Found(left, chosen.records, unreadable, "")\n',
         11,

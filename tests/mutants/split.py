@@ -64,7 +64,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "count both sides without the handler's own object",
-        "cache/_snapshot.py",
+        "cache/snapshots.py",
         "            if key is not None and own is not None:\n                present[key]",
         "            if False:\n                present[key]",
         9,

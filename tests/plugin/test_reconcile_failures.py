@@ -15,7 +15,7 @@ from kopf._core.reactor.inventory import ResourceMemories
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import NotSynced, Oversized, _kopf
-from kopf_selectcache.cache import _snapshot
+from kopf_selectcache.cache import snapshots
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin import _reconcile_calls, _reconciler, _runtimes
 from kopf_selectcache.plugin.operator import operator_of
@@ -178,7 +178,7 @@ def test_a_key_whose_cache_cannot_be_read_runs_again(
 ) -> None:
     calls: list[str] = []
     refused: list[str] = []
-    read = _snapshot.open_snapshot
+    read = snapshots.open_snapshot
 
     def refuse_once(*given: Any, **options: Any) -> Any:
         if not refused:

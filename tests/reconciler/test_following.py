@@ -9,7 +9,7 @@ import pytest
 
 from kopf_selectcache import Cached, NotSynced
 from kopf_selectcache._errors import Cause, StateError
-from kopf_selectcache.cache._snapshot import informer_of
+from kopf_selectcache.cache.snapshots import informer_of
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.reconciler import sources
 from kopf_selectcache.reconciler.queue import Priority

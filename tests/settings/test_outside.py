@@ -18,7 +18,7 @@ from kopf_selectcache import (
     Reason,
     Selector,
 )
-from kopf_selectcache.cache._snapshot import Snapshot
+from kopf_selectcache.cache.snapshots import Snapshot
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
