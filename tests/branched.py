@@ -58,7 +58,7 @@ class Fed(FakeInformer):
 
     ANY = Keys()
 
-    parted = True
+    has_several_streams = True
 
     def __init__(self, layout: Layout, union: Union) -> None:
         super().__init__(AnyOf(layout.branches), NODES, "nodes")

@@ -112,7 +112,7 @@ def alone(steps: Callable[[Writer], list[Call]], *, own: Obj | None = None) -> S
         call()
     indexed(union)
     informer = Fed(SHARED._replace(branches=SHARED.branches[:1]), union)
-    informer.parted = False
+    informer.has_several_streams = False
     return Scene(union, informer, steps(branch), own)
 
 

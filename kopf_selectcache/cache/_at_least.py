@@ -48,7 +48,7 @@ def require_comparable(informer: Informer, request: Request, at_least: AtLeast) 
 def has_reached(runtime: Runtime, kind: object, version: object) -> bool:
     """Return True if a cache with one stream is known to be as new as a version: later reads are, too."""
     informer = runtime.names.quick.get(kind) if type(kind) is str else None
-    store = informer.ready if informer is not None and not informer.parted else None
+    store = informer.ready if informer is not None and not informer.has_several_streams else None
     return store is not None and type(version) is str and is_reached(version, store.version)
 
 
@@ -92,7 +92,7 @@ def _has_reached(reflector: Reflector, version: str) -> bool:
 
 
 def _has_unconfirmed(informer: Informer, version: str) -> bool:
-    return informer.parted and informer.has_unconfirmed(version, besides=_NO_OBJECT)
+    return informer.has_several_streams and informer.has_unconfirmed_before(version, besides=_NO_OBJECT)
 
 
 async def wait(

@@ -274,7 +274,7 @@ def open_snapshot(
     that cannot be read.
     """
     state = informer.state
-    store: Readable | None = None if informer.parted else informer.ready
+    store: Readable | None = None if informer.has_several_streams else informer.ready
     if store is None:
         store = require_readable(informer, request)
     if request.max_age is not None:
@@ -337,7 +337,7 @@ def require_readable(informer: Informer, request: Request, *, after: float | Non
     `after` is the number of seconds that were waited.
     """
     require_declared(informer, request)
-    part = informer.part(region_of(request) if informer.parted else None)
+    part = informer.part(region_of(request) if informer.has_several_streams else None)
     if part.error is not None:
         raise for_request(part.error, request, informer.filter)
     if informer.resource is None or not part.store.version:

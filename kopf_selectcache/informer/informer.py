@@ -268,7 +268,7 @@ class Informer:
         return self._environment
 
     @property
-    def parted(self) -> bool:
+    def has_several_streams(self) -> bool:
         """True if it has several streams, so that a request may need some of them only."""
         return self.state.has_several_streams
 
@@ -301,18 +301,18 @@ class Informer:
         return self.state.union.is_unconfirmed((namespace, name))
 
     @property
-    def has_doubts(self) -> bool:
+    def has_unconfirmed(self) -> bool:
         """True if there are unconfirmed leaves."""
         return bool(self.state.union.doubts)
 
-    def has_unconfirmed(self, version: str, *, besides: ObjectKey) -> bool:
+    def has_unconfirmed_before(self, version: str, *, besides: ObjectKey) -> bool:
         """Return True if there is an unconfirmed leave of another object before this version.
 
         Return False while a stream is unreadable, because nothing can be confirmed then: reads that need that
         stream raise its error.
         """
         state = self.state
-        return all(each.readable for each in state.conditions) and state.union.has_doubts_before(
+        return all(each.readable for each in state.conditions) and state.union.has_unconfirmed_before(
             version, besides=besides
         )
 
@@ -414,7 +414,7 @@ class Informer:
         let_go = condition.health is Health.OVERSIZED  # The store is empty already.
         # After the resource was missing, its objects may be gone. Several streams would notice that one by
         # one.
-        if (self.resource, planned) != self.begun or (self.parted and not let_go):
+        if (self.resource, planned) != self.begun or (self.has_several_streams and not let_go):
             self.begin(planned)
         self.mark_resolved()
         if not self.reflectors:
@@ -434,7 +434,7 @@ class Informer:
                     self._resolve_again(self._resolution), name=f"selectcache: {self.key}, its resource"
                 )
             )
-        confirm = self.confirming.run if self.parted else None
+        confirm = self.confirming.run if self.has_several_streams else None
         await self.tasks.run(self.state.reflectors, confirm, tasks, ends=self._note_end_of_streams)
 
     def _note_end_of_streams(self) -> None:

@@ -114,7 +114,7 @@ class FakeInformer:
             each.hurry()
         if self.informer.chosen.is_outdated and self.informer.filter_change.is_idle:
             self._exchange()
-        if self.informer.has_doubts:  # All streams receive each change at once.
+        if self.informer.has_unconfirmed:  # All streams receive each change at once.
             for each in self._streams:
                 each.hurry()
 

@@ -142,7 +142,7 @@ class FakeInformer:
             for listener in tuple(self.listeners):
                 listener(change)
 
-    parted = False
+    has_several_streams = False
 
     @property
     def laying(self) -> SimpleNamespace:

@@ -169,11 +169,11 @@ def test_a_pod_that_is_relabelled_leaves_and_comes_back() -> None:
 # ---- Messages in other cases.
 
 
-@each_row("parted", [False, True], ids=["one watch", "several"])
+@each_row("several", [False, True], ids=["one watch", "several"])
 @each_row("name", ["a/b", "web-*", "", "x" * 300])
-def test_an_object_that_no_object_can_be_called_is_never_there(name: str, parted: bool) -> None:
+def test_an_object_that_no_object_can_be_called_is_never_there(name: str, several: bool) -> None:
     environment = Environment()
-    environment.declare(Selector(namespaces=["ns"])).hold(WEB).parted = parted
+    environment.declare(Selector(namespaces=["ns"])).hold(WEB).has_several_streams = several
     assert environment.cache().get("pods", name, "ns", default=None) is None
     assert not environment.cache().exists("pods", name, "ns")
 

@@ -521,11 +521,11 @@ class World:
         wanted = {key: each.version for key in KEYS if self.declared.selects(each := self.server.now(key))}
         if informer.health.value == "oversized":
             # While several streams list an object for the first time, each holds it.
-            return self.declared.is_limited and len(wanted) > (0 if informer.parted else 1)
+            return self.declared.is_limited and len(wanted) > (0 if informer.has_several_streams else 1)
         held = {record.key: int(record.version) for record in informer.store.records()[0]}
         if len(self.server.watches) != len(informer.reflectors):
             return False
-        return informer.synced and held == wanted and not informer.has_doubts and not informer.own_writes
+        return informer.synced and held == wanted and not informer.has_unconfirmed and not informer.own_writes
 
     def _require_nothing_left(self) -> None:
         informer, runtime = self.informer, self.runtime
@@ -551,7 +551,7 @@ class World:
             assert sum(each.endswith(f", {what}") for each in names) == 1, names
         # Beside them: the informer, its wait for an exchange, and the confirmation of leaves.
         more = len(asyncio.all_tasks()) - self.tasks_before - 2 * len(streams) - 3
-        assert more == 2 + informer.parted, sorted(map(str, asyncio.all_tasks()))
+        assert more == 2 + informer.has_several_streams, sorted(map(str, asyncio.all_tasks()))
         if informer.share.tally is not None:
             # Streams may hold other records of an object.
             records = {id(each): each for store in informer.state.union.stores for each in store.records()[0]}

@@ -135,7 +135,7 @@ async def restart(environment: Environment, act: Act) -> None:
     unknown = environment.cluster.faults.add(NotServed(), resource="secrets")
     environment.cluster.cut("watch", "secrets")
     await unknown.hit()
-    await until(lambda: not environment.informer.is_complete or not environment.informer.parted)
+    await until(lambda: not environment.informer.is_complete or not environment.informer.has_several_streams)
     act(environment)
     unknown.release()
 
@@ -187,7 +187,7 @@ async def settled(environment: Environment) -> None:
             and informer.is_complete
             and informer.store.get("shop", "last")[0] is not None
             and "large" not in {each.name for each in informer.store.records()[0]}
-            and not informer.has_doubts
+            and not informer.has_unconfirmed
             and all(
                 int(each.substore.version or 0) >= int(last["resourceVersion"])
                 for each in informer.reflectors
@@ -244,7 +244,10 @@ def test_15_what_a_restored_server_has_lost_departs_once(filter_: str) -> None:
             informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: informer.store.get("shop", "lost")[0] is None and informer.synced)
             await until(
-                lambda: all(each.substore.epoch == 1 for each in informer.reflectors) or not informer.parted
+                lambda: (
+                    all(each.substore.epoch == 1 for each in informer.reflectors)
+                    or not informer.has_several_streams
+                )
             )
             for who, each in received.items():
                 each.drain()

@@ -136,7 +136,7 @@ def test_16_a_change_shows_what_the_new_filter_selects(before: str, after: str) 
             await until(lambda: "later" in names(environment))
             environment.cluster.delete(secret("both"))
             await until(lambda: "both" not in names(environment))
-            await until(lambda: not informer.has_doubts)
+            await until(lambda: not informer.has_unconfirmed)
             assert names(environment) == SELECTED[after] - {"both"}
             assert {record.name for record in follower.view.values()} == names(environment)
 

@@ -268,7 +268,11 @@ def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_wa
             Server(lists=[LISTED]) as server,
             operating(server, selectors={"pods": ["app=web", "app=db,tier=x"]}) as environment,
         ):
-            await until(lambda: environment.informer.parted and not environment.informer.state.is_resolving)
+            await until(
+                lambda: (
+                    environment.informer.has_several_streams and not environment.informer.state.is_resolving
+                )
+            )
             first, second = environment.informer.state.conditions
             first.fail(Refusal(404), verb="list")
             environment.time.now += 5

@@ -195,7 +195,7 @@ def test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_others()
             await until(lambda: not environment.cache.held("secrets"))
             assert [change.cause for change in changes] == [ChangeCause.LEFT]
             assert not environment.reads_of_metadata()
-            assert not environment.informer.has_doubts
+            assert not environment.informer.has_unconfirmed
 
     run(main())
 

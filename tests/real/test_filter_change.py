@@ -140,7 +140,7 @@ def _show(start_api: Any, counted: Any, *, changes: int) -> None:
             )
             assert play.mistakes[:5] == []
             assert play.reads > 0
-            await until(lambda: informer.synced and not informer.has_doubts, "all is settled")
+            await until(lambda: informer.synced and not informer.has_unconfirmed, "all is settled")
             most = tasks + 2 * len(informer.reflectors) + 2
             await until(lambda: len(asyncio.all_tasks()) <= most, "no task of an earlier filter is left")
 

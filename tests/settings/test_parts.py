@@ -94,7 +94,7 @@ def test_whoever_waits_is_let_go_when_the_kind_is_served_no_more(*, again: bool)
         async with caching(
             APART, secret("a", app="web"), held="infra", request_timeout=80_000.0
         ) as environment:
-            await until(lambda: environment.informer.parted)
+            await until(lambda: environment.informer.has_several_streams)
             waiting = asyncio.create_task(environment.informer.wait_until_settled())
             await asyncio.sleep(0)
             if not again:

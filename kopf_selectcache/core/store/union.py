@@ -229,7 +229,7 @@ class Union:
         """The unconfirmed leave with the oldest version. An unknown version comes first."""
         return self._doubts.oldest()
 
-    def has_doubts_before(self, version: str, *, besides: ObjectKey) -> bool:
+    def has_unconfirmed_before(self, version: str, *, besides: ObjectKey) -> bool:
         """Return True if another object than `besides` has an unconfirmed leave that is not newer than the
         version.
         """
