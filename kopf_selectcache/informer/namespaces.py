@@ -199,8 +199,8 @@ class Failing:
     """The time of the next try."""
 
 
-class FilterChange(Protocol):
-    """The changes of the filter."""
+class Changeable(Protocol):
+    """The part of `FilterChange` that follows the namespaces."""
 
     unsynced: frozenset[str]
 
@@ -219,7 +219,7 @@ class Chooser(Protocol):
     declared: Cached
 
     @property
-    def filter_change(self) -> FilterChange:
+    def filter_change(self) -> Changeable:
         """The changes of the filter."""
 
     async def look_at_rights(self, declared: Cached, resource: Resource) -> None:
