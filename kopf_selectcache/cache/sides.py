@@ -15,10 +15,10 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Plan
 
 from ._outside import failures_of
-from ._snapshot import Snapshot, compare, count_objects, outside_of
 from .errors import OutsideFilter
 from .matcher import Compared, Coverage, Match
 from .request import Request, replace
+from .snapshots import Snapshot, compare, count_objects, outside_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,7 @@ def _match(request: Request, snapshot: Snapshot) -> Match:
 def _coverage_of_sides(compared: Compared, plan: Plan, kind: Kind | None) -> Coverage:
     """Return the comparison with both sides of a split cache: they have all objects of its namespaces."""
     spaces = frozenset(name for branch in plan.filter.branches for name in branch.namespaces or ())
-    inside = compared.coverage
-    verdict = Selector(namespaces=spaces).covers(compared.selector, kind=kind) if spaces else inside
-    return inside._replace(witness=verdict.witness, narrowest=verdict.narrowest)
+    if not spaces:  # The filter chooses namespaces by a label, and none has it.
+        return compared.coverage
+    verdict = Selector(namespaces=spaces).covers(compared.selector, kind=kind)
+    return compared.coverage._replace(witness=verdict.witness, narrowest=verdict.narrowest)

@@ -66,6 +66,12 @@ def web(read: Callable[[Cache], Any]) -> Callable[[], Any]:
     return provoke
 
 
+def split_in_shop() -> FakeCache:
+    """Return a split cache of one namespace."""
+    split = Cached(Selector("app=web", namespaces=["shop"]), outside="metadata")
+    return FakeCache([WEB, pod("db-1", app="db")], {"pods": split})
+
+
 def unordered() -> Cache:
     """Return a cache of a server whose versions are no numbers."""
     environment = Environment()
@@ -155,6 +161,8 @@ OUTSIDE = {
     "list, undecided": lambda: reading(HARD).list("pods", label=PIGEONS),
     "list of excluded objects": web(lambda cache: cache.list("pods", label="app=db")),
     "list of one of several alternatives": lambda: reading(WEB_OR_DB).list("pods", label="app"),
+    "a count beyond the namespaces of both sides": lambda: split_in_shop().count("pods", outside=True),
+    "hidden objects beyond these namespaces": lambda: split_in_shop().hidden("pods"),
     "hidden objects of a cache that is not split": web(lambda cache: cache.hidden("pods")),
     "count of more than the filter": web(lambda cache: cache.count("pods", label="app in (web,db)")),
     "held of excluded objects": web(lambda cache: cache.held("pods", label="app=db")),
@@ -247,6 +255,9 @@ WAITS = {
     "a snapshot that is older than at_least": fake(
         lambda cache: cache.snapshot("pods").__enter__().list("pods", label="app=web", at_least="99")
     ),
+    "a count of both sides that is older than at_least": lambda: FakeCache(
+        [WEB], {"pods": Cached("app=web", outside="metadata")}
+    ).count("pods", outside=True, at_least="99"),
     "hidden objects that are older than at_least": lambda: FakeCache(
         [WEB], {"pods": Cached("app=db", outside="metadata")}
     ).hidden("pods", at_least="99"),
