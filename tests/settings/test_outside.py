@@ -377,7 +377,7 @@ def test_hidden_objects_are_found_by_owner_and_labels_with_what_they_fail() -> N
         cache.cluster.patch(pod("db-1"), {"metadata": {"labels": {"app": "web"}}})
         assert [each.name for each in cache.hidden("pods", namespace="shop")] == ["child"]
         assert sorted(each.name for each in now.hidden("pods", namespace="shop")) == ["child", "db-1"]
-    with pytest.raises(ReadError, match="owner"):
+    with pytest.raises(ReadError):
         cache.hidden("pods", owner={"metadata": {}})
     with pytest.raises(OutsideFilter):
         FakeCache([], {"v1/pods": "app=web"}).hidden("pods")
