@@ -27,6 +27,7 @@ from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.access_review import Reviewer, Unreviewed
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import namespaces_of
+from kopf_selectcache.plugin.runtimes import create_transport
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from ._code import declares_later, records_events
@@ -197,13 +198,7 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
             namespaces,
             _exact(watched),
             not watched,
-            KopfTransport(
-                vault,
-                request_timeout=declared.request_timeout,
-                connect_timeout=settings.networking.connect_timeout,
-                max_bytes=declared.page_bytes(),
-                gzip=declared.requests_gzip(),
-            ),
+            create_transport(declared, vault, settings),
             log_in,
         )
         try:

@@ -36,10 +36,10 @@ from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
-from ._runtimes import create_runtime
 from .caches import named_caches
 from .events import make_recorder
 from .narrowing import advise, warn_of_filter
+from .runtimes import create_runtime
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -17,7 +17,7 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import NotSynced, Oversized, _kopf
 from kopf_selectcache.cache import snapshots
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.plugin import _reconcile_calls, _reconciler, _runtimes
+from kopf_selectcache.plugin import _reconcile_calls, _reconciler, runtimes
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.reconciler.worker import Worker
 from kopf_selectcache.testing import EmbeddedCluster
@@ -38,7 +38,7 @@ def hurry(test: Coroutine[Any, Any, None]) -> None:
 
     async def bounded() -> None:
         hurried = partial(Runtime, clock=asyncio.get_running_loop().time)
-        with patch.object(_runtimes, "Runtime", hurried):
+        with patch.object(runtimes, "Runtime", hurried):
             async with asyncio.timeout(3600):
                 await test
 

@@ -1,4 +1,4 @@
-"""Creates the runtime of an operator, or of caches beside it."""
+"""Creates the runtime of an operator, or of caches beside it, and the transport of its requests."""
 
 from __future__ import annotations
 
@@ -28,12 +28,19 @@ def create_runtime(
         idle_timeout=watching.inactivity_timeout or None,
         request_timeout=min(networking.request_timeout or declared.request_timeout, declared.request_timeout),
     )
-    transport = KopfTransport(
+    transport = create_transport(declared, vault, kopf_settings)
+    return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=logger)
+
+
+def create_transport(
+    declared: SelectCacheSettings, vault: _kopf.Vault, kopf_settings: kopf.OperatorSettings
+) -> KopfTransport:
+    """Create a transport with these credentials and the options of requests."""
+    return KopfTransport(
         vault,
         request_timeout=declared.request_timeout,
-        connect_timeout=networking.connect_timeout,
+        connect_timeout=kopf_settings.networking.connect_timeout,
         max_bytes=declared.page_bytes(),
         batch_delay=declared.batch_delay,
         gzip=declared.requests_gzip(),
     )
-    return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=logger)
