@@ -230,11 +230,16 @@ def _plain(report: Report) -> dict[str, Any]:
                 "kept": section.kept,
                 "origins": [str(origin) for origin in section.origins],
                 "held": _amount(section.held),
+                "outside": None if section.held is None else section.outside,
                 "aboutMemory": section.memory,
                 "all": _amount(section.all),
                 "streams": [
-                    {"path": each.path, "query": dict(each.query), "held": _amount(each.amount)}
-                    | ({"outside": True} if each.is_outside else {})
+                    {
+                        "path": each.path,
+                        "query": dict(each.query),
+                        "outside": each.is_outside,
+                        "held": _amount(each.amount),
+                    }
                     for each in section.streams
                 ],
                 "rights": {"needed": _rules(section.needed), "missing": _rules(section.missing)},

@@ -376,11 +376,10 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
     def test_the_objects_inside_of_a_split_cache_are_counted(self, command: Command) -> None:
         declared = "select['v1/pods'] = selectcache.Cached('app=%s', outside='metadata')"
         assert "  3 of 5, 2 outside  " in command("check", declared % "web").output
-        streams = parsed(command("check", declared % "web", "-o", "json"))["caches"][0]["streams"]
-        assert [(each["held"]["objects"], each.get("outside", False)) for each in streams] == [
-            (3, False),
-            (2, True),
-        ]
+        (found,) = parsed(command("check", declared % "web", "-o", "json"))["caches"]
+        assert (found["held"]["objects"], found["outside"]) == (5, 2)
+        streams = [(each["held"]["objects"], each["outside"]) for each in found["streams"]]
+        assert streams == [(3, False), (2, True)]
         assert "* Of the 5 pods that there are it selects none." in command("check", declared % "none").output
 
     def test_wide_shows_where_each_value_comes_from(self, command: Command) -> None:
