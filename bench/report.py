@@ -220,7 +220,7 @@ def filled(text: str, results: Sequence[Result]) -> str:
 
 
 README_ROWS = (
-    ("memory per object, with 20,000 pods of 9 KB", "per object", 1e-3, "KB"),
+    ("memory per object, with 20,000 pods of 10 KB, most of them replicas", "per object", 1e-3, "KB"),
     ("CPU to sync 20,000 pods", "sync cpu", 1, "s"),
     ("`get` of a private copy", "get", 1, "µs"),
 )

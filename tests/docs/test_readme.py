@@ -93,7 +93,7 @@ def test_the_table_has_the_figures_of_the_other_pages() -> None:
         for row in rows_of(section((DOCS / "comparison.md").read_text(), CONTENTS))
         if row[0][:1].isdecimal()
     ]
-    words = f"equal to the server after how many of {len(faults)} faults, such as a lost watch"
+    words = f"faults after which it equals the server, of {len(faults)}"
     assert [figures[words][column] for column in (0, 1, 3)] == summary["equal to the server"][:3]
 
 
