@@ -117,25 +117,25 @@ class Collector:
         gauges = {
             name: GaugeMetricFamily(prefix + name, text, labels=names)
             for name, text in {
-                "objects": "Objects held.",
-                "bytes": "Bytes of the objects held, as they are stored.",
-                "unreadable": "Objects held that cannot be decoded: of them, nothing is stored.",
-                "synced": "1 if the cache holds what the server had and follows, else 0.",
-                "staleness_seconds": "Seconds since the server last confirmed what is held.",
+                "objects": "Objects in the cache.",
+                "bytes": "Bytes of the objects in the cache, as they are stored.",
+                "unreadable": "Objects in the cache that cannot be decoded.",
+                "synced": "1 if the cache is complete and follows the server, else 0.",
+                "staleness_seconds": "Seconds since the server last confirmed the contents.",
             }.items()
         }
         counters = {
             name: CounterMetricFamily(prefix + name, text, labels=names)
             for name, text in {
-                "lists": "Pages asked for.",
-                "watches": "Watches asked for.",
-                "events": "Events taken in.",
-                "audits": "Comparisons of all that is held with the server.",
-                "drift": "Objects found by audits to be other than the server has them.",
+                "lists": "Requested pages.",
+                "watches": "Requested watches.",
+                "events": "Received events.",
+                "audits": "Comparisons of the whole cache with the server.",
+                "drift": "Objects that differed from the server in an audit.",
             }.items()
         }
         failures = CounterMetricFamily(
-            prefix + "failures", "Requests that failed and streams that broke off.", labels=[*names, "reason"]
+            prefix + "failures", "Failed requests and broken streams.", labels=[*names, "reason"]
         )
         relists = CounterMetricFamily(
             prefix + "relists", "Complete lists after the first.", labels=[*names, "reason"]
@@ -145,8 +145,8 @@ class Collector:
         )
         health = GaugeMetricFamily(
             prefix + "health",
-            "1 for the state that the cache is in. Until the cluster has answered what the kind is,"
-            " the resource is the declared key.",
+            "1 for the state of the cache. Until the cluster has resolved the kind, the resource is the"
+            " declared key.",
             labels=[*names, "state"],
         )
         sets = {"": self._informers(), **others}
@@ -180,6 +180,6 @@ class Collector:
         if (longest := self._longest_stall()) is not None:
             yield GaugeMetricFamily(
                 prefix + "longest_stall_seconds",
-                "The longest time for which the event loop has stood still.",
+                "The longest time for which the event loop was blocked.",
                 value=longest,
             )
