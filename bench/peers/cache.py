@@ -46,7 +46,7 @@ MODES: Mapping[str, Mapping[str, Any]] = {
     "metadata": {"metadata_only": True},
     "gzip": {},
 }
-"""How pods are stored: arguments of `Cached`."""
+"""The modes, with their arguments of `Cached`. That of `GZIP` stores as the default does."""
 GZIP = "gzip"
 """The mode of an operator outside of the cluster. The others request lists as an operator in a pod does."""
 FORMS: Mapping[str, Mapping[str, Any]] = {

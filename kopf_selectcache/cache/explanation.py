@@ -15,8 +15,8 @@ class Explanation:
     verdict: Verdict
     """The comparison of the request with the filter; true if the filter covers it."""
     looks_at: int
-    """The number of stored objects that are candidates: they are compared with the rest of the request. None
-    are if the filter selects no object of the request."""
+    """The number of stored objects that are candidates: they are compared with the rest of the request. 0 if
+    the filter selects no object of the request."""
     decodes: bool
     """True if candidates with the right labels must be decoded, because no index answers `field=` or
     `where=`."""

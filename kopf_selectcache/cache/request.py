@@ -135,8 +135,9 @@ def call_of(verb: str, arguments: str = "") -> str:
     >>> call_of("fetch", "whole=True")
     'cache.blocking.fetch(..., whole=True)'
     """
-    given = f"({arguments})" if verb == "wait_synced" else f"(..., {arguments})" if arguments else "(...)"
-    return f"cache.blocking.{verb}{given}" if running_loop() is None else f"await cache.{verb}{given}"
+    # Without arguments, `wait_synced` waits for all caches.
+    given = arguments if verb == "wait_synced" else ", ".join(filter(None, ("...", arguments)))
+    return f"cache.blocking.{verb}({given})" if running_loop() is None else f"await cache.{verb}({given})"
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

@@ -133,7 +133,8 @@ class KopfTransport:
         self._clock = clock
         self._sleep = sleep
         self._batch_delay = batch_delay if is_waking(*system) else 0.0
-        self._encoding = {} if gzip else {"Accept-Encoding": "identity"}
+        # aiohttp requests gzip and deflate unless it is told otherwise.
+        self._list_headers = {} if gzip else {"Accept-Encoding": "identity"}
         self._chance = chance
         self._request_timeout = request_timeout
         self._connect_timeout = connect_timeout
@@ -143,7 +144,7 @@ class KopfTransport:
     ) -> bytes:
         try:
             async with self._limit():
-                return await self._whole(path, query, {"Accept": accept} | self._encoding, most=most)
+                return await self._whole(path, query, {"Accept": accept} | self._list_headers, most=most)
         except TimeoutError as error:
             raise Unreachable(_SLOW_LOGIN) from error
 

@@ -107,7 +107,7 @@ class DictionaryTraining:
         self._moving: dict[tuple[str, str], _Moving] = {}
         """The objects that have changed and are not packed yet, the one that has stood still the longest
         first."""
-        self._has_packed = asyncio.Event()
+        self._has_work = asyncio.Event()
         """Set if there are objects that have changed, or compressors to free."""
 
     def follow(self, view: Store, all_kept: Callable[[], Sequence[Record]], tally: Tally | None) -> None:
@@ -132,8 +132,9 @@ class DictionaryTraining:
             return
         if is_initial or self._tally is not None or not packing.packs:
             packing.pack_record(record, self._tally)
-            if packing.packs and not is_initial:  # After those, `free_compressors` is called.
-                self._has_packed.set()
+            # The reflector frees the compressors after the initial state.
+            if packing.packs and not is_initial:
+                self._has_work.set()
             return
         held = None if self._view is None else self._view.peek(record.namespace, record.name)
         if held is not None and not is_newer(record.version, held.version):
@@ -143,14 +144,14 @@ class DictionaryTraining:
         self._moving[key] = _Moving(record, size)
         if before is None:
             packing.moving += size
-            self._has_packed.set()
+            self._has_work.set()
         else:
             packing.moving += size - before.size
 
     async def run(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Pack the objects that stand still, until the task is cancelled. Free the compressors after it."""
         while True:
-            await self._has_packed.wait()
+            await self._has_work.wait()
             moving = list(self._moving.items())
             await sleep(STILL)
             for number, (key, each) in enumerate(moving):
@@ -159,7 +160,7 @@ class DictionaryTraining:
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
             if not self._moving:
-                self._has_packed.clear()
+                self._has_work.clear()
             self.free_compressors()
 
     def free_compressors(self) -> None:

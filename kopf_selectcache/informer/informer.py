@@ -162,7 +162,7 @@ class Informer:
     # ---- The present state.
 
     def redeclare(self, declared: Cached, line: str) -> None:
-        """Take another declaration, made by this call. `filter_change` replaces the state as well."""
+        """Set the declaration, and the line that made it. `filter_change` replaces the state as well."""
         self.declared, self.line = declared, line
         self._resyncer.set_period(declared.resync)
 

@@ -71,7 +71,7 @@ def test_a_question_is_posted_as_another_user_where_that_is_asked_for() -> None:
     run(main())
 
 
-def test_lists_are_requested_uncompressed_if_that_is_wanted() -> None:
+def test_lists_are_requested_uncompressed_with_gzip_false() -> None:
     async def main() -> None:
         async with Server(lists=[answer(b"{}")]) as server, connected(login(server), gzip=False) as transport:
             assert await transport.get(PODS, {}) == b"{}"

@@ -256,7 +256,7 @@ def test_what_can_be_no_storage_is_refused_where_it_is_declared() -> None:
 
 def test_it_is_given_back_once_all_has_been_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    rested: list[int] = []
+    freed: list[int] = []
 
     async def main() -> None:
         gone = asyncio.Event()
@@ -266,13 +266,13 @@ def test_it_is_given_back_once_all_has_been_listed(monkeypatch: pytest.MonkeyPat
             monkeypatch.setattr(
                 "kopf_selectcache.informer.reflector.trim_heap", lambda: asked.append(len(server.pods.listed))
             )
-            monkeypatch.setattr(SiblingPacking, "free_compressors", lambda _: rested.append(len(asked)))
+            monkeypatch.setattr(SiblingPacking, "free_compressors", lambda _: freed.append(len(asked)))
             await environment.watched(2)
             assert asked == [2], "not after each page, nor before each watch"
             gone.set()
             await environment.watched(3)
             assert asked == [2, 3]
-            assert rested == [0, 1], "compressors are freed before"
+            assert freed == [0, 1], "compressors are freed before"
 
     run(main())
 

@@ -36,10 +36,10 @@ def is_packed(record: Record) -> bool:
 class Packing(SiblingPacking):
     """A compression that counts how often what only packing needs is freed."""
 
-    rested = 0
+    freed = 0
 
     def free_compressors(self) -> None:
-        self.rested += 1
+        self.freed += 1
         super().free_compressors()
 
 
@@ -178,11 +178,11 @@ def test_with_a_limit_of_bytes_objects_are_packed_before_they_are_stored() -> No
 def test_compressors_are_freed_after_the_events_that_need_them(tally: Tally | None) -> None:
     async def scene(stage: Stage) -> None:
         stage.change(1)
-        assert stage.packing.rested == 0
+        assert stage.packing.freed == 0
         await stage.wake()
         if stage.asleep:  # What has changed stands still only now.
             await stage.wake()
-        assert stage.packing.rested > 0
+        assert stage.packing.freed > 0
         await stage.turns()
         assert not stage.asleep, "nothing moves, so nothing is awaited"
 

@@ -115,7 +115,7 @@ class TestReads:
             async with (ours := Caches(WEB, settings=settings, login=credentials(other))):
                 runtime: Any = ours._runtime
                 assert runtime.transport._request_timeout == 7.0
-                assert runtime.transport._encoding == {"Accept-Encoding": "identity"}
+                assert runtime.transport._list_headers == {"Accept-Encoding": "identity"}
                 assert runtime.transport._max_bytes == 20 * 1024**2
                 assert runtime.transport._connect_timeout is None
 

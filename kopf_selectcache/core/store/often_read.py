@@ -109,5 +109,5 @@ def _decoded(record: Record, data: bytes) -> dict[str, Any]:
     try:
         obj = _decode(data)
     except (msgspec.ValidationError, RecursionError):
-        obj = record.decode()  # It has other ways.
+        obj = record.decode()  # This takes nesting and numbers that `_decode` refuses.
     return obj
