@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
@@ -24,7 +24,7 @@ from .formats.views import BodyView
 from .matcher import LiveOptions, LiveSelection, Obj
 
 if TYPE_CHECKING:
-    from .formats.formats import As, Default, Given, Made, Named
+    from .formats.formats import As, AsView, Default, Given, Made, Named
 
 LIVE = ("apply", "create", "delete", "ensure", "get", "list", "patch", "replace", "update")
 
@@ -53,7 +53,7 @@ class BlockingLive(Protocol):
         namespace: str | None = None,
         *,
         default: Default = ...,
-        as_: Literal["view"],
+        as_: AsView,
         **options: Unpack[LiveOptions],
     ) -> BodyView | Default: ...
     @overload
@@ -81,9 +81,7 @@ class BlockingLive(Protocol):
     @overload
     def list(self, kind: AnyName, *, as_: None = None, **options: Unpack[LiveSelection]) -> Objects[Obj]: ...
     @overload
-    def list(
-        self, kind: AnyKey, *, as_: Literal["view"], **options: Unpack[LiveSelection]
-    ) -> Objects[BodyView]: ...
+    def list(self, kind: AnyKey, *, as_: AsView, **options: Unpack[LiveSelection]) -> Objects[BodyView]: ...
     @overload
     def list(
         self, kind: type[Named], *, as_: None = None, **options: Unpack[LiveSelection]
@@ -97,7 +95,7 @@ class BlockingLive(Protocol):
     @overload
     def create(self, obj: Given, *, as_: None = None, **options: Unpack[WriteOptions]) -> Given: ...
     @overload
-    def create(self, obj: object, *, as_: Literal["view"], **options: Unpack[WriteOptions]) -> BodyView: ...
+    def create(self, obj: object, *, as_: AsView, **options: Unpack[WriteOptions]) -> BodyView: ...
     @overload
     def create(self, obj: object, *, as_: As[Made], **options: Unpack[WriteOptions]) -> Made: ...
     @overload
@@ -107,9 +105,7 @@ class BlockingLive(Protocol):
     @overload
     def replace(self, obj: Given, *, as_: None = None, **options: Unpack[ReplaceOptions]) -> Given: ...
     @overload
-    def replace(
-        self, obj: object, *, as_: Literal["view"], **options: Unpack[ReplaceOptions]
-    ) -> BodyView: ...
+    def replace(self, obj: object, *, as_: AsView, **options: Unpack[ReplaceOptions]) -> BodyView: ...
     @overload
     def replace(self, obj: object, *, as_: As[Made], **options: Unpack[ReplaceOptions]) -> Made: ...
     @overload
@@ -131,7 +127,7 @@ class BlockingLive(Protocol):
         namespace: str | None = None,
         changes: Changes = ...,
         *,
-        as_: Literal["view"],
+        as_: AsView,
         **options: Unpack[PatchOptions],
     ) -> BodyView: ...
     @overload
@@ -161,7 +157,7 @@ class BlockingLive(Protocol):
     @overload
     def apply(self, obj: Given, *, as_: None = None, **options: Unpack[ApplyOptions]) -> Given: ...
     @overload
-    def apply(self, obj: object, *, as_: Literal["view"], **options: Unpack[ApplyOptions]) -> BodyView: ...
+    def apply(self, obj: object, *, as_: AsView, **options: Unpack[ApplyOptions]) -> BodyView: ...
     @overload
     def apply(self, obj: object, *, as_: As[Made], **options: Unpack[ApplyOptions]) -> Made: ...
     def delete(
@@ -195,7 +191,7 @@ class BlockingLive(Protocol):
         namespace: str | None = None,
         function: Change = ...,
         *,
-        as_: Literal["view"],
+        as_: AsView,
         **options: Unpack[ReplaceOptions],
     ) -> BodyView: ...
     @overload
@@ -227,6 +223,6 @@ class BlockingLive(Protocol):
     @overload
     def ensure(self, obj: Given, *, as_: None = None, **options: Unpack[EnsureOptions]) -> Given: ...
     @overload
-    def ensure(self, obj: object, *, as_: Literal["view"], **options: Unpack[EnsureOptions]) -> BodyView: ...
+    def ensure(self, obj: object, *, as_: AsView, **options: Unpack[EnsureOptions]) -> BodyView: ...
     @overload
     def ensure(self, obj: object, *, as_: As[Made], **options: Unpack[EnsureOptions]) -> Made: ...

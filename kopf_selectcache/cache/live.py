@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
@@ -36,7 +36,7 @@ from .server_writes import request_of
 from .snapshots import Access
 
 if TYPE_CHECKING:
-    from .formats.formats import As, Default, Given, Made, Named
+    from .formats.formats import As, AsView, Default, Given, Made, Named
 
 
 class Live:
@@ -71,7 +71,7 @@ class Live:
         namespace: str | None = None,
         *,
         default: Default = ...,
-        as_: Literal["view"],
+        as_: AsView,
         **options: Unpack[LiveOptions],
     ) -> BodyView | Default: ...
     @overload
@@ -132,7 +132,7 @@ class Live:
     ) -> Objects[Obj]: ...
     @overload
     async def list(
-        self, kind: AnyKey, *, as_: Literal["view"], **options: Unpack[LiveSelection]
+        self, kind: AnyKey, *, as_: AsView, **options: Unpack[LiveSelection]
     ) -> Objects[BodyView]: ...
     @overload
     async def list(
@@ -177,9 +177,7 @@ class Live:
     @overload
     async def create(self, obj: Given, *, as_: None = None, **options: Unpack[WriteOptions]) -> Given: ...
     @overload
-    async def create(
-        self, obj: object, *, as_: Literal["view"], **options: Unpack[WriteOptions]
-    ) -> BodyView: ...
+    async def create(self, obj: object, *, as_: AsView, **options: Unpack[WriteOptions]) -> BodyView: ...
     @overload
     async def create(self, obj: object, *, as_: As[Made], **options: Unpack[WriteOptions]) -> Made: ...
     @awaited
@@ -200,9 +198,7 @@ class Live:
     @overload
     async def replace(self, obj: Given, *, as_: None = None, **options: Unpack[ReplaceOptions]) -> Given: ...
     @overload
-    async def replace(
-        self, obj: object, *, as_: Literal["view"], **options: Unpack[ReplaceOptions]
-    ) -> BodyView: ...
+    async def replace(self, obj: object, *, as_: AsView, **options: Unpack[ReplaceOptions]) -> BodyView: ...
     @overload
     async def replace(self, obj: object, *, as_: As[Made], **options: Unpack[ReplaceOptions]) -> Made: ...
     @awaited
@@ -239,7 +235,7 @@ class Live:
         namespace: str | None = None,
         changes: Changes = ...,
         *,
-        as_: Literal["view"],
+        as_: AsView,
         **options: Unpack[PatchOptions],
     ) -> BodyView: ...
     @overload
@@ -297,9 +293,7 @@ class Live:
     @overload
     async def apply(self, obj: Given, *, as_: None = None, **options: Unpack[ApplyOptions]) -> Given: ...
     @overload
-    async def apply(
-        self, obj: object, *, as_: Literal["view"], **options: Unpack[ApplyOptions]
-    ) -> BodyView: ...
+    async def apply(self, obj: object, *, as_: AsView, **options: Unpack[ApplyOptions]) -> BodyView: ...
     @overload
     async def apply(self, obj: object, *, as_: As[Made], **options: Unpack[ApplyOptions]) -> Made: ...
     @awaited
@@ -370,7 +364,7 @@ class Live:
         namespace: str | None = None,
         function: Change = ...,
         *,
-        as_: Literal["view"],
+        as_: AsView,
         **options: Unpack[ReplaceOptions],
     ) -> BodyView: ...
     @overload
@@ -428,9 +422,7 @@ class Live:
     @overload
     async def ensure(self, obj: Given, *, as_: None = None, **options: Unpack[EnsureOptions]) -> Given: ...
     @overload
-    async def ensure(
-        self, obj: object, *, as_: Literal["view"], **options: Unpack[EnsureOptions]
-    ) -> BodyView: ...
+    async def ensure(self, obj: object, *, as_: AsView, **options: Unpack[EnsureOptions]) -> BodyView: ...
     @overload
     async def ensure(self, obj: object, *, as_: As[Made], **options: Unpack[EnsureOptions]) -> Made: ...
     @awaited
