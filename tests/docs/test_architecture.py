@@ -25,7 +25,7 @@ def test_each_name_of_a_row_is_in_a_module_that_the_row_names(row: str) -> None:
     ]
     assert all(each.exists() for each in modules), modules
     source = "".join(each.read_text() for each in modules if each.is_file())
-    names = [each for each in quoted if re.fullmatch(r"_?[A-Z]\w*(\.\w+)?|\w+_of|split_streams", each)]
+    names = [each for each in quoted if re.fullmatch(r"_?[A-Z]\w*(\.\w+)?|_?[a-z]+(_[a-z]+)+|_[a-z]+", each)]
     for name in names:
         for part in name.split("."):
             assert re.search(rf"\b{part}\b", source), f"{name} is in none of {modules}"
