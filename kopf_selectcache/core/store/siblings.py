@@ -37,7 +37,7 @@ while it is in use."""
 ROOM = 300
 """Bytes of a template besides its object: its place among the templates."""
 
-_COMPRESSORS = 4  # Each takes up to 0.4 MB, and siblings are close together.
+_COMPRESSORS = 4  # Each takes 0.2 to 0.4 MB after a list, and siblings are close together.
 # The first byte of a packed sibling, which is that of each frame of zstd. No dictionary has this number.
 _FRAME = 0x28
 # Stands for the object that is the template.
