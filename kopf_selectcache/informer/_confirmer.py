@@ -25,7 +25,7 @@ from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import ObjectKey
-from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
+from kopf_selectcache.core.store.unconfirmed import JoinedLists, UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.text import FieldSelector
 from kopf_selectcache.settings.planner import Stream
@@ -77,7 +77,7 @@ class Confirmer:
         self._environment = environment
         self.notify = notify
         """Called with the changes of each answer."""
-        self._doubtful = asyncio.Event()
+        self._has_unconfirmed = asyncio.Event()
         self._failures = 0
         self._failed_lists = 0
         self._next_lists = 0.0
@@ -85,29 +85,29 @@ class Confirmer:
 
     def look(self) -> None:
         """Wake `run` if there are unconfirmed leaves. Call it after each change of a substore."""
-        if self._union.doubts:
-            self._doubtful.set()
+        if self._union.unconfirmed:
+            self._has_unconfirmed.set()
 
     async def run(self) -> None:
         """Confirm leaves until cancelled."""
         self.look()
         while True:
-            await self._doubtful.wait()
-            self._doubtful.clear()
-            asked: dict[Doubt, _Asked] = {}
+            await self._has_unconfirmed.wait()
+            self._has_unconfirmed.clear()
+            asked: dict[UnconfirmedLeave, _Asked] = {}
             pause = SOON
-            while self._union.doubts:
+            while self._union.unconfirmed:
                 await self._environment.sleep(pause)
-                asked = {doubt: asked.get(doubt) or _Asked() for doubt in self._union.doubts}
+                asked = {leave: asked.get(leave) or _Asked() for leave in self._union.unconfirmed}
                 pause = SOON + await self._confirm(asked)
 
-    async def _confirm(self, asked: dict[Doubt, _Asked]) -> float:
+    async def _confirm(self, asked: dict[UnconfirmedLeave, _Asked]) -> float:
         """Ask about the leaves that are due; return the seconds to wait if the server has failed, else 0."""
         now = self._environment.clock()
-        due = {doubt: each for doubt, each in asked.items() if each.again <= now}
+        due = {leave: each for leave, each in asked.items() if each.again <= now}
         if now >= self._next_lists and _wants_lists(due):
             for lists in self._union.joined_lists():
-                if _wants_lists(together := {doubt: due[doubt] for doubt in lists.doubts if doubt in due}):
+                if _wants_lists(together := {leave: due[leave] for leave in lists.leaves if leave in due}):
                     try:
                         await self._confirm_together(lists)
                     except _FAILURES as error:
@@ -118,15 +118,15 @@ class Confirmer:
                         )
                         return _at_least(error)
                     # A leave that is still unconfirmed is in the lists, and a stream will deliver the object.
-                    for doubt, each in together.items():
+                    for leave, each in together.items():
                         self._count(each)
-                        del due[doubt]
+                        del due[leave]
         # A leave that cannot be confirmed must not delay the others.
-        for doubt in nsmallest(FEW, due, key=lambda doubt: (due[doubt].times, due[doubt].again)):
-            if self._union.is_in_doubt(doubt):  # A stream may have settled it meanwhile.
-                self._count(due[doubt])
+        for leave in nsmallest(FEW, due, key=lambda leave: (due[leave].times, due[leave].again)):
+            if self._union.is_still_unconfirmed(leave):  # A stream may have settled it meanwhile.
+                self._count(due[leave])
                 try:
-                    due[doubt].by_list = await self._confirm_one(doubt)
+                    due[leave].by_list = await self._confirm_one(leave)
                 except _FAILURES as error:  # The next request would fail as well.
                     self._failures += 1
                     return delay(self._failures - 1, self._environment.chance(), at_least=_at_least(error))
@@ -137,14 +137,14 @@ class Confirmer:
         asked.times += 1
         asked.again = self._environment.clock() + delay(asked.times, self._environment.chance())
 
-    async def _confirm_one(self, doubt: Doubt) -> bool:
+    async def _confirm_one(self, leave: UnconfirmedLeave) -> bool:
         """Ask about one object; return True if only joined lists can decide it.
 
         Raise Refused, Unreachable or Garbled.
         """
-        newer = not_older_than(doubt.version) if doubt.version else None
+        newer = not_older_than(leave.version) if leave.version else None
         paging = Paging(
-            {"fieldSelector": str(FieldSelector.from_dict({"metadata.name": doubt.name}))},
+            {"fieldSelector": str(FieldSelector.from_dict({"metadata.name": leave.name}))},
             page_limit=None,
             patience=self._environment.settings.sync_timeout,
             first=newer,
@@ -153,20 +153,20 @@ class Confirmer:
         async for records in pages_of_metadata(
             self._environment.transport,
             self._resource,
-            self._resource.path(doubt.namespace),
+            self._resource.path(leave.namespace),
             paging,
             chance=self._environment.chance,
             sleep=self._environment.sleep,
         ):
-            found = next((record for record in records if record.name == doubt.name), found)
+            found = next((record for record in records if record.name == leave.name), found)
         inside = [stream for stream in self._streams if found is not None and stream.may_hold(found)]
         uid = found.uid if found is not None else ""
         with self._own_writes.lock:
             changes = self._union.confirmed(
-                doubt, version=paging.version, uid=uid, outside=uid != "" and not inside
+                leave, version=paging.version, uid=uid, outside=uid != "" and not inside
             )
             if not inside:
-                self._own_writes.confirm(doubt.key, paging.version)
+                self._own_writes.confirm(leave.key, paging.version)
                 self._own_writes.settle(self._union.shown)
         self.notify(changes)
         return any(stream.needs_fields for stream in inside)
@@ -177,7 +177,7 @@ class Confirmer:
         Raise Refused, Unreachable or Garbled; then no leave is settled.
         """
         began = self._environment.clock()
-        keys, uids = {doubt.key for doubt in lists.doubts}, dict[ObjectKey, str]()
+        keys, uids = {leave.key for leave in lists.leaves}, dict[ObjectKey, str]()
         for stream in map(self._streams.__getitem__, lists.substores):
             paging = Paging(
                 stream.query(),
@@ -205,7 +205,7 @@ class Confirmer:
         self.notify(changes)
 
 
-def _wants_lists(due: dict[Doubt, _Asked]) -> bool:
+def _wants_lists(due: dict[UnconfirmedLeave, _Asked]) -> bool:
     return len(due) > FEW or any(each.by_list for each in due.values())
 
 

@@ -303,7 +303,7 @@ class Informer:
     @property
     def has_unconfirmed(self) -> bool:
         """True if there are unconfirmed leaves."""
-        return bool(self.state.union.doubts)
+        return bool(self.state.union.unconfirmed)
 
     def has_unconfirmed_before(self, version: str, *, besides: ObjectKey) -> bool:
         """Return True if there is an unconfirmed leave of another object before this version.
@@ -583,7 +583,7 @@ class Informer:
             self._release_confirmed()
 
     def _release_confirmed(self) -> None:
-        oldest = self.state.union.oldest_doubt
+        oldest = self.state.union.oldest_unconfirmed
         if oldest is None:
             self.awaited.wake()
         elif oldest.version:

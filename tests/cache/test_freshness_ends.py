@@ -21,7 +21,7 @@ from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.substore import SPARE, Keys
-from kopf_selectcache.core.store.unconfirmed import Doubt, Doubts
+from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave, UnconfirmedLeaves
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import ExpiredToken, Refuse, Silence
@@ -320,8 +320,11 @@ def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
 def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
     async def main() -> None:
         async with overlapping() as environment:
-            doubts, waited = environment.informer.state.union._doubts, environment.informer.awaited.wait("5")
-            doubts["shop", "b"] = Doubt("shop", "b", "uid-b", "", 0)
+            doubts, waited = (
+                environment.informer.state.union._unconfirmed,
+                environment.informer.awaited.wait("5"),
+            )
+            doubts["shop", "b"] = UnconfirmedLeave("shop", "b", "uid-b", "", 0)
             environment.informer._release_confirmed()
             assert not waited.done()
             doubts.clear()
@@ -375,7 +378,7 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
             changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
             first.relist(MetricReason.BEHIND)
             await until(lambda: first.commits == 2)
-            (leave,) = environment.informer.state.union.doubts
+            (leave,) = environment.informer.state.union.unconfirmed
             assert (leave.name, leave.version) == ("b", changed["metadata"]["resourceVersion"])
             environment.cluster.faults.add(Refuse(503), verb="list", resource="pods")
             async with busy(environment):
@@ -413,13 +416,13 @@ def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None
 
 
 def test_the_oldest_unconfirmed_leave_is_found_however_often_leaves_come_and_are_settled() -> None:
-    doubts = Doubts()
+    doubts = UnconfirmedLeaves()
     for number in range(3 * SPARE):
-        doubts[("shop", "a")] = Doubt("shop", "a", "uid-a", str(number + 10), 0)
-        doubts[("shop", "b")] = Doubt("shop", "b", "uid-b", "5", 0)
+        doubts[("shop", "a")] = UnconfirmedLeave("shop", "a", "uid-a", str(number + 10), 0)
+        doubts[("shop", "b")] = UnconfirmedLeave("shop", "b", "uid-b", "5", 0)
     assert doubts.oldest() is doubts["shop", "b"]
     assert len(doubts._heap) < 2 * SPARE
-    doubts["shop", "c"] = Doubt("shop", "c", "uid-c", "", 0)
+    doubts["shop", "c"] = UnconfirmedLeave("shop", "c", "uid-c", "", 0)
     assert doubts.oldest() is doubts["shop", "c"]
     doubts.clear()
     assert doubts.oldest() is None

@@ -23,7 +23,7 @@ _OF_MERGING = {
     "_listed",
     "_left",
     "_reads",
-    "_doubts",
+    "_unconfirmed",
     "_unclear",
     "_floors",
     "_outdated",
@@ -76,7 +76,7 @@ def copied(union: Union) -> Union:
     made._union.versions = union._union.versions
     made._epoch, made._listed = union._epoch, {twins[branch] for branch in union._listed}
     made._unclear, made.seen = set(union._unclear), union.seen
-    for name in ("_left", "_reads", "_doubts", "_floors"):
+    for name in ("_left", "_reads", "_unconfirmed", "_floors"):
         setattr(made, name, dict(old[name]))
     return made
 
@@ -108,7 +108,7 @@ def as_a_whole(union: Union) -> Part:
 
 def of_key(union: Union, key: ObjectKey) -> Part:
     """Return what of it concerns a key, without telling the key."""
-    doubt, shown = union._doubts.get(key), union.store.get(*key)[0]
+    doubt, shown = union._unconfirmed.get(key), union.store.get(*key)[0]
     return (
         part(shown),
         union._left.get(key),

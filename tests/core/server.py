@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.store.substore import ObjectKey
-from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
+from kopf_selectcache.core.store.unconfirmed import JoinedLists, UnconfirmedLeave
 
 from .cluster import Cluster, Filter, Logged, Thing
 from .faults import FAULTS, Hits
@@ -255,7 +255,7 @@ class Server:
         data = f'{{"kind":"PodList","apiVersion":"v1","metadata":{metadata},"items":[{listed}]}}'.encode()
         return data[: self.rng.randrange(len(data))] if self.fault("garbled page") else data
 
-    def look_up(self, doubt: Doubt) -> tuple[int, Thing | None] | None:
+    def look_up(self, doubt: UnconfirmedLeave) -> tuple[int, Thing | None] | None:
         """Answer a list of one name, and say as of which version that is; None if the answer does not
         come."""
         if self.rng.random() < self.rate:
@@ -278,7 +278,7 @@ class Server:
         version = self.number(lists.version)
         if self.rng.random() < self.rate or not self.cluster.compacted <= version <= self.cluster.version:
             return None
-        keys = {doubt.key for doubt in lists.doubts}
+        keys = {doubt.key for doubt in lists.leaves}
         return {
             key: thing.uid
             for number in lists.substores

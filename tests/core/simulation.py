@@ -21,7 +21,7 @@ from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Piece
 from kopf_selectcache.core.store.record import is_older
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import ObjectKey
-from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
+from kopf_selectcache.core.store.unconfirmed import JoinedLists, UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
 
 from .client import carried_out
@@ -155,7 +155,7 @@ class Run:
         self.union = Union([each.keys for each in filters])
         self.streaming = rng.random() < 0.8
         self.history: list[Seen | Taken] = []
-        self.reading: tuple[Doubt, tuple[int, Thing | None] | None] | None = None
+        self.reading: tuple[UnconfirmedLeave, tuple[int, Thing | None] | None] | None = None
         """The read that is under way, and its answer."""
         self.joined: tuple[JoinedLists, dict[ObjectKey, str] | None] | None = None
         """The joined lists that are under way, and their answer."""
@@ -211,7 +211,7 @@ class Run:
             self._start_again(follower, audit=True)
         elif chance < 0.36:
             server.advance()
-        elif chance < 0.45 and (self.union.doubts or self.joined):
+        elif chance < 0.45 and (self.union.unconfirmed or self.joined):
             self.read()
         else:
             self.poll(follower)
@@ -269,7 +269,7 @@ class Run:
                 return count
             self.server.where = follower.where
             self.server.advance()
-            if (self.union.doubts or self.joined) and self.rng.random() < 0.3:
+            if (self.union.unconfirmed or self.joined) and self.rng.random() < 0.3:
                 self.read()
             self.poll(follower)
         held = {record.key: told(record) for record in self.union.store.records()[0]}
@@ -280,7 +280,9 @@ class Run:
     def settled(self) -> bool:
         synced = self._noticed() and all(isinstance(each.state, machine.Watching) for each in self.followers)
         return (
-            synced and not self.union.doubts and equal(self.union.store.records()[0], self.cluster.selected())
+            synced
+            and not self.union.unconfirmed
+            and equal(self.union.store.records()[0], self.cluster.selected())
         )
 
     def read(self) -> None:
@@ -294,7 +296,7 @@ class Run:
                 lists = self.rng.choice(joined)
                 self.joined = lists, self.server.look_up_all(lists, self.cluster.filters)
                 return
-            doubt = self.rng.choice(self.union.doubts)
+            doubt = self.rng.choice(self.union.unconfirmed)
             self.reading = doubt, self.server.look_up(doubt)
             return
         (doubt, answer), self.reading = self.reading, None

@@ -178,7 +178,7 @@ class System:
             lists.version,
             lists.substores,
             uids.get(key),
-            *((each.uid, each.version, each.epoch) for each in lists.doubts if each.key == key),
+            *((each.uid, each.version, each.epoch) for each in lists.leaves if each.key == key),
         )
 
     # ---- What can happen next.
@@ -194,7 +194,7 @@ class System:
             found += self._good(number, leg)
             if self.faults:
                 found += self._bad(number, leg)
-        for index, doubt in enumerate(self.union.doubts):
+        for index, doubt in enumerate(self.union.unconfirmed):
             versions = {self.cluster.version, *([int(doubt.version)] if doubt.version else [])}
             found += [
                 Action("read", index, version)
@@ -359,7 +359,7 @@ class System:
                 self._feed(leg, machine.Lost("reset"))
 
     def _read(self, index: int, version: int) -> None:
-        doubt = self.union.doubts[index]
+        doubt = self.union.unconfirmed[index]
         thing = self.cluster.contents_by_version[version].get((doubt.namespace, doubt.name))
         outside = thing is not None and not any(each.may_hold(thing) for each in FILTERS)
         if not is_older(str(version), doubt.version):
@@ -375,7 +375,7 @@ class System:
 
     def _ask_joined_lists(self, number: int) -> None:
         lists = self.union.joined_lists()[number]
-        keys = {doubt.key for doubt in lists.doubts}
+        keys = {doubt.key for doubt in lists.leaves}
         self.joined = (
             lists,
             {
@@ -533,7 +533,7 @@ class System:
                 self.do(good[-1])
             elif isinstance(leg.state, machine.Watching) and leg.cursor > self.cluster.version:
                 self._feed(leg, machine.Lost("end", lived=True))
-        if self.union.doubts:
+        if self.union.unconfirmed:
             self._read(0, self.cluster.version)
 
     def settle(self, most: int = 60) -> None:
@@ -549,10 +549,12 @@ class System:
                 self.cluster.pass_()
             self.settle_a_little()
         held = {record.key: (record.uid, record.version) for record in self.union.store.records()[0]}
-        raise Violation("I3", f"{held} in the end instead of {self.cluster.selected()}; {self.union.doubts}")
+        raise Violation(
+            "I3", f"{held} in the end instead of {self.cluster.selected()}; {self.union.unconfirmed}"
+        )
 
     def _follows(self) -> bool:
-        return not self.union.doubts and all(
+        return not self.union.unconfirmed and all(
             isinstance(leg.state, machine.Watching) and leg.epoch == self.cluster.epoch for leg in self.legs
         )
 

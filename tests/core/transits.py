@@ -15,7 +15,7 @@ from typing import TypeAlias
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
+from kopf_selectcache.core.store.unconfirmed import JoinedLists, UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
 
 from .writers import writers
@@ -105,7 +105,7 @@ class System:
             if not (self.rules.refused and branch == len(self.at) - 1):
                 found += self._actions_of(branch)
         if self.reads:
-            for index, doubt in enumerate(self.union.doubts):
+            for index, doubt in enumerate(self.union.unconfirmed):
                 # The first ones are what a server that lags may answer.
                 first = self.known if doubt.version == "" else max(int(doubt.version) - 2, FIRST)
                 found += [("read", index, version) for version in range(first, self.last + 1)]
@@ -170,7 +170,7 @@ class System:
                 self.staging[branch] = None
             case "read":
                 self.reads -= 1
-                self._read(self.union.doubts[branch], version)
+                self._read(self.union.unconfirmed[branch], version)
             case "lists":
                 self.lists -= 1
                 lists = self.union.joined_lists()[branch]
@@ -224,7 +224,7 @@ class System:
         self.staging[branch] = None
         self.note(writers(self.union)[branch].commit(str(version)))
 
-    def _read(self, doubt: Doubt, version: int) -> None:
+    def _read(self, doubt: UnconfirmedLeave, version: int) -> None:
         state, uid = self.history[version - FIRST], self.uids[version - FIRST]
         if doubt.version == "" or version >= int(doubt.version):
             self.known = max(self.known, version)
@@ -258,8 +258,8 @@ class System:
             raise Violation("I4", f"the version stays at {version}")
         if (held and (held.uid, held.version)) != (wanted and (wanted.uid, wanted.version)):
             raise Violation("I3", f"{held} is held, and {wanted} is there")
-        if self.union.doubts:
-            raise Violation("I3", f"{self.union.doubts} in the end")
+        if self.union.unconfirmed:
+            raise Violation("I3", f"{self.union.unconfirmed} in the end")
 
     # ---- What must hold.
 

@@ -252,7 +252,7 @@ def test_an_empty_page_that_is_not_the_last_says_nothing() -> None:
         "a",
         answer=lambda query: page(metadata("a", tier="gold")) if "continue" in query else page(token="more"),
     )
-    run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.union.doubts))
+    run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.union.unconfirmed))
     assert doubting.shown == ["a"]
     assert [asked.query.get("continue") for asked in doubting.asked[:2]] == [None, "more"]
     assert "resourceVersion" not in doubting.asked[1].query
@@ -264,7 +264,7 @@ def test_a_server_that_ignores_the_name_confirms_nothing_by_an_object_of_another
         "a",
         answer=lambda _: page(metadata("other", tier="gold"), metadata("a", tier="gold"), metadata("third")),
     )
-    run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.union.doubts))
+    run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.union.unconfirmed))
     assert doubting.shown == ["a"]
 
 
@@ -287,7 +287,7 @@ def test_what_the_watches_have_said_meanwhile_is_not_asked_for() -> None:
         return page()
 
     doubting = Doubting("a", "b", "c", answer=answered)
-    run(doubting.until(lambda: not doubting.union.doubts))
+    run(doubting.until(lambda: not doubting.union.unconfirmed))
     assert len(doubting.asked) == 1
 
 
@@ -296,7 +296,7 @@ def test_up_to_ten_leaves_are_confirmed_by_name_and_one_more_takes_a_list(
     count: int, asked: int, joined: int
 ) -> None:
     doubting = Doubting(*names(count), answer=lambda query: page(version=of_version(query)))
-    run(doubting.until(lambda: not doubting.union.doubts))
+    run(doubting.until(lambda: not doubting.union.unconfirmed))
     assert (len(doubting.asked), len(doubting.joined)) == (asked, joined)
 
 
@@ -306,7 +306,7 @@ def test_up_to_ten_leaves_are_confirmed_by_name_and_one_more_takes_a_list(
 def test_200_leaves_are_confirmed_by_one_list_of_the_quiet_stream() -> None:
     doubting = Doubting(*names(200), answer=lambda query: page(version=of_version(query)))
     began = doubting.time.now
-    run(doubting.until(lambda: not doubting.union.doubts))
+    run(doubting.until(lambda: not doubting.union.unconfirmed))
     assert doubting.shown == []
     assert [dict(asked.query) for asked in doubting.asked] == [
         {
@@ -340,7 +340,7 @@ def test_if_several_streams_are_quiet_the_list_of_each_is_needed() -> None:
             version=of_version(query),
         ),
     )
-    run(doubting.until(lambda: len(doubting.union.doubts) < 200))
+    run(doubting.until(lambda: len(doubting.union.unconfirmed) < 200))
     assert doubting.shown == ["s-000"]
     assert [asked.query.get("labelSelector") for asked in doubting.asked] == ["tier=gold", "size=big"]
 
@@ -358,7 +358,7 @@ def test_streams_of_a_namespace_with_few_leaves_are_not_listed_for_many_in_anoth
     )
     infra.put(record)
     infra.leave(replace(record, version="12"))
-    run(doubting.until(lambda: not doubting.union.doubts))
+    run(doubting.until(lambda: not doubting.union.unconfirmed))
     assert [
         (asked.query.get("labelSelector"), asked.query.get("fieldSelector")) for asked in doubting.asked
     ] == [("tier=gold", None), (None, "metadata.name=ca")]
@@ -385,7 +385,7 @@ def test_a_list_that_breaks_off_after_its_first_page_settles_nothing() -> None:
     assert shown == [200]
     assert len(doubting.shown) == 200
     doubting = Doubting(*names(200), answer=answered)
-    run(doubting.until(lambda: len(doubting.union.doubts) < 200))
+    run(doubting.until(lambda: len(doubting.union.unconfirmed) < 200))
     assert doubting.shown == ["s-149", moved]
 
 
@@ -398,7 +398,7 @@ def test_a_list_of_another_version_settles_nothing() -> None:
         return page(version="250" if "labelSelector" in query else "500")
 
     doubting = Doubting(*names(200), answer=answered)
-    run(doubting.until(lambda: len(shown) >= 2 or not doubting.union.doubts))
+    run(doubting.until(lambda: len(shown) >= 2 or not doubting.union.unconfirmed))
     assert doubting.asked[0].is_joined
     assert [*shown[1:], doubting.shown][0] == names(200)
 
@@ -416,7 +416,7 @@ def test_leaves_that_come_while_a_list_is_under_way_wait_for_the_next() -> None:
 
     shown: list[list[str]] = []
     doubting = Doubting(*names(200), answer=answered)
-    run(doubting.until(lambda: not doubting.union.doubts))
+    run(doubting.until(lambda: not doubting.union.unconfirmed))
     assert shown == [late]
     assert [asked.query["resourceVersion"] for asked in doubting.asked] == ["219", "319"]
 
@@ -449,7 +449,7 @@ def test_where_the_server_has_no_list_as_of_a_version_leaves_are_confirmed_one_b
         return page()
 
     doubting = Doubting(*names(30), answer=answered)
-    run(doubting.until(lambda: not doubting.union.doubts))
+    run(doubting.until(lambda: not doubting.union.unconfirmed))
     assert doubting.shown == []
     assert 1 <= len(doubting.joined) <= 6
 
@@ -467,7 +467,7 @@ def test_what_metadata_cannot_decide_is_decided_by_the_list_of_the_quiet_stream(
             *([metadata("a", app="web")] if "fieldSelector" in query else []), version=of_version(query)
         ),
     )
-    run(doubting.until(lambda: not doubting.union.doubts))
+    run(doubting.until(lambda: not doubting.union.unconfirmed))
     assert doubting.shown == []
     assert [
         (asked.query.get("fieldSelector"), asked.query.get("labelSelector")) for asked in doubting.asked
@@ -490,7 +490,7 @@ def test_a_leave_of_which_a_stream_past_it_was_not_told_is_confirmed_by_name_and
     doubting.come(*names(30))
     doubting.leave(*names(30))
     other.progress(one.version)
-    run(doubting.until(lambda: not doubting.union.doubts))
+    run(doubting.until(lambda: not doubting.union.unconfirmed))
     assert [
         (asked.query.get("labelSelector"), asked.query.get("fieldSelector")) for asked in doubting.asked
     ] == [("size=big", None), (None, "metadata.name=missed")]

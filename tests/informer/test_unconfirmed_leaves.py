@@ -19,7 +19,7 @@ async def deleting_200(environment: Environment, names: list[str]) -> None:
     environment.cluster.delete(*map(secret, names))
     await until(
         lambda: (
-            len(environment.informer.state.union.doubts) == len(names)
+            len(environment.informer.state.union.unconfirmed) == len(names)
             and len(environment.cluster.requests) > before
         )
     )
@@ -65,7 +65,7 @@ def test_while_a_leave_is_unconfirmed_gone_asks_the_server() -> None:
             environment.cluster.faults.add(Silence(), verb="list", resource="secrets")
             environment.cluster.delete(secret("a"))
             environment.cluster.patch(secret("b"), labelled(app=None))
-            await until(lambda: len(environment.informer.state.union.doubts) == 2)
+            await until(lambda: len(environment.informer.state.union.unconfirmed) == 2)
             before = len(environment.cluster.requests)
             assert named(environment.cache.held("secrets")) == ["a", "b", "c"], (
                 "they are shown until it is known what became of them"

@@ -46,7 +46,7 @@ def vanishing(union: Union) -> list[Call]:
         lambda: one.progress("11"),
         lambda: one.leave(record("a", 12)),
         lambda: one.progress("12"),
-        lambda: union.confirmed(union.doubts[0], version="13"),
+        lambda: union.confirmed(union.unconfirmed[0], version="13"),
         lambda: other.progress("13"),
         lambda: one.put(record("b", 14)),
     ]

@@ -37,10 +37,10 @@ def test_200_deletions_become_visible_after_a_handful_of_requests_and_gone_knows
             before = len(answered)
             await asyncio.to_thread(api.request, "DELETE", path, query={"labelSelector": "app=web"})
             await until(
-                lambda: informer.state.union.doubts or not cache.held("configmaps", label="app=web"),
+                lambda: informer.state.union.unconfirmed or not cache.held("configmaps", label="app=web"),
                 "the first watch has told",
             )
-            for doubt in informer.state.union.doubts[:3]:
+            for doubt in informer.state.union.unconfirmed[:3]:
                 assert await cache.gone("configmaps", doubt.name, namespace, uid=doubt.uid)
             await until(
                 lambda: not cache.list("configmaps", namespace=namespace, label="app=web"),

@@ -190,12 +190,12 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
             before, settle = environment.informer.reflectors, environment.informer.confirming._confirm_one
             mistakes = 0
 
-            async def mistaken(doubt: Any) -> bool:
+            async def mistaken(leave: Any) -> bool:
                 nonlocal mistakes
                 mistakes += 1
                 if mistakes < 3:
                     raise ZeroDivisionError
-                return await settle(doubt)
+                return await settle(leave)
 
             environment.informer.confirming._confirm_one = mistaken  # type: ignore[method-assign]
             environment.cluster.delete(secret("a"))

@@ -20,7 +20,7 @@ from .substore import SPARE, Left, ObjectKey, Substore
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class UnconfirmedLeave:
     """An unconfirmed leave: a shown object that no substore holds, or only in an older version.
 
     To settle it, list the metadata of this name (`metadata.name=`) and compare the uid. A list is used
@@ -40,30 +40,30 @@ class Doubt:
         return self.namespace, self.name
 
 
-class Doubts(dict[ObjectKey, Doubt]):
+class UnconfirmedLeaves(dict[ObjectKey, UnconfirmedLeave]):
     """Unconfirmed leaves by key, with a heap for the oldest. Leaves at an unknown version come first."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._heap: list[tuple[tuple[int, str], int, Doubt]] = []
+        self._heap: list[tuple[tuple[int, str], int, UnconfirmedLeave]] = []
         self._numbers = count()
 
-    def __setitem__(self, key: ObjectKey, doubt: Doubt) -> None:
-        super().__setitem__(key, doubt)
-        self._push(doubt)
+    def __setitem__(self, key: ObjectKey, leave: UnconfirmedLeave) -> None:
+        super().__setitem__(key, leave)
+        self._push(leave)
         if len(self._heap) > 2 * len(self) + SPARE:
             self._heap.clear()
             for each in self.values():
                 self._push(each)
 
-    def oldest(self) -> Doubt | None:
+    def oldest(self) -> UnconfirmedLeave | None:
         while self._heap and self.get(self._heap[0][2].key) is not self._heap[0][2]:
             heappop(self._heap)
         return self._heap[0][2] if self._heap else None
 
-    def _push(self, doubt: Doubt) -> None:
-        rank = rank_of(doubt.version) if is_number(doubt.version) else (0, "")
-        heappush(self._heap, (rank, next(self._numbers), doubt))
+    def _push(self, leave: UnconfirmedLeave) -> None:
+        rank = rank_of(leave.version) if is_number(leave.version) else (0, "")
+        heappush(self._heap, (rank, next(self._numbers), leave))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ class JoinedLists:
     """The exact version of all lists."""
     substores: tuple[int, ...]
     """The numbers of the substores to list."""
-    doubts: tuple[Doubt, ...]
+    leaves: tuple[UnconfirmedLeave, ...]
     """The leaves that they can settle."""
 
 
 def lists_of(
     group: Collection[Substore],
     substores: Sequence[Substore],
-    could_hold: Mapping[Doubt, Collection[Substore]],
+    could_hold: Mapping[UnconfirmedLeave, Collection[Substore]],
     epoch: int,
 ) -> JoinedLists | None:
     """Return the lists that settle some of these leaves; None if lists settle none. `could_hold` has the
@@ -99,17 +99,17 @@ def lists_of(
             version = substore.version
     behind = frozenset(substore for substore in group if not substore.has_reached(Left(epoch, version)))
     # A substore that is not behind and holds the object has missed the leave. Only a read by name settles it.
-    doubts = tuple(
-        doubt
-        for doubt, near in could_hold.items()
-        if doubt.version
-        and not is_newer(doubt.version, version)
+    leaves = tuple(
+        leave
+        for leave, near in could_hold.items()
+        if leave.version
+        and not is_newer(leave.version, version)
         and not behind.isdisjoint(near)
-        and all(substore in behind or substore.view.held(doubt.key) is None for substore in near)
+        and all(substore in behind or substore.view.held(leave.key) is None for substore in near)
     )
     numbers = tuple(
         number
         for number, substore in enumerate(substores)
-        if substore in behind and any(substore in could_hold[doubt] for doubt in doubts)
+        if substore in behind and any(substore in could_hold[leave] for leave in leaves)
     )
-    return JoinedLists(version, numbers, doubts) if doubts else None
+    return JoinedLists(version, numbers, leaves) if leaves else None

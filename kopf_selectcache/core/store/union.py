@@ -51,7 +51,7 @@ from .substore import (
     seen_of,
     supersedes,
 )
-from .unconfirmed import Doubt, Doubts, JoinedLists, lists_of
+from .unconfirmed import JoinedLists, UnconfirmedLeave, UnconfirmedLeaves, lists_of
 
 
 class Union:
@@ -80,7 +80,7 @@ class Union:
         self._left: dict[ObjectKey, Left] = {}
         self._reads: dict[ObjectKey, Read] = {}
         self._most_reads = SPARE
-        self._doubts = Doubts()
+        self._unconfirmed = UnconfirmedLeaves()
         self._unclear: set[ObjectKey] = set()
         """Keys of visible objects that left at an unknown version."""
         self._floors: dict[ObjectKey, str] = {}
@@ -140,9 +140,9 @@ class Union:
 
     def left_at(self, key: ObjectKey) -> tuple[str, ...]:
         """Return the versions of the unconfirmed leaves of an object; an empty one if it is unknown."""
-        left, doubt = self._left.get(key), self._doubts.get(key)
+        left, leave = self._left.get(key), self._unconfirmed.get(key)
         versions = ["" if left.lost else left.version] if left is not None else []
-        versions += [doubt.version] if doubt is not None else []
+        versions += [leave.version] if leave is not None else []
         if key in self._unclear:
             versions.append("")
         return tuple(versions)
@@ -216,36 +216,34 @@ class Union:
 
     @property
     def is_alone(self) -> bool:
-        """True if there has been one substore only: nothing is in doubt, and no substore is outdated."""
+        """True if there has been one substore only: no leave is unconfirmed, and no substore is outdated."""
         return self._alone
 
     @property
-    def doubts(self) -> tuple[Doubt, ...]:
+    def unconfirmed(self) -> tuple[UnconfirmedLeave, ...]:
         """The unconfirmed leaves, each of which one read from the server settles. Empty with one substore."""
-        return tuple(self._doubts.values())
+        return tuple(self._unconfirmed.values())
 
     @property
-    def oldest_doubt(self) -> Doubt | None:
+    def oldest_unconfirmed(self) -> UnconfirmedLeave | None:
         """The unconfirmed leave with the oldest version. An unknown version comes first."""
-        return self._doubts.oldest()
+        return self._unconfirmed.oldest()
 
     def has_unconfirmed_before(self, version: str, *, besides: ObjectKey) -> bool:
-        """Return True if another object than `besides` has an unconfirmed leave that is not newer than the
-        version.
-        """
-        oldest = self._doubts.oldest()
+        """Return True if another object than `besides` has an unconfirmed leave up to this version."""
+        oldest = self._unconfirmed.oldest()
         if oldest is None or is_newer(oldest.version or version, version):
             return False  # All others are newer.
         return any(
-            key != besides and (not doubt.version or not is_newer(doubt.version, version))
-            for key, doubt in self._doubts.items()
+            key != besides and (not leave.version or not is_newer(leave.version, version))
+            for key, leave in self._unconfirmed.items()
         )
 
-    def is_in_doubt(self, doubt: Doubt) -> bool:
+    def is_still_unconfirmed(self, leave: UnconfirmedLeave) -> bool:
         """Return True if the leave is still unconfirmed."""
-        found = self._doubts.get((doubt.namespace, doubt.name))
+        found = self._unconfirmed.get((leave.namespace, leave.name))
         # A second leave at an unknown version needs a read of its own.
-        return found == doubt and (found is doubt or doubt.version != "")
+        return found == leave and (found is leave or leave.version != "")
 
     def is_unconfirmed(self, key: ObjectKey) -> bool:
         """Return True if the object is shown although a stream reported its leave, and nothing newer is
@@ -253,26 +251,28 @@ class Union:
         """
         left, shown = self._left.get(key), self._shown.held(key)
         return (
-            key in self._doubts
+            key in self._unconfirmed
             or key in self._unclear
             or (left is not None and shown is not None and is_newer(left.version, shown.version))
         )
 
-    def confirmed(self, doubt: Doubt, *, version: str, uid: str = "", outside: bool = False) -> list[Change]:
+    def confirmed(
+        self, leave: UnconfirmedLeave, *, version: str, uid: str = "", outside: bool = False
+    ) -> list[Change]:
         """Apply the server's answer as of a version: the uid of the object of that name, empty if there is
         none.
 
         `outside` says that its metadata excludes it from every substore. If it does not, and the uid is the
         same, the answer settles nothing: read again later, while the leave is unconfirmed.
         """
-        keys = [doubt.key] if self._confirm(doubt, version, uid, outside=outside) else []
-        return self._settled(keys, answer=ChangeCause.LEFT if uid == doubt.uid else ChangeCause.GONE)
+        keys = [leave.key] if self._confirm(leave, version, uid, outside=outside) else []
+        return self._settled(keys, answer=ChangeCause.LEFT if uid == leave.uid else ChangeCause.GONE)
 
     def joined_lists(self) -> list[JoinedLists]:
         """Return the lists of metadata that settle many unconfirmed leaves at once, for each group that has
         unconfirmed leaves.
         """
-        substores = {doubt: self._could_hold(doubt.key) for doubt in self._doubts.values()}
+        substores = {leave: self._could_hold(leave.key) for leave in self._unconfirmed.values()}
         found = [lists_of(group, self.substores, substores, self._epoch) for group in self._groups]
         return [lists for lists in found if lists is not None]
 
@@ -280,21 +280,21 @@ class Union:
         """Apply complete joined lists: the uids of their objects. Later leaves stay unconfirmed."""
         return self._settled(
             [
-                doubt.key
-                for doubt in lists.doubts
-                if self._confirm(doubt, lists.version, uids.get(doubt.key, ""), outside=False)
+                leave.key
+                for leave in lists.leaves
+                if self._confirm(leave, lists.version, uids.get(leave.key, ""), outside=False)
             ]
         )
 
-    def _confirm(self, doubt: Doubt, version: str, uid: str, *, outside: bool) -> bool:
+    def _confirm(self, leave: UnconfirmedLeave, version: str, uid: str, *, outside: bool) -> bool:
         """Store the server's answer; return False if it settles nothing."""
-        key = doubt.key
-        undecided = uid == doubt.uid and not outside
+        key = leave.key
+        undecided = uid == leave.uid and not outside
         left = self._left.get(key)
         if uid and not outside and left is not None and left.lost:
             # The server was restored, and there is another object of the name: its absence is not proved.
             undecided = True
-        if undecided or not self.is_in_doubt(doubt) or is_older(version, doubt.version):
+        if undecided or not self.is_still_unconfirmed(leave) or is_older(version, leave.version):
             return False  # It was settled meanwhile, or a lagging server has answered.
         self._forget(key)
         for substore in self.substores:
@@ -440,7 +440,7 @@ class Union:
         }
         self._reads.clear()
         self._unclear.clear()
-        orphans = {*self._left, *self._doubts}
+        orphans = {*self._left, *self._unconfirmed}
         for substore in self.substores:
             orphans |= substore.vague
             substore.wait_for_nothing()
@@ -593,7 +593,7 @@ class Union:
     ) -> Record | None:
         """Return the record to show of a key. `anew` says that the visible one may be of an older epoch."""
         substores = self._could_hold(key)
-        self._doubts.pop(key, None)
+        self._unconfirmed.pop(key, None)
         left = self._awaited(key, substores)
         vague = any(key in substore.vague for substore in substores)
         if left is None and not vague:
@@ -622,7 +622,7 @@ class Union:
                 self._forget(key)
                 return None
             since = left.version if left is not None and not vague else ""
-            self._doubts[key] = Doubt(*key, shown.uid, since, self._epoch)
+            self._unconfirmed[key] = UnconfirmedLeave(*key, shown.uid, since, self._epoch)
             return shown
         if shown is not None:
             orphan = shown_epoch < 0
@@ -654,7 +654,7 @@ class Union:
                 # If no substore is past it, the visible record is from before a restore.
                 self._miss(past)
                 self._unclear.add(key)
-                self._doubts[key] = Doubt(*key, shown.uid, shown.version, self._epoch)
+                self._unconfirmed[key] = UnconfirmedLeave(*key, shown.uid, shown.version, self._epoch)
                 return shown
         if left is not None:
             self._left[key] = left._replace(lost=False)

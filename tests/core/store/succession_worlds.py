@@ -218,7 +218,7 @@ class World:
             yield "hold", self._hold
         if self.reads:
             for union in self._unions():
-                if union.doubts:
+                if union.unconfirmed:
                     yield "read", partial(self._read, union)
 
     def _unions(self) -> tuple[Union, ...]:
@@ -236,7 +236,7 @@ class World:
         self._confirm(union)
 
     def _confirm(self, union: Union) -> None:
-        doubt, version = union.doubts[0], self.server.version
+        doubt, version = union.unconfirmed[0], self.server.version
         found = self.server.at(doubt.name, version)
         is_next = self.succession is not None and union is self.succession.after
         streams = self.rules.streams(1 if is_next else self.steps)
@@ -414,14 +414,14 @@ class World:
                     break
             self._progress()
             for union in self._unions():
-                for _ in union.doubts:
-                    if union.doubts:
+                for _ in union.unconfirmed:
+                    if union.unconfirmed:
                         self._confirm(union)
             self._look()
             after = (self.steps, self.held, [leg.cursor for leg in self.legs.values()], self.succession)
             self._require(before != after or self.held, "the change does not end")
         self._progress()
-        while self.union.doubts:
+        while self.union.unconfirmed:
             self._confirm(self.union)
         self._look()
         selected = self.server.selected(self.rules.after, self.server.version)

@@ -28,7 +28,7 @@ def test_a_leave_that_waits_alone_for_its_version_is_settled_after_a_thousand_th
     quick.leave(pod("it", 20))
     for number, name in enumerate(gone):
         quick.leave(pod(name, 21 + number))
-    for doubt in union.doubts:
+    for doubt in union.unconfirmed:
         if doubt.name != "it":
             union.confirmed(
                 doubt, version="3000"

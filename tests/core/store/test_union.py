@@ -186,14 +186,14 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ),
     (
         "believe a read that lags",
-        "or is_older(version, doubt.version):",
+        "or is_older(version, leave.version):",
         "or False:",
         Rules(reads=1),
         ("I8b",),
     ),
     (
         "take undecided for gone",
-        "undecided = uid == doubt.uid and not outside",
+        "undecided = uid == leave.uid and not outside",
         "undecided = False",
         Rules(reads=1),
         ("I8b",),
@@ -222,7 +222,7 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ),
     (
         "let go what a joined list has",
-        'lists.version, uids.get(doubt.key, "")',
+        'lists.version, uids.get(leave.key, "")',
         'lists.version, ""',
         Rules(lists=1),
         ("I8b",),
@@ -234,13 +234,13 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ("old", "new", "branches", "states", "length"),
     [
         (
-            "JoinedLists(version, numbers, doubts)",
-            "JoinedLists(version, numbers[:1], doubts)",
+            "JoinedLists(version, numbers, leaves)",
+            "JoinedLists(version, numbers[:1], leaves)",
             3,
             ("A", "B", "C", "x"),
             3,
         ),
-        ("if undecided or not self.is_in_doubt(doubt) or", "if undecided or", 2, FEW, 4),
+        ("if undecided or not self.is_still_unconfirmed(leave) or", "if undecided or", 2, FEW, 4),
     ],
     ids=["take the first of several joined lists for all of them", "settle a leave by a list that is older"],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kopf_selectcache.core.store.unconfirmed import Doubt
+from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 
@@ -114,7 +114,7 @@ def test_a_read_ends_the_doubt_about_what_a_branch_of_an_older_epoch_holds() -> 
     listed(b, "1000", pod("900"))
     listed(a, "500", pod("450"), restored=True)
     a.leave(pod("510"))
-    assert told(union.confirmed(union.doubts[0], version="520")) == [("450", None)]
+    assert told(union.confirmed(union.unconfirmed[0], version="520")) == [("450", None)]
     assert b.put(pod("1001")) == []
     assert told(listed(b, "530", pod("525"), restored=True)) == [(None, "525")]
 
@@ -163,7 +163,7 @@ def test_what_a_read_of_the_epoch_before_kept_out_is_looked_at_again() -> None:
     """A branch that is behind the read still holds it, and another one finds that the server was restored."""
     union, a, b = two(pod("9"))
     a.leave(pod("20"))
-    (doubt,) = union.doubts
+    (doubt,) = union.unconfirmed
     union.confirmed(doubt, version="30")
     b.put(pod("15"))
     b.progress("17")
@@ -177,13 +177,13 @@ def test_what_was_lost_is_shown_until_the_object_comes_that_has_its_name_in_the_
     union, a, b = two(pod("90"), version="100")
     b.put(pod("90"))
     listed(a, "50", restored=True)
-    (doubt,) = union.doubts
+    (doubt,) = union.unconfirmed
     assert union.confirmed(doubt, version="50", uid="another") == []
     assert held(union) == "90"
     assert told(listed(b, "50", pod("40", uid="another"), restored=True)) == [("90", None), (None, "40")]
     union, a, b = two(pod("90"), version="100")
     listed(a, "50", restored=True)
-    (doubt,) = union.doubts
+    (doubt,) = union.unconfirmed
     assert told(union.confirmed(doubt, version="50", uid="another", outside=True)) == [("90", None)]
 
 
@@ -193,7 +193,7 @@ def test_what_a_read_of_the_epoch_before_kept_out_is_shown_where_the_branch_that
 ):
     union, a, b = two(pod("9"))
     a.leave(pod("20"))
-    (doubt,) = union.doubts
+    (doubt,) = union.unconfirmed
     union.confirmed(doubt, version="30")
     b.put(pod("15", uid="another"))
     b.progress("15")
@@ -215,7 +215,7 @@ def missed() -> tuple[Union, Writer, Writer]:
 def test_what_was_asked_about_a_missed_change_before_the_server_was_restored_is_asked_anew() -> None:
     union, _, b = missed()
     listed(b, "11", restored=True)
-    assert union.doubts == (Doubt("shop", "it", "uid", "11", 1),)
+    assert union.unconfirmed == (UnconfirmedLeave("shop", "it", "uid", "11", 1),)
 
 
 def test_a_branch_that_is_outdated_by_a_restore_is_not_called_one_that_missed_something() -> None:
@@ -226,5 +226,5 @@ def test_a_branch_that_is_outdated_by_a_restore_is_not_called_one_that_missed_so
     b.leave(pod("14"))
     b.progress("14")
     a.progress("20")
-    assert (held(union), union.doubts[0].version) == ("12", "12"), "it has missed the change besides"
+    assert (held(union), union.unconfirmed[0].version) == ("12", "12"), "it has missed the change besides"
     assert union.pop_streams_to_relist() == {a.substore: "restored"}

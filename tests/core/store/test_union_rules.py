@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import Keys, Substore, seen_of
-from kopf_selectcache.core.store.unconfirmed import Doubt
+from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 from tests.rows import each_row
@@ -53,7 +53,7 @@ def test_an_object_that_moves_is_shown_all_the_time() -> None:
     assert a.leave(pod("11")) == []
     assert (a.progress("11"), held(union), union.store.version) == ([], "1", "10")
     assert told(b.put(pod("11"))) == [("1", "11")]
-    assert (b.progress("11"), held(union), union.store.version, union.doubts) == ([], "11", "11", ())
+    assert (b.progress("11"), held(union), union.store.version, union.unconfirmed) == ([], "11", "11", ())
 
 
 @pytest.mark.parametrize(("fields", "once"), [(b"", True), (b'{"status.phase":"Running"}', False)])
@@ -108,7 +108,7 @@ def test_a_deletion_of_an_unknown_version_waits_for_the_next_message_and_then_fo
     assert a.leave(pod("1")) == []
     assert b.progress("11") == []
     assert a.progress("12") == []
-    assert [doubt.version for doubt in union.doubts] == ["12"]
+    assert [doubt.version for doubt in union.unconfirmed] == ["12"]
     assert told(b.progress("12")) == [("1", None)]
 
 
@@ -192,24 +192,24 @@ def test_one_branch_alone_is_a_store() -> None:
     assert told(branch.leave(pod("12"))) == [("11", None)]
     assert branch.progress("12") == []
     assert union.store is branch.view
-    assert (union.store.version, union.doubts) == ("12", ())
+    assert (union.store.version, union.unconfirmed) == ("12", ())
 
 
 # ---- Reads that end a doubt.
 
 
-def doubtful() -> tuple[Union, Writer, Writer, Doubt]:
+def doubtful() -> tuple[Union, Writer, Writer, UnconfirmedLeave]:
     union, a, b = two(pod("1"))
     a.leave(pod("12"))
-    (doubt,) = union.doubts
-    assert doubt == Doubt("shop", "it", "uid", "12", 0)
+    (doubt,) = union.unconfirmed
+    assert doubt == UnconfirmedLeave("shop", "it", "uid", "12", 0)
     return union, a, b, doubt
 
 
 def test_a_branch_that_is_refused_for_ever_keeps_nothing_that_is_confirmed_to_be_gone() -> None:
     union, _, b, doubt = doubtful()
     assert told(union.confirmed(doubt, version="20")) == [("1", None)]
-    assert union.doubts == ()
+    assert union.unconfirmed == ()
     assert b.put(pod("12")) == [], "it is older than the read"
     assert b.leave(pod("13")) == []
     assert told(b.put(pod("21", uid="two"))) == [(None, "21")]
@@ -221,7 +221,7 @@ def test_a_branch_that_never_had_a_list_is_waited_for_and_believed_after_the_rea
     listed(a, "10", pod("1"))
     assert a.leave(pod("11")) == []
     b.begin()
-    assert told(union.confirmed(union.doubts[0], version="20")) == [("1", None)]
+    assert told(union.confirmed(union.unconfirmed[0], version="20")) == [("1", None)]
     b.put(pod("10"))
     assert b.commit("10") == [], "it was asked for before the read"
     assert (held(union), union.store.version) == (None, "10")
@@ -239,7 +239,7 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
     for version in range(11, 5_011, 2):
         a.put(pod(str(version), name=f"job-{version}"))
         a.leave(pod(str(version + 1), name=f"job-{version}"))
-        union.confirmed(union.doubts[0], version=str(version + 1))
+        union.confirmed(union.unconfirmed[0], version=str(version + 1))
         outdated += union.pop_streams_to_relist().items()
         sizes.append(
             len(union._reads) + sum(len(branch._waits) + len(branch._waiting) for branch in union.substores)
@@ -306,7 +306,7 @@ def test_another_object_of_that_name_is_not_kept_out_by_the_read_that_found_it()
 def test_an_answer_that_is_undecided_or_too_old_changes_nothing(version: str, uid: str) -> None:
     union, _, _, doubt = doubtful()
     assert union.confirmed(doubt, version=version, uid=uid) == []
-    assert (held(union), union.doubts) == ("1", (doubt,))
+    assert (held(union), union.unconfirmed) == ("1", (doubt,))
 
 
 def test_an_answer_to_what_was_settled_meanwhile_changes_nothing() -> None:
@@ -354,7 +354,7 @@ def test_what_is_older_than_a_read_is_remembered_while_a_list_is_under_way() -> 
     for version in range(11, 3_011, 2):
         a.put(pod(str(version), name=f"job-{version}"))
         a.leave(pod(str(version + 1), name=f"job-{version}"))
-        union.confirmed(union.doubts[0], version=str(version + 1))
+        union.confirmed(union.unconfirmed[0], version=str(version + 1))
     assert b.commit("11") == []
     assert union.store.records()[0] == []
 
@@ -391,7 +391,7 @@ def test_versions_that_cannot_be_compared_are_settled_by_equality_or_by_a_read()
     assert held(union) == "v6"
     a.leave(pod("v7"))
     b.leave(pod("v8"))
-    assert told(union.confirmed(union.doubts[0], version="v9")) == [("v6", None)]
+    assert told(union.confirmed(union.unconfirmed[0], version="v9")) == [("v6", None)]
 
 
 def test_versions_that_cannot_be_compared_leave_nothing_behind_that_no_branch_holds() -> None:
@@ -497,11 +497,11 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
         {a.substore: "missed"},
         "10",
     ), "it has left, and is shown"
-    assert list(union.doubts) == [Doubt("shop", "it", "uid", "12", 0)]
-    (doubt,) = union.doubts
+    assert list(union.unconfirmed) == [UnconfirmedLeave("shop", "it", "uid", "12", 0)]
+    (doubt,) = union.unconfirmed
     assert union.confirmed(doubt, version="21", uid="uid") == [], "nothing is known: it is somewhere"
     assert told(union.confirmed(doubt, version="22")) == [("12", None)]
-    assert (union.doubts, held(union)) == ((), None)
+    assert (union.unconfirmed, held(union)) == ((), None)
     b.progress("22")
     assert a.progress("22") == [], "it still holds what it was not told of"
     assert (held(union), union.pop_streams_to_relist(), union.store.version) == (
