@@ -54,11 +54,11 @@ class Parts(NamedTuple):
     """The items, provided that each can be decoded. They are produced one by one."""
 
 
-def parted(data: bytes, starts: Sequence[bytes]) -> Parts | None:
+def split_list(data: bytes, starts: Sequence[bytes]) -> Parts | None:
     """Split a list whose items all begin with the same one of these byte strings; None if it is written in
     another way.
 
-    >>> parts = parted(b'{"kind":"PodList","items":[{"metadata":{}},{"metadata":{}}],"metadata":{}}', [b'{"metadata":{'])
+    >>> parts = split_list(b'{"kind":"PodList","items":[{"metadata":{}},{"metadata":{}}],"metadata":{}}', [b'{"metadata":{'])
     >>> parts.envelope, list(parts.items)
     (b'{"kind":"PodList","items":[],"metadata":{}}', [b'{"metadata":{}}', b'{"metadata":{}}'])
     """  # The call in the example has to be on one line.  # noqa: E501

@@ -46,7 +46,7 @@ from kopf_selectcache.core.store.record import (
 )
 
 from ._decoding import FAILURES, MOST_TOKEN, can_be_named, decode_as, line_of, reason_of, refusal_of
-from ._fastpath import parted, without_managed
+from ._fastpath import split_list, without_managed
 from ._shapes import Answer, Mark, Metadata, Object, UsualMetadata, UsualObject, UsualPartial
 from ._shared_metadata import SharedMetadata, labels_alone
 from .messages import END_OF_INITIAL_EVENTS, Bookmark, Event, Message, Page, Refusal
@@ -189,7 +189,7 @@ class Reader:
 
         The position of a garbled item is counted from `first`.
         """
-        if (parts := parted(data, self._starts)) is not None:
+        if (parts := split_list(data, self._starts)) is not None:
             try:
                 answer = decode_as(parts.envelope, Answer, "a list")
                 if answer.items == []:

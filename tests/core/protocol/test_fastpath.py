@@ -12,7 +12,7 @@ import pytest
 
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.protocol import decoder
-from kopf_selectcache.core.protocol._fastpath import parted, without_managed
+from kopf_selectcache.core.protocol._fastpath import split_list, without_managed
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
 from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.store.projection import Projection
@@ -118,10 +118,10 @@ def test_a_list_is_taken_apart_wherever_its_items_stand() -> None:
         b'{"kind":"x","items":[%s]}',
         b'{"items":[%s],"kind":"x"} \n',
     ):
-        parts = parted(form % b",".join(items), [b"{nothing", BARE])
+        parts = split_list(form % b",".join(items), [b"{nothing", BARE])
         assert parts is not None
         assert (parts.envelope, list(parts.items)) == (form % b"", items)
-        empty = parted(form % b"", [BARE])
+        empty = split_list(form % b"", [BARE])
         assert empty is not None
         assert list(empty.items) == []
 
@@ -143,7 +143,7 @@ def test_a_list_is_taken_apart_wherever_its_items_stand() -> None:
     ],
 )
 def test_what_is_not_certain_is_not_taken_apart(data: bytes) -> None:
-    assert parted(data, [BARE]) is None
+    assert split_list(data, [BARE]) is None
 
 
 @each_row(
@@ -335,5 +335,5 @@ def test_whatever_is_damaged_is_read_or_refused_as_if_everything_was_looked_at_i
             data = damaged(rng.choice(whole), rng)
             quick = outcome(read(PODS), data)
             with monkeypatch.context() as slow:
-                slow.setattr(decoder, "parted", lambda *_: None)
+                slow.setattr(decoder, "split_list", lambda *_: None)
                 assert quick == outcome(read(CAREFUL), data), data
