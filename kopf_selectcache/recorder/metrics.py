@@ -25,10 +25,10 @@ def event_metrics(runtime: Runtime) -> Iterator[Metric]:
         PREFIX + "emitted_events", "Events that were recorded, and summaries.", labels=["component"]
     )
     recorded = CounterMetricFamily(
-        PREFIX + "recorded_events", "What became of these.", labels=["component", "outcome"]
+        PREFIX + "recorded_events", "The outcomes of these Events.", labels=["component", "outcome"]
     )
     waiting = GaugeMetricFamily(
-        PREFIX + "waiting_events", "Those that wait to be written.", labels=["component"]
+        PREFIX + "waiting_events", "Events that wait to be written.", labels=["component"]
     )
     totals: dict[str, Counter[str]] = {}
     for recording in recordings_of(runtime):  # Several may have one name.
