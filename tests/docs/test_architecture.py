@@ -36,3 +36,9 @@ def test_the_tests_of_a_row_exist(row: str) -> None:
     places = re.findall(r"tests/[\w/]+(?:\.py)?", row)
     assert places
     assert all((ROOT / each).exists() for each in places), places
+
+
+def test_the_map_has_each_module_of_the_reads() -> None:
+    listed = PAGE.partition("  cache/ ")[2].partition("    formats/ ")[0]
+    modules = {each.name for each in (PACKAGE / "cache").glob("*.py")} - {"__init__.py"}
+    assert modules == {*re.findall(r"\b\w+\.py\b", listed)}
