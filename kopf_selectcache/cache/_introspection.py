@@ -26,7 +26,7 @@ from ._checks import require_stored
 from .blocking import AWAITED
 from .errors import path_not_stored, unknown_field
 from .explanation import Explanation
-from .request import Request, call_of, misdeclared
+from .request import Request, call_of, misdeclared, running_loop
 from .snapshots import Snapshot, match_of
 
 _logger = logging.getLogger("kopf_selectcache")
@@ -52,8 +52,10 @@ def no_such_read(cache: object, name: str) -> NoSuchRead:
 
 def no_such_pinned_read(snapshot: object, name: str, of: type) -> NoSuchRead:
     """Return the error of a read that `cache.snapshot` does not have. `of` is the class of the cache."""
-    if name in AWAITED:
-        remedy = f"Write: {call_of(name)}"
+    if name in AWAITED or name in LIVE:
+        remedy = f"Write: {call_of(name if name in AWAITED else f'live.{name}')}"
+    elif name == "live":
+        remedy = f"Write: {'cache.blocking' if running_loop() is None else 'cache'}.live"
     elif hasattr(of, name):
         remedy = f"Write: cache.{name}{'' if isinstance(getattr(of, name), property) else '(...)'}"
     else:

@@ -188,9 +188,10 @@ MISTAKES = {
     "a read of the cache that a snapshot does not have": web(
         lambda cache: cache.snapshot("pods").age("pods").is_integer()  # type: ignore[attr-defined]
     ),
-    "a property of the cache that a snapshot does not have": web(
+    "live reads of a snapshot": web(
         lambda cache: cache.snapshot("pods").live.get("pods", "a", "shop")  # type: ignore[attr-defined]
     ),
+    "a write of a snapshot": web(lambda cache: cache.snapshot("pods").patch("pods")),  # type: ignore[attr-defined]
     "an unknown read of a snapshot": web(lambda cache: cache.snapshot("pods").lst("pods")),  # type: ignore[attr-defined]
     "an unknown read": web(lambda cache: cache.lst("pods")),  # type: ignore[attr-defined]
     "a read that is far from any": web(lambda cache: cache.query("pods")),  # type: ignore[attr-defined]
