@@ -410,12 +410,14 @@ def test_contract_8_a_number_out_of_range_is_decoded_as_deeply_as_any(
     compared = 0
     for levels in range(deepest_levels - 10, deepest_levels + 80, 2):
         other, record = (on_bare_stack(partial(READER.record, deep(levels, each))) for each in (plain, inner))
-        assert isinstance(other, UnreadableRecord) == isinstance(record, UnreadableRecord)
+        assert isinstance(other, UnreadableRecord) == isinstance(record, UnreadableRecord), (
+            f"{levels} levels, {deepest_levels} at most; {sys.getrecursionlimit()} frames, {record!r}"
+        )
         if isinstance(record, UnreadableRecord) or with_free(FREE, lambda: innermost(other)) is None:  # noqa: B023  # It is called at once.
             continue
         assert with_free(FREE, lambda: innermost(record)) == expected  # noqa: B023  # As above.
         compared += 1
-    assert compared
+    assert compared, f"{deepest_levels} levels at most, {sys.getrecursionlimit()} frames"
 
 
 def test_numbers_out_of_range_are_replaced_while_an_object_is_decoded(
