@@ -87,8 +87,8 @@ class SelectCacheSettings:
     gzip: bool | None = None
     """True to request lists in gzip, False not to. None requests it, unless the operator runs in a pod.
 
-    With gzip, a list takes a fourth to a seventh of the bytes, and longer where the network is fast, as between
-    the pods of a cluster. """
+    With gzip, a list takes a fourth to a seventh of the bytes, and longer where the network is fast, as
+    between the pods of a cluster. """
 
     initial: Literal["pages", "stream"] = "pages"
     """The request for the first content of a cache: as a list in pages, or as a stream (WatchList, since
