@@ -136,7 +136,7 @@ def stories(length: int, states: tuple[str, ...] = ("A", "B", "x")) -> list[Hist
         (3, ("A", "B", "x"), Rules(vague=True, lists=1), 200),
         (3, ("A", "B", "x"), Rules(late=True, reads=1), 1_000),
         pytest.param(3, ("A", "B", "x"), Rules(relists=1), 10_000, marks=pytest.mark.soak),
-        pytest.param(5, ("A", "B"), Rules(), 10_000, marks=pytest.mark.soak),
+        pytest.param(6, ("A", "B"), Rules(), 20_000, marks=pytest.mark.soak),
     ],
     ids=str,
 )
