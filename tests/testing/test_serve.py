@@ -224,7 +224,7 @@ def left_by_another_server(kubeconfig: Path) -> str:
         return cluster.kubeconfig(kubeconfig).read_text()
 
 
-def test_it_does_not_overwrite_somebodys_kubeconfig(tmp_path: Path) -> None:
+def test_it_does_not_overwrite_a_file_of_somebody(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text("current-context: production\n")
     assert main(["serve", "--kubeconfig", str(kubeconfig)]) == 1
