@@ -85,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     kubeconfig: Path = arguments.kubeconfig
     if kubeconfig.exists() and not _is_ours(kubeconfig):
         return _failed(
-            f"{kubeconfig} exists, and is no kubeconfig that serve has written: name another file, or remove it"
+            f"{kubeconfig} exists, and is no kubeconfig that serve has written: name another file, or"
+            " remove it"
         )
     if (running := _running_server(kubeconfig)) is not None:
         return _failed(f"{kubeconfig} belongs to a server that runs at {running}; name another file")
