@@ -14,12 +14,13 @@ from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.field_values import as_mapping
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.selectors.calls import call_of
 from kopf_selectcache.selectors.selecting import failures
 from kopf_selectcache.selectors.selector import Branches
 
 from .errors import target_of
 from .formats.given import Given
-from .request import Request, call_of
+from .request import Request
 
 
 def require_selected(request: Request, resource: Resource, declared: Branches, record: Record) -> None:

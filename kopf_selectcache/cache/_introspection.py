@@ -17,6 +17,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.index_builder import Failed, Taken
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.calls import call_of, running_loop
 from kopf_selectcache.selectors.suggestions import near
 from kopf_selectcache.settings.planner import questions
 from kopf_selectcache.settings.retention import indexes as declared_indexes
@@ -26,7 +27,7 @@ from ._checks import require_stored
 from .blocking import AWAITED
 from .errors import path_not_stored, unknown_field
 from .explanation import Explanation
-from .request import Request, call_of, misdeclared, running_loop
+from .request import Request, misdeclared
 from .snapshots import Snapshot, match_of
 
 _logger = logging.getLogger("kopf_selectcache")

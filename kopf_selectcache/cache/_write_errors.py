@@ -25,9 +25,10 @@ from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.causes import cause_of
+from kopf_selectcache.selectors.calls import call_of
 
 from .errors import NotFound, again, forbidden, not_served, target_of
-from .request import Request, call_of
+from .request import Request
 
 _MOST_CAUSES = 5
 """The causes that a message names."""

@@ -19,6 +19,7 @@ from kopf_selectcache._errors import NoSuchRead, ReadError
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.ending import Ending, ended
+from kopf_selectcache.selectors.calls import for_thread, running_loop
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.signatures import check_call, miscalled
 from kopf_selectcache.selectors.suggestions import near
@@ -29,7 +30,6 @@ from .declaring import Options, at, caller
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import FetchOptions, FetchSelection, Obj, Predicate, WaitOptions
-from .request import running_loop
 
 if TYPE_CHECKING:
     from kopf_selectcache.informer.audit import Audit
@@ -411,6 +411,7 @@ class ThreadReads:
             raise ReadError(what, remedy="Call it while the operator is up, such as in its handlers")
 
         async def work() -> _T:
-            return await call()  # It must be called on its loop.
+            with for_thread():
+                return await call()  # It must be called on its loop.
 
         return self._waits.run(work, loop)

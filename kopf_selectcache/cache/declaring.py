@@ -22,6 +22,7 @@ from kopf_selectcache.core.store.projection import Path, Transform
 from kopf_selectcache.informer.index_builder import Failed
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.calls import call_of
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, declared_like, likely
 from kopf_selectcache.selectors.special_values import Everything
 from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked, named
@@ -33,7 +34,7 @@ from kopf_selectcache.settings.quantity import Size
 from kopf_selectcache.settings.retention import require_received
 
 from .errors import for_request
-from .request import Request, call_of
+from .request import Request
 from .snapshots import informer_of
 
 _M = TypeVar("_M", bound=Callable[..., Any])

@@ -40,11 +40,12 @@ from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
+from kopf_selectcache.selectors.calls import call_of
 from kopf_selectcache.selectors.kind_keys import key_of, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
 
 from .matcher import Coverage
-from .request import Request, call_of, replace
+from .request import Request, replace
 
 _E = TypeVar("_E", bound=NotSynced | Stale | StateError)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -125,27 +124,6 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
 
 replace = msgspec.structs.replace
-
-
-def call_of(verb: str, arguments: str = "") -> str:
-    """Return the call of an awaited read, as it is written where this runs: a sync handler has no loop.
-
-    >>> call_of("fetch")
-    'cache.blocking.fetch(...)'
-    >>> call_of("fetch", "whole=True")
-    'cache.blocking.fetch(..., whole=True)'
-    """
-    # Without arguments, `wait_synced` waits for all caches.
-    given = arguments if verb == "wait_synced" else ", ".join(filter(None, ("...", arguments)))
-    return f"cache.blocking.{verb}({given})" if running_loop() is None else f"await cache.{verb}({given})"
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop that runs in this thread; None in the thread of a sync handler."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _write_selector(selector: Selector) -> list[str]:

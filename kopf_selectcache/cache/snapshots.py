@@ -33,6 +33,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.retries import Unanswered
 from kopf_selectcache.informer.state import InformerState, Serving
+from kopf_selectcache.selectors.calls import running_loop
 from kopf_selectcache.selectors.kind_keys import checked_key, key_of
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Selector
@@ -62,7 +63,7 @@ from .formats.lazy_list import Objects
 from .formats.partial import object_of
 from .formats.views import BodyView
 from .matcher import Compared, Comparisons, Coverage, Match, key_for
-from .request import AtLeast, Request, Requests, misdeclared, running_loop
+from .request import AtLeast, Request, Requests, misdeclared
 
 _T = TypeVar("_T")
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from kopf_selectcache._errors import NotSynced, ReadError
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.selectors.calls import call_of
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, are_alike, not_declared, text_of
 
 from .ending import Ending
@@ -122,7 +123,7 @@ class InformersByName:
                 f"what {text_of(key)} means is not known yet: the cluster has not said what"
                 f" {text_of(unknown[0])} is",
                 remedy=(
-                    "Wait for it: await cache.wait_synced(); or name the kind as it is declared, such as"
+                    f"Wait for it: {call_of('wait_synced')}; or name the kind as it is declared, such as"
                     f" {unknown[0]!r}"
                 ),
             )

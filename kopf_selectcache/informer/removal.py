@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kopf_selectcache._errors import NotDeclared, ReadError
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.selectors.calls import awaited_call
 from kopf_selectcache.selectors.kind_keys import text_of
 
 from .informer import Informer
@@ -36,7 +37,7 @@ class Removal(NamedTuple):
         """Return the error of a read after the removal."""
         return NotDeclared(
             f"the cache of {text_of(self.key)} was removed at {self.at} by {self.place}",
-            remedy=f"Declare it again: await cache.declare({self.key!r}, ...)",
+            remedy=f"Declare it again: {awaited_call(f'declare({self.key!r}, ...)')}",
         )
 
     def concerns(self, key: KindKey) -> bool:
@@ -51,7 +52,7 @@ def withdrawn(key: KindKey) -> NotDeclared:
     """Return the error of a read of a kind whose declaration has failed."""
     return NotDeclared(
         f"the declaration of {text_of(key)} has failed, and is withdrawn",
-        remedy=f"Declare it again: await cache.declare({key!r}, ...)",
+        remedy=f"Declare it again: {awaited_call(f'declare({key!r}, ...)')}",
     )
 
 

@@ -21,7 +21,6 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, require
 from kopf_selectcache.cache.blocking import ThreadReads, refuse_thread
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
@@ -33,6 +32,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.names import InformersByName
 from kopf_selectcache.informer.retries import Retries
+from kopf_selectcache.selectors.calls import running_loop
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .operator import (

@@ -13,6 +13,7 @@ from kopf_selectcache._errors import NotDeclared, UnknownKind
 from kopf_selectcache.core.redact import clipped, shown_with_type
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, find, is_version, parse_key
 
+from .calls import awaited_call
 from .client_classes import key_of_class
 from .suggestions import near
 
@@ -215,5 +216,5 @@ def not_declared(key: KindKey, declared: Iterable[KindKey], site: Site = SETTING
     known = f"declared are {some}{more}" if listed else "nor for any other kind"
     meant = declared_like(key, listed)
     ask = f"Did you mean {meant!r}? If not, declare it" if meant is not None else "Declare it"
-    remedy = f"{ask} {site.remedy(key)}; or later: await {called('declare', key)}"
+    remedy = f"{ask} {site.remedy(key)}; or later: {awaited_call(f'declare({key!r}, ...)')}"
     return NotDeclared(f"no cache is declared for {text_of(key)}; {known}", remedy=remedy)

@@ -20,6 +20,7 @@ from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import ALL, IDENTITY_ALONE, Path, Projection, Transform
+from kopf_selectcache.selectors.calls import awaited_call
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, as_filter, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call
@@ -348,13 +349,13 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
                 )
         if self._uses and self._declared.get(key) != cached:
             verb = "change" if key in self._declared else "declare"
-            raise self._too_late(key, f"Write: await cache.{verb}({key!r}, ...)")
+            raise self._too_late(key, f"Write: {awaited_call(f'{verb}({key!r}, ...)')}")
         self._declared[key] = cached
 
     def __delitem__(self, key: AnyKey) -> None:
         key = self._declared_as(key_of(key))
         if self._uses:
-            raise self._too_late(key, f"Write: await cache.remove({key!r})")
+            raise self._too_late(key, f"Write: {awaited_call(f'remove({key!r})')}")
         del self._declared[key]
 
     def __iter__(self) -> Iterator[KindKey]:

@@ -18,7 +18,6 @@ import kopf
 
 from kopf_selectcache.cache.blocking import ThreadReads
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
@@ -37,6 +36,7 @@ from kopf_selectcache.informer.names import InformersByName
 from kopf_selectcache.informer.namespaces import Follower, NamespacesByLabel
 from kopf_selectcache.informer.removal import Removal, close, drop, withdrawn
 from kopf_selectcache.informer.retries import Retries
+from kopf_selectcache.selectors.calls import for_thread, running_loop
 from kopf_selectcache.selectors.kind_keys import assigned, called
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call, miscalled
@@ -237,7 +237,8 @@ class _ThreadReads(ThreadReads):
             return super()._run(method, call)  # It refuses, as in production.
 
         async def waited() -> _T:
-            return await call()
+            with for_thread():
+                return await call()
 
         return asyncio.run(waited())
 

@@ -366,6 +366,18 @@ def test_the_place_is_that_of_the_call_also_from_threads_and_tasks() -> None:
     operated(test)
 
 
+def test_the_remedies_of_a_thread_can_be_copied_into_it() -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        with pytest.raises(NotDeclared) as on_loop:
+            await cache.change("nodes", "app=web")
+        with pytest.raises(NotDeclared) as in_thread:
+            await asyncio.to_thread(lambda: cache.blocking.change("nodes", "app=web"))
+        assert on_loop.value.remedy == "Declare it: await cache.declare(...)"
+        assert in_thread.value.remedy == "Declare it: cache.blocking.declare(...)"
+
+    operated(test)
+
+
 async def removed_while(gated: Gated, wait: Coroutine[Any, Any, Any], kind: str = "configmaps") -> Any:
     """Remove the kind while something waits; return its result or error."""
     task = asyncio.create_task(wait)
