@@ -87,8 +87,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # Before pytest deselects by markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a test of the real server that `make test-real` would not find."""
+    """Refuse a test of the real server that `make test-real` would not find. A soak may take an hour."""
     for item in items:
+        if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(3600))
         if item.get_closest_marker("real") and item.path.relative_to(FOLDER).parts[0] not in REAL_FOLDERS:
             raise pytest.UsageError(f"{item.nodeid}: add its folder to REAL of the Makefile, and here")
 
