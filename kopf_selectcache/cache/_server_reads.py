@@ -29,7 +29,7 @@ from ._checks import require_names_of, require_namespaces, require_place, requir
 from .errors import NotFound, answering, require_readable
 from .formats.partial import object_of
 from .matcher import Match, paths_of
-from .request import Request
+from .request import Request, requested_key
 from .snapshots import Snapshot, form_objects
 
 _T = TypeVar("_T")
@@ -116,7 +116,7 @@ async def fetch_objects(runtime: Runtime, request: Request) -> Sequence[Any]:
 async def resource_of(runtime: Runtime, request: Request) -> Resource:
     """Return the requested resource, declared or not; ask the server if that is not known."""
     with answering(request, "get", None):
-        key = key_of(request.kind)
+        key = requested_key(request.verb, request.kind)
         with suppress(NotDeclared, NotSynced):
             if (declared := runtime.informer(key).resource) is not None:
                 return declared

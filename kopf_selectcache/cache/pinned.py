@@ -28,7 +28,7 @@ from ._introspection import no_such_pinned_read
 from .declaring import caller
 from .errors import stale
 from .reads import Reads
-from .request import Request
+from .request import Request, requested_key
 from .snapshots import Access, Counted, Snapshot, informer_of, require_shown
 
 _T = TypeVar("_T")
@@ -178,6 +178,8 @@ class PinnedReads(Reads):
 
 
 def _name_of(kind: AnyKey) -> str:
+    if not isinstance(kind, type):
+        requested_key("snapshot", kind)
     return kind if isinstance(kind, str) else as_given(kind)
 
 

@@ -10,10 +10,11 @@ import msgspec
 
 from kopf_selectcache._errors import DeclarationError, ReadError, SelectCacheError, require
 from kopf_selectcache.core.redact import clipped, shown, shown_by_type
+from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import is_number
 from kopf_selectcache.selectors.client_classes import to_dict
-from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
+from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, key_of
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 from kopf_selectcache.settings.retention import PATHS, wrong_path
 
@@ -281,6 +282,14 @@ def misdeclared(verb: str, error: DeclarationError) -> ReadError:
     """
     what, remedy = (text.replace("namespaces=", "namespace=") for text in (error.what, error.remedy))
     return ReadError(f"cache.{verb}(): {what}", remedy=remedy)
+
+
+def requested_key(verb: str, kind: AnyKey) -> KindKey:
+    """Return the key of the kind of a read; raise ReadError if it names none."""
+    try:
+        return key_of(kind)
+    except DeclarationError as error:
+        raise misdeclared(verb, error) from error
 
 
 def with_options(request: Request, given: Mapping[str, Any]) -> Request:

@@ -36,7 +36,7 @@ from .formats.formats import form_of
 from .formats.given import Given
 from .formats.partial import partial_of
 from .own_writes import read_written, remember_answer, remember_deletion, shown_uids
-from .request import Request, replace
+from .request import Request, replace, requested_key
 
 TIMEOUT = 30.0
 """Seconds for a write with all its tries."""
@@ -132,7 +132,7 @@ async def resource_for(runtime: Runtime, request: Request) -> Resource:
 
     Raise NotWritable if the name, or the namespace, is missing or cannot be one.
     """
-    key = key_of(request.kind)
+    key = requested_key(request.verb, request.kind)
     known, (_, version, _) = find(key), parse_key(key)
     if known is not None:
         _require_place(request, known.plural, is_namespaced=known.namespaced)

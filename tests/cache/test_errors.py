@@ -7,17 +7,19 @@ import copy
 import pickle
 import re
 from enum import StrEnum
+from typing import Any, cast
 
 import kopf
 import pytest
 
 import kopf_selectcache
-from kopf_selectcache import errors
+from kopf_selectcache import ReadError, errors
 from kopf_selectcache._errors import Target
 from kopf_selectcache.core import errors as problems
 from kopf_selectcache.core import redact
 from kopf_selectcache.core.protocol.messages import FieldCause
 from kopf_selectcache.informer.health import Health
+from kopf_selectcache.testing import FakeCache
 
 
 def drawn(text: str) -> dict[str, str | None]:
@@ -145,3 +147,14 @@ def test_the_public_names_are_those_that_are_listed() -> None:
     }
     modules = {"on", "predicates", "sources"}
     assert public | modules == set(kopf_selectcache.__all__), "`on` is a module, as in Kopf"
+
+
+def test_a_kind_that_is_none_is_an_error_of_the_read() -> None:
+    cache, none = FakeCache([], {"v1/pods": "app=web"}), cast("Any", ["pods"])
+    for read in (
+        lambda: cache.snapshot(none),
+        lambda: cache.blocking.live.get(none, "a", "shop"),
+        lambda: cache.blocking.live.delete(none, "a", "shop"),
+    ):
+        with pytest.raises(ReadError, match="names no kind"):
+            read()
