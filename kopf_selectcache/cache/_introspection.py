@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from kopf_selectcache._errors import DeclarationError, NoSuchRead, NotKept, ReadError
+from kopf_selectcache._errors import DeclarationError, NoSuchRead, NotKept, ReadError, call_of, running_loop
 from kopf_selectcache.core.errors import NO_VALUE, BadField
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped, shown
@@ -17,7 +17,6 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.index_builder import Failed, Taken
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.selectors.calls import call_of, running_loop
 from kopf_selectcache.selectors.suggestions import near
 from kopf_selectcache.settings.planner import questions
 from kopf_selectcache.settings.retention import indexes as declared_indexes

@@ -19,13 +19,13 @@ from kopf_selectcache._errors import (
     ReadError,
     ServerError,
     Unauthorized,
+    call_of,
 )
 from kopf_selectcache.client.writer import Unsettled
 from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.causes import cause_of
-from kopf_selectcache.selectors.calls import call_of
 
 from .errors import NotFound, again, forbidden, not_served, target_of
 from .request import Request

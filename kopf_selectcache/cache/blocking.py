@@ -15,11 +15,10 @@ from functools import wraps
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
 
-from kopf_selectcache._errors import NoSuchRead, ReadError
+from kopf_selectcache._errors import NoSuchRead, ReadError, for_thread, running_loop
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.ending import Ending, ended
-from kopf_selectcache.selectors.calls import for_thread, running_loop
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.signatures import check_call, miscalled
 from kopf_selectcache.selectors.suggestions import near

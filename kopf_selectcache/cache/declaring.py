@@ -12,7 +12,15 @@ from inspect import currentframe
 from pathlib import Path as FilePath
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
 
-from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError, require
+from kopf_selectcache._errors import (
+    DeclarationError,
+    NotDeclared,
+    NotSynced,
+    ReadError,
+    StateError,
+    call_of,
+    require,
+)
 from kopf_selectcache.core.errors import NO_VALUE
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import KindKey, find
@@ -22,7 +30,6 @@ from kopf_selectcache.core.store.projection import Path, Transform
 from kopf_selectcache.informer.index_builder import Failed
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.selectors.calls import call_of
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, declared_like, likely
 from kopf_selectcache.selectors.special_values import Everything
 from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked, named

@@ -26,6 +26,7 @@ from kopf_selectcache._errors import (
     StateError,
     Target,
     Unauthorized,
+    call_of,
 )
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable
@@ -40,7 +41,6 @@ from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
-from kopf_selectcache.selectors.calls import call_of
 from kopf_selectcache.selectors.kind_keys import key_of, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
 

@@ -11,7 +11,14 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
-from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled
+from kopf_selectcache._errors import (
+    DeclarationError,
+    NotDeclared,
+    NotSynced,
+    ReadError,
+    Stalled,
+    running_loop,
+)
 from kopf_selectcache.core.errors import BadField, Untransformed
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer
@@ -33,7 +40,6 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.retries import Unanswered
 from kopf_selectcache.informer.state import InformerState, Serving
-from kopf_selectcache.selectors.calls import running_loop
 from kopf_selectcache.selectors.kind_keys import checked_key, key_of
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Selector

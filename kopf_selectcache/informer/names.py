@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from kopf_selectcache._errors import NotSynced, ReadError
+from kopf_selectcache._errors import NotSynced, ReadError, call_of
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.selectors.calls import call_of
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, are_alike, not_declared, text_of
 
 from .ending import Ending

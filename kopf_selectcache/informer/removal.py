@@ -7,10 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from kopf_selectcache._errors import NotDeclared, ReadError
+from kopf_selectcache._errors import NotDeclared, ReadError, awaited_call
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.selectors.calls import awaited_call
 from kopf_selectcache.selectors.kind_keys import text_of
 
 from .informer import Informer

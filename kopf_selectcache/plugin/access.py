@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, require
+from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, require, running_loop
 from kopf_selectcache.cache.blocking import ThreadReads, refuse_thread
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.fetcher import Fetcher
@@ -32,7 +32,6 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.names import InformersByName
 from kopf_selectcache.informer.retries import Retries
-from kopf_selectcache.selectors.calls import running_loop
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .operator import (

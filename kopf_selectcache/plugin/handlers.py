@@ -17,11 +17,18 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stale, require
+from kopf_selectcache._errors import (
+    DeclarationError,
+    NotDeclared,
+    NotSynced,
+    ReadError,
+    Stale,
+    call_of,
+    require,
+)
 from kopf_selectcache.cache.blocking import STOPPED, Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.recorder.recorder import current_runtime
-from kopf_selectcache.selectors.calls import call_of
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
 from kopf_selectcache.selectors.signatures import check_call
 

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast
 
-from kopf_selectcache._errors import NotDeclared, UnknownKind
+from kopf_selectcache._errors import NotDeclared, UnknownKind, awaited_call
 from kopf_selectcache.core.redact import clipped, shown_with_type
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, find, is_version, parse_key
 
-from .calls import awaited_call
 from .client_classes import key_of_class
 from .suggestions import near
 

@@ -12,7 +12,13 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
-from kopf_selectcache._errors import BadSelector, ConflictingSelectors, DeclarationError, require
+from kopf_selectcache._errors import (
+    BadSelector,
+    ConflictingSelectors,
+    DeclarationError,
+    awaited_call,
+    require,
+)
 from kopf_selectcache.core.redact import clipped, shown, shown_with_type
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
@@ -20,7 +26,6 @@ from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import ALL, IDENTITY_ALONE, Path, Projection, Transform
-from kopf_selectcache.selectors.calls import awaited_call
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, as_filter, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call

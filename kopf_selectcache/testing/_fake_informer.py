@@ -12,6 +12,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, NoReturn, TypeVar, cast
 
+from kopf_selectcache._errors import running_loop
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.transport import JSON, Refused, Transport, seconds_to_wait
 from kopf_selectcache.core.errors import Garbled
@@ -37,7 +38,6 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.namespaces import NamespacesByLabel
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.stream_writer import failure_of
-from kopf_selectcache.selectors.calls import running_loop
 from kopf_selectcache.settings.declaration import Cached, named
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.testing._fake_cluster import OfflineCluster

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 import kopf
 
+from kopf_selectcache._errors import for_thread, running_loop
 from kopf_selectcache.cache.blocking import ThreadReads
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.fetcher import Fetcher
@@ -36,7 +37,6 @@ from kopf_selectcache.informer.names import InformersByName
 from kopf_selectcache.informer.namespaces import Follower, NamespacesByLabel
 from kopf_selectcache.informer.removal import Removal, close, drop, withdrawn
 from kopf_selectcache.informer.retries import Retries
-from kopf_selectcache.selectors.calls import for_thread, running_loop
 from kopf_selectcache.selectors.kind_keys import assigned, called
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call, miscalled
