@@ -285,7 +285,7 @@ def awaited_call(call: str) -> str:
     >>> awaited_call("remove('pods')")
     "cache.blocking.remove('pods')"
     """
-    is_for_thread = _FOR_THREAD.get() or running_loop() is None
+    is_for_thread = _FOR_THREAD.get() or own_loop() is None
     return f"cache.blocking.{call}" if is_for_thread else f"await cache.{call}"
 
 
@@ -299,7 +299,7 @@ def for_thread() -> Iterator[None]:
         _FOR_THREAD.reset(token)
 
 
-def running_loop() -> asyncio.AbstractEventLoop | None:
+def own_loop() -> asyncio.AbstractEventLoop | None:
     """Return the event loop that runs in this thread; None in the thread of a sync handler."""
     try:
         return asyncio.get_running_loop()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from kopf_selectcache._errors import DeclarationError, NoSuchRead, NotKept, ReadError, call_of, running_loop
+from kopf_selectcache._errors import DeclarationError, NoSuchRead, NotKept, ReadError, call_of, own_loop
 from kopf_selectcache.core.errors import NO_VALUE, BadField
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped, shown
@@ -55,7 +55,7 @@ def no_such_pinned_read(snapshot: object, name: str, of: type) -> NoSuchRead:
     if name in AWAITED or name in LIVE:
         remedy = f"Write: {call_of(name if name in AWAITED else f'live.{name}')}"
     elif name == "live":
-        remedy = f"Write: {'cache.blocking' if running_loop() is None else 'cache'}.live"
+        remedy = f"Write: {'cache.blocking' if own_loop() is None else 'cache'}.live"
     elif hasattr(of, name):
         remedy = f"Write: cache.{name}{'' if isinstance(getattr(of, name), property) else '(...)'}"
     else:

@@ -15,7 +15,7 @@ from functools import wraps
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
 
-from kopf_selectcache._errors import NoSuchRead, ReadError, for_thread, running_loop
+from kopf_selectcache._errors import NoSuchRead, ReadError, for_thread, own_loop
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.ending import Ending, ended
@@ -304,7 +304,7 @@ def awaited(method: _M) -> _M:
 
     @wraps(method)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if running_loop() is not self._runtime.loop:
+        if own_loop() is not self._runtime.loop:
             raise refuse_thread(getattr(self, "_prefix", "") + method.__name__)
         return read(self, *args, **kwargs)
 
@@ -402,7 +402,7 @@ class ThreadReads:
         """Run the call on the operator's loop, and wait for it here."""
         self._runtime.ending.check()
         loop = self._runtime.loop
-        if running_loop() is loop:
+        if own_loop() is loop:
             what = f"cache.blocking.{method}() was called on the thread of the operator's event loop"
             raise ReadError(what, remedy=f"Write: await cache.{method}(...)")
         if not loop.is_running():

@@ -11,14 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
-from kopf_selectcache._errors import (
-    DeclarationError,
-    NotDeclared,
-    NotSynced,
-    ReadError,
-    Stalled,
-    running_loop,
-)
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled, own_loop
 from kopf_selectcache.core.errors import BadField, Untransformed
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer
@@ -425,7 +418,7 @@ class Access:
         informer = self.runtime.names.quick.get(request.kind) if type(request.kind) is str else None
         if informer is None:
             informer = informer_of(self.runtime, request)
-        if request.at_least is not None and running_loop() is None and informer.longest_wait:
+        if request.at_least is not None and own_loop() is None and informer.longest_wait:
             self._run(lambda: self.wait(request), self.runtime.loop)
         try:  # As `Counted`, in fewer calls.
             found = answer(request, self.open(informer, request))

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, require, running_loop
+from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, own_loop, require
 from kopf_selectcache.cache.blocking import ThreadReads, refuse_thread
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.fetcher import Fetcher
@@ -78,7 +78,7 @@ def cache_of(settings: kopf.OperatorSettings) -> Cache:
 
 def note_activity(activity: _kopf.Activity) -> None:
     """Note the current task, in which Kopf is about to call the handlers of an activity."""
-    if activity in EARLY_ACTIVITIES and running_loop() is not None:
+    if activity in EARLY_ACTIVITIES and own_loop() is not None:
         _activity_task.set(asyncio.current_task())
 
 
@@ -163,7 +163,7 @@ class _LateRuntime:
 
     def _is_called_by_its_handler(self) -> bool:
         """Return True if the running code is the handler itself, and no task or thread that it started."""
-        if running_loop() is None:
+        if own_loop() is None:
             return _is_of(self._settings.execution.executor)
         return asyncio.current_task() is _activity_task.get()
 
@@ -234,7 +234,7 @@ class _LateRuntime:
         return (
             operator.task.get_loop()
             if operator is not None
-            else running_loop() or cast("asyncio.AbstractEventLoop", self)
+            else own_loop() or cast("asyncio.AbstractEventLoop", self)
         )
 
     @property
@@ -273,7 +273,7 @@ class _LateThreadReads(ThreadReads):
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         late = cast("_LateRuntime", self._runtime)
-        if method in _IN_TIME and running_loop() is None:
+        if method in _IN_TIME and own_loop() is None:
             late.refuse_own_handler(method)
         late.operator()
         return super()._run(method, call)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, NoReturn, TypeVar, cast
 
-from kopf_selectcache._errors import running_loop
+from kopf_selectcache._errors import own_loop
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.transport import JSON, Refused, Transport, seconds_to_wait
 from kopf_selectcache.core.errors import Garbled
@@ -160,10 +160,10 @@ class FakeInformer:
 
 def _on_its_loop(listener: Callable[[Any], None]) -> Callable[[Any], None]:
     """Call the listener on its current loop, from the thread of the change."""
-    loop = running_loop()
+    loop = own_loop()
 
     def call(argument: object) -> None:
-        if loop is None or loop is running_loop():
+        if loop is None or loop is own_loop():
             listener(argument)
         else:
             with suppress(RuntimeError):  # The loop is closed: nobody waits any more.

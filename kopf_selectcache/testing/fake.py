@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 import kopf
 
-from kopf_selectcache._errors import for_thread, running_loop
+from kopf_selectcache._errors import for_thread, own_loop
 from kopf_selectcache.cache.blocking import ThreadReads
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.fetcher import Fetcher
@@ -213,7 +213,7 @@ class _Runtime:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """No loop runs in a sync test; that differs from being called on the loop."""
-        return running_loop() or cast("asyncio.AbstractEventLoop", self)
+        return own_loop() or cast("asyncio.AbstractEventLoop", self)
 
     def call_soon_threadsafe(self, _: Callable[[], object]) -> None:
         """Do nothing: without a loop, a recorder writes no Events."""
@@ -233,7 +233,7 @@ class _ThreadReads(ThreadReads):
     """In a test there is no other thread whose loop could do the work."""
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        if running_loop() is not None:
+        if own_loop() is not None:
             return super()._run(method, call)  # It refuses, as in production.
 
         async def waited() -> _T:
