@@ -11,6 +11,8 @@ FOUND = "tests/informer/test_filter_change_model.py::test_16_"
 FILTER_CHANGE: tuple[Mutant, ...] = (
     Mutant("forget what readers have seen depart", "core/store/succession.py", "                self.after.ignore(key, record.version)\n", "                pass\n", 16,
            ("tests/core/store/test_succession.py::test_16_in_larger_worlds_no_object_goes_back_or_is_absent",)),
+    Mutant("forget what a read has ended when the filter changes", "core/store/union.py", "            self.ignore(key, read.shown)\n", "            pass\n", 16,
+           ("tests/core/store/test_succession.py::test_16_an_object_that_a_read_found_outside_of_one_filter_does_not_return_in_the_next",)),
     Mutant("change the filter while a deletion is still to come", "core/store/succession.py", "                self.before.is_past(following)\n", "                False\n", 16,
            ("tests/core/store/test_succession.py::test_16_a_list_from_before_a_deletion_that_readers_have_seen_is_not_shown",)),
     Mutant("take over reads of another filter", "core/store/union.py", "if not read.outside", "if True", 16,

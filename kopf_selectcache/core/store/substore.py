@@ -124,6 +124,8 @@ class Read(NamedTuple):
     """The uid of the object that the read found inside of the filter; empty if there is none."""
     outside: bool = False
     """True if it found the object outside of the filter: another filter may select it."""
+    shown: str = ""
+    """The version in which readers have seen the object depart; empty if they had not seen it."""
 
 
 class _Wait:

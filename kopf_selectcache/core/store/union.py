@@ -92,17 +92,15 @@ class Union:
 
     def adopt(self, before: Union, kept: Mapping[Substore, Substore]) -> None:
         """Fill streams with the records of those of another union, as if they had been listed with them.
-        Records that a confirming read excludes there are not shown here.
+        What a confirming read has ended there is ignored here.
         """
         reads = {key: read for key, read in before._reads.items() if read.epoch == before._epoch}
+        for key, read in reads.items():
+            self.ignore(key, read.shown)
         for of, substore in kept.items():
             self.begin(substore)
             for record in of.view.records()[0]:
-                read = reads.get(record.key)
-                is_excluded = read is not None and before._shown.held(record.key) is not record
-                # The read itself excludes it here, if it is one about this filter as well.
-                if not (is_excluded and (self._alone or (read is not None and read.outside))):
-                    self.put(substore, record)
+                self.put(substore, record)
             self.commit(substore, of.version)
             substore.listed = of.listed
         if not self._alone:
@@ -299,7 +297,9 @@ class Union:
         self._forget(key)
         for substore in self.substores:
             substore.wait_no_more([key])
-        self._reads[key] = Read(self._epoch, version, "" if outside else uid, outside)
+        shown = self._shown.inside(key)
+        seen = "" if shown is None else shown.version
+        self._reads[key] = Read(self._epoch, version, "" if outside else uid, outside, seen)
         if len(self._reads) > self._most_reads and all(
             substore.view.stages_nothing for substore in self.substores
         ):

@@ -185,6 +185,10 @@ def test_16_an_object_outside_of_one_filter_may_be_in_the_next() -> None:
     play(6676)
 
 
+def test_16_an_object_that_a_read_found_outside_of_one_filter_does_not_return_in_the_next() -> None:
+    play(16870)
+
+
 def test_16_a_list_from_before_a_deletion_that_readers_have_seen_is_not_shown() -> None:
     before, after = Union([Keys()]), Union([Keys()])
     (a,), (b,) = writers(before), writers(after)
