@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from kopf_selectcache._errors import own_loop
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.store import Change, ChangeCause
@@ -46,7 +47,7 @@ class Laying:
         for each in dropped:
             self._log(each, "there are too many of them")
         loop = self._loop
-        if loop is None or loop is _running_loop():
+        if loop is None or loop is own_loop():
             self._tell(write)
         else:
             with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
@@ -91,10 +92,3 @@ class Laying:
             },
             extra=self._context(),
         )
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
