@@ -133,6 +133,18 @@ def test_7_groups_that_resemble_each_other_are_kept_apart(learnt: Learnt) -> Non
         assert seen(each) == pod("web", number + 10 * (owner == "green"))
 
 
+def test_a_kind_that_packing_did_not_help_is_tried_again_after_more_objects() -> None:
+    packing = SiblingPacking()
+    packing.begin()
+    packing.adopt(None)
+    records = [record(packing, pod(f"o-{number}", 0), name=f"o-{number}") for number in range(2 * SAMPLES)]
+    for each in records:
+        assert packing.fits
+        packing.pack_record(each)
+        assert each.stored == each.data
+    assert not packing.fits, "a training is due"
+
+
 def test_compressors_are_freed_between_the_objects_of_two_lists(
     monkeypatch: pytest.MonkeyPatch, learnt: Callable[[], SiblingPacking]
 ) -> None:
