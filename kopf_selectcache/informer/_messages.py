@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, TypeAlias
 
-from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache._errors import DeclarationError, call_of
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -21,12 +21,6 @@ from .phrase import NOTHING, Phrase
 
 CHECK = "selectcache check app.py"
 """The command that checks all declarations with the operator's own login."""
-
-_FETCH = "; meanwhile, await cache.fetch(...) and cache.fetch_list(...) ask the server directly"
-_FETCH_WHOLE = (
-    "; meanwhile, await cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server"
-    " directly"
-)
 
 
 class Mistake(NamedTuple):
@@ -61,8 +55,8 @@ class Described(NamedTuple):
     """The one thing to change."""
     said: str = ""
     """The server's words."""
-    fetch: str = _FETCH
-    """The reads that ask the server meanwhile. Empty if they would fail as well."""
+    fetch: str | None = ""
+    """The arguments of reads that ask the server meanwhile; None if they would fail as well."""
 
     @property
     def message(self) -> Phrase:
@@ -132,7 +126,7 @@ def describe(
         case Refusal(405):
             return Described(
                 of_subject("the server does not let anybody %(verb)s them", verb=verb),
-                of_declared("Take out %(declared)s, and ask the server: await cache.fetch(...)"),
+                of_declared(f"Take out %(declared)s, and ask the server: {call_of('fetch')}"),
             )
         case Refusal(401):
             return Described(
@@ -163,7 +157,7 @@ def describe(
                 of_declared(
                     "Correct the %(argument)s of %(declared)s%(besides)s", argument=argument, besides=besides
                 ),
-                fetch=_FETCH_WHOLE,
+                fetch="whole=True",
             )
         case Lost(why, too_large=True):
             return Described(
@@ -172,7 +166,7 @@ def describe(
                     "Give %(declared)s a filter that selects less, or more bytes to"
                     " settings.selectcache.max_page_bytes; the server is asked again"
                 ),
-                fetch="",
+                fetch=None,
             )
         case Lost(why):
             return Described(of_subject("%(why)s", why=why), Phrase("The server is asked again"))
@@ -182,8 +176,13 @@ def describe(
 
 def asking(described: Described, subject: Subject, line: str, site: Site = SETTINGS) -> Phrase:
     """Return the remedy for a failure that lasts, with the reads that ask the server meanwhile."""
+    if (given := described.fetch) is None:
+        meanwhile = ""
+    else:
+        reads = f"{call_of('fetch', given)} and {call_of('fetch_list', given)}"
+        meanwhile = f"; meanwhile, {reads} ask the server directly"
     return Phrase(
-        f"%(remedy)s{described.fetch} (%(told)s{_command('to see what the server answers', site)})",
+        f"%(remedy)s{meanwhile} (%(told)s{_command('to see what the server answers', site)})",
         remedy=described.remedy,
         told=_declaration(subject, line),
     )
@@ -260,8 +259,8 @@ def _let_go(let_go: LetGo, subject: Subject, declared: str) -> Described:
     then = (
         "the former filter is still in use"
         if let_go.is_next
-        else f"it is tried again about every {AGAIN / 60:g} minutes; meanwhile, await cache.fetch(...) asks"
-        " the server directly"
+        else f"it is tried again about every {AGAIN / 60:g} minutes; meanwhile, {call_of('fetch')} asks the"
+        " server directly"
     )
     # Twice the limit, or 1.5 times the stored bytes: the list may have been incomplete.
     enough = max(2 * (bytes_in(excess.limit) or 0), 1.5 * (excess.total if overall else excess.bytes))

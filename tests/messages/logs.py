@@ -92,7 +92,7 @@ class Whole(Subject):
 def _follow(*steps: Callable[[Whole, Condition], object], streams: int = 1) -> Callable[[], None]:
     """Return a function that takes the condition of the first stream of a cache through these steps."""
 
-    def work() -> None:
+    async def work() -> None:  # Of an operator, which has a loop.
         cache = Whole()
         times = iter(range(0, 10_000, 100))
         state_log = StateLog(cache, clock=lambda: 0.0, logger=LOGGER)
@@ -111,7 +111,7 @@ def _follow(*steps: Callable[[Whole, Condition], object], streams: int = 1) -> C
         for step in steps:
             step(cache, conditions[1])
 
-    return work
+    return lambda: asyncio.run(work())
 
 
 def _become_well(_: Whole, condition: Condition) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -69,13 +70,13 @@ def _list_and_fail(condition: Condition) -> None:
 
 
 def _report(tell: Callable[[Condition], object]) -> Callable[[], Lines]:
-    def provoke() -> Lines:
+    async def write() -> Lines:  # Of an operator, which has a loop.
         informer = Reported(tell)
         report = _write(Reporting(informer))
         limits: dict[str, float] = {informer.health.value: 60.0}
         return Lines(f"{report}\n{failing([informer], limits)}")  # type: ignore[list-item]
 
-    return provoke
+    return lambda: asyncio.run(write())
 
 
 def provoke(provoked: Provoked) -> None:
