@@ -17,7 +17,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.plugin.reconcile import reconcilers
-from kopf_selectcache.selectors.kind_keys import checked_key, text_of, unserved
+from kopf_selectcache.selectors.kind_keys import are_alike, checked_key, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.rights import Right, of_cache
@@ -296,6 +296,9 @@ class Needs:
                 self._offline = why = str(error).splitlines()[0]
         group, version, name = parse_key(key)
         if group is None:
+            for other in (*self._operator.declared.selectors, *(each.key for each in self._late)):
+                if parse_key(other)[0] is not None and are_alike(key, other):
+                    return await self._resource(other)
             raise Unloadable(f"only the cluster knows of which group {text_of(key)} are, and: {why}")
         self._unknown(f"{text_of(key)}: {why}. It is taken for the plural of a kind with namespaces.")
         return Resource(Kind.unknown(group, name, name, namespaced=True), version or "v1", fields_known=False)

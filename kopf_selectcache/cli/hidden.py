@@ -28,7 +28,7 @@ from kopf_selectcache.plugin.reconcile import reconcilers
 from . import _late, operator_loader
 from ._caches import PlannedCache, declared_in, metadata_in, plan_of, resource_of
 from ._required_rights import key_of
-from .operator_loader import PROBLEM, UNKNOWN, Loaded
+from .operator_loader import PROBLEM, UNKNOWN, Loaded, Unloadable
 from .terminal import write
 
 NAME = "hidden"
@@ -102,8 +102,9 @@ class _Search:
     async def result(self) -> Found:
         """Ask the cluster; raise Unloadable, Refused or Unreachable."""
         caches = [
-            await plan_of(self._operator, await resource_of(self._operator, key), cached)
+            await plan_of(self._operator, resource, cached)
             for key, cached in declared_in(self._operator, self._late)
+            if (resource := await self._resource(key)) is not None
         ]
         kinds = [cache.resource for cache in caches]
         for resource in await self._handled():
@@ -123,9 +124,17 @@ class _Search:
         keys += [key for each in _kopf.watching_handlers(registry) if (key := key_of(each.selector))]
         found = dict[tuple[str, str], Resource]()
         for key in keys:
-            resource = await resource_of(self._operator, key)
-            found[resource.kind.group, resource.kind.plural] = resource
+            if (resource := await self._resource(key)) is not None:
+                found[resource.kind.group, resource.kind.plural] = resource
         return list(found.values())
+
+    async def _resource(self, key: KindKey) -> Resource | None:
+        """Return the resource of a key, None if the cluster does not tell: the others can be looked at."""
+        try:
+            return await resource_of(self._operator, key)
+        except Unloadable as error:
+            self._notes.append(str(error))
+            return None
 
     async def _look_into(self, resource: Resource, kinds: Sequence[Resource]) -> None:
         """Note the objects of a handled kind, and the objects of the cached kinds that they name."""

@@ -81,7 +81,12 @@ async def _caches_of(
     operator: Loaded, late: Sequence[_late.Late], resource: Resource
 ) -> AsyncIterator[PlannedCache]:
     for key, cached in declared_in(operator, late):
-        of = await resource_of(operator, key)
+        try:
+            of = await resource_of(operator, key)
+        except Unloadable as error:
+            if error.code != PROBLEM:
+                raise
+            continue  # It is not served, as this kind is.
         if (of.kind.group, of.kind.plural) == (resource.kind.group, resource.kind.plural):
             yield await plan_of(operator, of, cached)
 

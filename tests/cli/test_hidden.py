@@ -158,6 +158,27 @@ def test_what_may_not_be_listed_is_told(cluster: EmbeddedCluster, command: Comma
         assert "cannot be listed, and some objects are not known: 403" in said.errors
 
 
+def test_what_is_not_served_is_told_and_the_rest_is_looked_at(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    mine = widget(cluster)
+    cluster.create(owned(pod("lost-1", "db"), mine))
+    declared = f"{PODS}\nselect['example.com/v1/gadgets'] = ''"
+    handlers = f"{HANDLERS}\n@kopf.on.event('example.com', 'v1', 'gizmos')\ndef follow(**_): ...\n"
+    said = command("hidden", declared, handlers=handlers)
+    assert (said.code, said.output.partition(":")[0]) == (1, "pods default/lost-1")
+    assert "the cluster serves no example.com/v1/gadgets" in said.errors
+    assert "the cluster serves no example.com/v1/gizmos" in said.errors
+
+
+def test_a_kind_that_is_not_served_leaves_it_open_if_anything_is_hidden(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    cluster.create(pod("web-1", "web"))
+    said = command("hidden", f"{PODS}\nselect['example.com/v1/gadgets'] = ''")
+    assert (said.code, said.output) == (2, NOTHING)
+
+
 def test_no_secret_is_read_as_a_whole(
     cluster: EmbeddedCluster, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -404,6 +404,16 @@ class TestManifestsOfHandlers:
         assert (said.code, said.output) == (2, "")
         assert "only the cluster knows of which group widgets are" in said.errors
 
+    def test_a_kind_without_a_group_is_the_declared_one_of_that_name(self, command: Command) -> None:
+        handlers = "\n@kopf.on.event('widgets')\ndef react(**_): ...\n"
+        said = command("rbac", "select['example.com/v1/widgets'] = ''", "-n", "shop", handlers=handlers)
+        assert said.code == 0
+        assert "It is taken for the plural of a kind with namespaces" in said.output
+
+    def test_it_is_none_of_another_name(self, command: Command) -> None:
+        handlers = "\n@kopf.on.event('widgets')\ndef react(**_): ...\n"
+        assert command("rbac", "select['example.com/v1/gadgets'] = ''", handlers=handlers).code == 2
+
 
 class TestCustomKinds:
     def test_the_cluster_knows_what_they_are(self, cluster: EmbeddedCluster, command: Command) -> None:

@@ -79,6 +79,14 @@ def test_each_cache_of_the_kind_is_compared(cluster: EmbeddedCluster, command: C
     assert command("why", "select['nodes'] = 'app=db'", "nodes/default/n1").code == 2
 
 
+def test_a_cache_of_a_kind_that_is_not_served_is_another_one(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    cluster.create(pod("web-1", "web"))
+    declared = "select['example.com/v1/gadgets'] = ''\nselect['v1/pods'] = 'app=web'"
+    assert command("why", declared, "pods/web-1").code == 0
+
+
 def test_the_rights_that_the_cache_lacks_are_named(busy: EmbeddedCluster, command: Command) -> None:
     declared = "select['v1/pods'] = 'app=web'"
     said = command("why", declared, "pods/web-1", *AS_WEB)
