@@ -50,7 +50,8 @@ class Limits:
     10
     >>> Limits(burst=0)
     Traceback (most recent call last):
-    kopf_selectcache.errors.DeclarationError: Limits(): burst is 0, of the type int. Give ...
+    kopf_selectcache.errors.DeclarationError: Limits(): burst is 0, of the type int. Give a
+    whole number of 1 or more
     """
 
     similar: int = 10

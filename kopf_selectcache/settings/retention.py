@@ -53,8 +53,9 @@ def projection(
     Projection(drop=(('data',), ('metadata', 'annotations', 'example.com/notes')))
     >>> projection(drop=['metadata.name'])
     Traceback (most recent call last):
-    kopf_selectcache.errors.DeclarationError: drop=['metadata.name'] would drop metadata.name, which is always kept. ...
-    """  # A line of an example is not broken.  # noqa: E501
+    kopf_selectcache.errors.DeclarationError: drop=['metadata.name'] would drop metadata.name, which is always
+    kept. Take it out of drop=
+    """
     if not isinstance(metadata_only, bool):
         require(None, DeclarationError, "Cached()", "metadata_only", metadata_only, "True or False")
     if transform is not None:
