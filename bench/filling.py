@@ -26,6 +26,8 @@ ASK: Mapping[str, Any] = {
 """The object that calls the handlers of Kopf's operators."""
 AT_ONCE = 100
 """The default limit of etcd for the objects of one transaction: 128."""
+IDLE = 0.1
+"""The CPU seconds that an idle API server and its etcd use in one second at most."""
 LONGEST = 700_000
 """The bytes of one transaction: at most 1.5 MB, and they grow by a third on the way."""
 
@@ -72,6 +74,19 @@ def fill(
             writing.result()
     wait_until(lambda: served(server) == number, f"the API server serves {number:,} pods", deadline=300)
     return number
+
+
+def await_idle(cpu: Callable[[], float], *, sleep: Callable[[float], None]) -> bool:
+    """Wait until the server uses little CPU: for a while, it works on what was written. Return False if it
+    still does after two minutes.
+    """
+    before = cpu()
+    for _ in range(120):
+        sleep(1.0)
+        if (now := cpu()) - before < IDLE:
+            return True
+        before = now
+    return False
 
 
 def _write(connection: http.client.HTTPConnection, transaction: bytes) -> None:

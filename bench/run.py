@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.data import SAMPLED, Data, compression, encoded
-from bench.filling import fill, prepare
+from bench.filling import await_idle, fill, prepare
 from bench.measuring import (
     PACE,
     ROUND_STEP,
@@ -36,7 +36,7 @@ from bench.measuring import (
 )
 from bench.options import MEGABYTES, MORE_MEGABYTES, MORE_SECONDS, ONCE, SECONDS
 from bench.roster import AGAIN, INDEX, KOPF_ALONE, OURS, RELISTED, Peer, rounds
-from bench.running import Cap
+from bench.running import Cap, cpu_of
 from bench.synthetic import Synthetic, discovery
 from bench.table import DID_NOT_FINISH
 from bench.targets import INDEX_LIMITS
@@ -343,3 +343,6 @@ class Bench:
         self._say(f"{objects:,} {self._data.name} pods are served, {time.monotonic() - began:.0f} s later")
         # The first change of a pod changes its size, so it happens before the measurement.
         self._rounds.write_all(range(before, min(self._plan.changes + 1, objects)), self._rounds.next())
+        processes = [pid for each in (self._server.apiserver, self._server.etcd) if (pid := each.pid)]
+        if not await_idle(lambda: sum(map(cpu_of, processes)), sleep=time.sleep):
+            self._say("the API server is still busy with them: the first peers wait longer for it")

@@ -26,6 +26,12 @@ REPEATED = 400  # The last characters of its output.
 RESET_PEAK = "5"  # See proc_pid_clear_refs(5).
 
 
+def cpu_of(pid: int) -> float:
+    """Return the CPU seconds of a process so far."""
+    # Its CPU clock; the number is made as by clock_getcpuclockid(3). /proc has only ticks of 10 ms.
+    return time.clock_gettime((~pid << 3) | 2)
+
+
 class Over(Exception):
     """The peer did not finish; the message has the reason."""
 
@@ -118,9 +124,7 @@ class Running:
     def usage(self) -> Usage:
         pid = self._process.pid
         status = Path(f"/proc/{pid}/status").read_text()
-        # The CPU clock of another process; its number is made as by clock_getcpuclockid(3). /proc has only
-        # ticks of 10 ms.
-        return Usage(time.clock_gettime((~pid << 3) | 2), _bytes(status, "VmRSS"), _bytes(status, "VmHWM"))
+        return Usage(cpu_of(pid), _bytes(status, "VmRSS"), _bytes(status, "VmHWM"))
 
     def received(self) -> int:
         """Return the bytes received over its connections."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from itertools import count
 
 import pytest
 
@@ -20,7 +21,7 @@ from bench.data import (
     version_of,
 )
 from bench.datasets import SETS, dataset
-from bench.filling import AT_ONCE, LONGEST, batches
+from bench.filling import AT_ONCE, LONGEST, await_idle, batches
 from bench.unrelated import Unrelated
 
 COUNT = 1_000
@@ -115,3 +116,12 @@ def test_a_transaction_takes_no_more_than_etcd_does_and_none_is_lost() -> None:
     assert all(len(batch) <= AT_ONCE for batch in found)
     assert all(sum(map(len, batch)) <= LONGEST or len(batch) == 1 for batch in found)
     assert list(batches([])) == []
+
+
+def test_a_server_is_awaited_until_it_uses_little_cpu_and_not_for_ever() -> None:
+    used, waits = iter([0.0, 1.7, 2.3, 2.32, 2.33]), list[float]()
+    assert await_idle(lambda: next(used), sleep=waits.append)
+    assert sum(waits) == 3
+    busy = count()
+    assert not await_idle(lambda: float(next(busy)), sleep=waits.append)
+    assert sum(waits) == 123
