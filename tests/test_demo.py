@@ -106,7 +106,7 @@ def test_a_number_that_makes_no_demo_is_refused(tmp_path: Path, number: str) -> 
     ],
 )
 def test_the_demo_ends_at_ctrl_c_and_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
-    with demo(tmp_path) as process:
+    with demo(tmp_path, *SMALL, "--stay") as process:  # It does not end by itself before the signal comes.
         until(process, moment)
         process.send_signal(signal.SIGINT)
         shown, _ = process.communicate(timeout=120)
