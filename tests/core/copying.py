@@ -19,13 +19,12 @@ _OF_MERGING = {
     "substores",
     "_alone",
     "_shown",
-    "_epoch",
+    "epoch",
     "_listed",
     "_left",
     "_reads",
     "_unconfirmed",
     "_unclear",
-    "_floors",
     "_outdated",
     "_most_reads",
     "_near",
@@ -36,7 +35,18 @@ _OF_MERGING = {
     "_request_index",
     "_union",
 }
-_OF_BRANCHES = {"keys", "holds_all", "view", "epoch", "listed", "vague", "_waits", "_versions", "_waiting"}
+_OF_BRANCHES = {
+    "keys",
+    "holds_all",
+    "view",
+    "epoch",
+    "listed",
+    "vague",
+    "floors",
+    "_waits",
+    "_versions",
+    "_waiting",
+}
 _OF_STORES = {
     "_proof",
     "_lock",
@@ -70,13 +80,14 @@ def copied(union: Union) -> Union:
         _fill(twin.view, branch.view)
         twin.epoch, twin.listed = branch.epoch, branch.listed
         twin.vague = set(branch.vague)
+        assert not branch.floors, "the filter of no cache changes"
         for key, wait in branch._waiting.items():
             twin.wait_for(wait.version, key)
     _fill(made._union, union._union)
     made._union.versions = union._union.versions
-    made._epoch, made._listed = union._epoch, {twins[branch] for branch in union._listed}
+    made.epoch, made._listed = union.epoch, {twins[branch] for branch in union._listed}
     made._unclear, made.seen = set(union._unclear), union.seen
-    for name in ("_left", "_reads", "_unconfirmed", "_floors"):
+    for name in ("_left", "_reads", "_unconfirmed"):
         setattr(made, name, dict(old[name]))
     return made
 
@@ -99,7 +110,7 @@ def as_a_whole(union: Union) -> Part:
     """Return what of it concerns no key."""
     branches = union.substores
     return (
-        union._epoch,
+        union.epoch,
         union._union.versions,
         sorted(branches.index(branch) for branch in union._listed).__repr__(),
         *((branch.version, branch.epoch, branch.listed, branch.view._staged is None) for branch in branches),
@@ -114,7 +125,6 @@ def of_key(union: Union, key: ObjectKey) -> Part:
         union._left.get(key),
         union._reads.get(key),
         key in union._unclear,
-        union._floors.get(key),
         (doubt.uid, doubt.version, doubt.epoch) if doubt is not None else None,
         *(_of_branch(branch, key, shown) for branch in union.substores),
     )

@@ -152,9 +152,23 @@ class Reader:
 
     def reached(self) -> int:
         """Return the version up to which everything has been taken in."""
-        return min(
-            int(self._cache._runtime.informer(resource).store.version or 0) for resource in self._resources
-        )
+        return min(self.versions())
+
+    def is_ahead(self, version: int) -> bool:
+        """Return True if a cache has not noticed that the server was restored to before its own version."""
+        return max(self.versions()) > version
+
+    def versions(self) -> list[int]:
+        """Return the versions of its caches, and of their streams."""
+        informers = map(self._cache._runtime.informer, self._resources)
+        return [
+            int(version or 0)
+            for each in informers
+            for version in (
+                each.store.version,
+                *(substore.version for substore in each.state.union.substores),
+            )
+        ]
 
     async def gone(self, key: Key, uid: str) -> bool:
         return await self._cache.gone(*key[:1], key[2], key[1], uid=uid)
@@ -265,9 +279,11 @@ class Soak:
             self.population.restore()
             if self.chance.random() < 0.5:
                 await self._quiet(audits=False)
-        unheard = (
-            self.population.restored
-        )  # Where new versions make up for the lost ones too soon, only an audit finds it.
+        # Where new versions make up for the lost ones too soon, only an audit finds it. A cache may agree
+        # with the restored server by chance, and not have noticed it.
+        unheard = self.population.restored or any(
+            reader.is_ahead(self.cluster.version) for reader in self.readers
+        )
         for _ in range(self.chance.randint(3, 9)):
             mishap = self.chance.choice([*MISHAPS, lag(self.cluster.version)])
             unheard = unheard or mishap.unheard
@@ -344,7 +360,7 @@ class Soak:
             await asyncio.sleep(1.0)
         else:
             raise Lie(
-                f"it did not settle: {said}; asked last:"
+                f"it did not settle: {said}, at {[reader.versions() for reader in self.readers]}; asked last:"
                 f" {[str(asked) for asked in [*cluster.requests][-12:]]}"
             )
         self.population.settle(min(reader.reached() for reader in self.readers))

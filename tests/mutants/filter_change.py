@@ -6,14 +6,35 @@ from .mutant import THREADS, Mutant
 LABELLED = "tests/informer/test_namespaces_by_label.py::test_"
 DECLARING = "tests/cache/test_declaring.py::"
 FILTER_CHANGE_OPTIONS, PLANNING = "tests/informer/test_filter_change_options.py::test_16_", "tests/cache/test_planning.py::test_a_plan_"
+FLOORS = "tests/core/store/test_succession.py::test_16_"
 FOUND = "tests/informer/test_filter_change_model.py::test_16_"
 
 FILTER_CHANGE: tuple[Mutant, ...] = (
-    Mutant("forget what readers have seen depart", "core/store/succession.py", "                self.after.ignore(key, record.version)\n", "                pass\n", 16,
-           ("tests/core/store/test_succession.py::test_16_in_larger_worlds_no_object_goes_back_or_is_absent",)),
-    Mutant("forget what a read has ended when the filter changes", "core/store/union.py", "            self.ignore(key, read.shown)\n", "            pass\n", 16,
-           ("tests/core/store/test_succession.py::test_16_an_object_that_a_read_found_outside_of_one_filter_does_not_return_in_the_next",)),
-    Mutant("change the filter while a deletion is still to come", "core/store/succession.py", "                self.before.is_past(following)\n", "                False\n", 16,
+    Mutant("forget what readers have seen depart", "core/store/succession.py", "                floors.lay(key, floor)\n", "                pass\n", 16,
+           (FLOORS + "in_larger_worlds_no_object_goes_back_or_is_absent",)),
+    Mutant("forget what a read has ended when the filter changes", "core/store/succession.py", "[*of_streams, *((key, read.floor) for key, read in union.reads.items())]", "of_streams", 16,
+           (FLOORS + "an_object_that_a_read_found_outside_of_one_filter_does_not_return_in_the_next",)),
+    Mutant("forget in the filter after the next what readers have seen end", "core/store/succession.py", "for key, floor in [*of_streams, *(", "for key, floor in [*(", 16,
+           (FLOORS + "the_filter_after_the_next_ignores_what_readers_have_seen_end",)),
+    Mutant("show an object that is gone in a state of before its end", "core/store/union.py", "Floor(version, but=uid) if uid != leave.uid else None, self", "None, self", 16,
+           (FLOORS + "an_object_that_is_gone_does_not_return_in_a_state_that_no_reader_has_seen",)),
+    Mutant("ignore another object of the same name", "core/store/floors.py", "self.until if record.uid == self.but else self.version", "self.version", 16,
+           (FLOORS + "an_object_of_the_same_name_that_a_request_has_found_is_shown",)),
+    Mutant("hide an object that a restored server has again", "core/store/floors.py", "        return valid\n", "        return []\n", 16,
+           (FLOORS + "a_list_that_is_newer_than_the_end_of_an_object_has_it_again",)),
+    Mutant("take over what a restore has made untrue", "core/store/succession.py", "if not (is_late and ", "if not (False and ", 16,
+           (FLOORS + "a_stream_that_has_not_noticed_a_restore_brings_nothing_back",)),
+    Mutant("change the filter while its first list is from before the end of an object", "core/store/succession.py", "                    and floor.is_over(following)\n", "                    and False\n", 16,
+           (FLOORS + "a_first_list_from_before_the_end_of_an_object_is_waited_for",)),
+    Mutant("forget a request during a change", "core/store/succession.py", ' if change.known_by == "confirmed" else None\n', " if False else None\n", 16,
+           (FLOORS + "a_request_during_a_change_ends_the_states_up_to_its_version",)),
+    Mutant("ignore what a restore during a change has undone", "core/store/succession.py", " or is_older(self.before.newest_version, self._newest):\n", ":\n", 16,
+           (FLOORS + "what_a_restore_during_a_change_has_undone_is_not_ignored",)),
+    Mutant("keep one of two floors", "core/store/floors.py", "floor if before is None else before.joined(floor)", "floor", 16,
+           ("tests/core/store/test_floors.py::test_16_two_floors_are_over_what_one_of_them_is_over",)),
+    Mutant("split a cache while its outer streams are behind a request", "core/store/succession.py", "is_older(each.version, self._confirmed)", "False", 16,
+           (FLOORS + "an_object_that_a_request_has_found_outside_is_on_a_side_of_the_next_cache",)),
+    Mutant("change the filter while a deletion is still to come", "core/store/succession.py", "                    self.before.is_past(following)\n", "                    False\n", 16,
            ("tests/core/store/test_succession.py::test_16_a_list_from_before_a_deletion_that_readers_have_seen_is_not_shown",)),
     Mutant("take over reads of another filter", "core/store/union.py", "if not read.outside", "if True", 16,
            ("tests/core/store/test_succession.py::test_16_an_object_outside_of_one_filter_may_be_in_the_next",)),

@@ -90,14 +90,6 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         ("tests/cache/test_at_least.py::test_6_an_object_that_the_cache_has_not_heard_of_is_not_gone",),
     ),
     Mutant(
-        "ignore what outer streams report of departed objects",
-        "core/store/union.py",
-        "if self._floors and not substore.keys.are_outside and",
-        "if self._floors and",
-        16,
-        (SPLIT_UNION + "16_an_object_that_the_next_filter_has_outside_is_waited_for",),
-    ),
-    Mutant(
         "change the filter while an object is between the sides",
         SUCCESSION,
         "            return may_be_shown and self._is_behind(shown)\n",

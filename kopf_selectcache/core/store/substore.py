@@ -13,6 +13,7 @@ from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 
 from ._generation import all_of
 from .accounting import Tally
+from .floors import Floor, Floors
 from .indexes import Chosen, Lookup
 from .record import OutsideRecord, Record, UnreadableRecord, are_numbers, is_newer, is_older
 from .store import Change, ChangeCause, KnownBy, Records, Store
@@ -124,8 +125,9 @@ class Read(NamedTuple):
     """The uid of the object that the read found inside of the filter; empty if there is none."""
     outside: bool = False
     """True if it found the object outside of the filter: another filter may select it."""
-    shown: str = ""
-    """The version in which readers have seen the object depart; empty if they had not seen it."""
+    floor: Floor | None = None
+    """The states of the object that have ended. None if readers have not seen it, or the server was restored
+    since: versions of different epochs cannot be compared."""
 
 
 class _Wait:
@@ -365,6 +367,8 @@ class Substore:
         """The version of the last list. The substore has no events from before it."""
         self.vague: set[ObjectKey] = set()
         """Keys of objects that left at an unknown version, between the last known version and the next."""
+        self.floors = Floors()
+        """The states that it may still report although readers have seen them end."""
         self._waits: list[_Wait] = []
         self._versions: dict[str, _Wait] = {}
         self._waiting: dict[ObjectKey, _Wait] = {}
@@ -405,6 +409,8 @@ class Substore:
     def reach(self, version: str) -> list[ObjectKey]:
         """Advance to a version; return the keys that waited for it."""
         self.view.progress(version)
+        if self.floors:
+            self.floors.progress(version)
         keys: list[ObjectKey] = []
         while self._waits and not is_newer(self._waits[0].version, self.version):
             keys += self._versions.pop(heappop(self._waits).version).keys
@@ -465,15 +471,6 @@ def first_behind(left: Left, substores: Iterable[Substore]) -> Substore | None:
 def supersedes(record: Record, other: Record, *, said: bool) -> bool:
     """Return True if a record is known to be newer, or may be newer and was reported last (`said`)."""
     return is_newer(record.version, other.version) if said else is_older(other.version, record.version)
-
-
-def is_below_floor(record: Record, floors: dict[ObjectKey, str]) -> bool:
-    """Return True if a record is not newer than the floor of its key. A newer one ends the floor."""
-    floor = floors.get(record.key)
-    if floor is not None and is_newer(record.version, floor):
-        del floors[record.key]
-        return False
-    return floor is not None
 
 
 def is_denied(record: Record, substore: Substore, read: Read) -> bool:

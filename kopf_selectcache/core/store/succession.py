@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from .floors import Floor, Floors
 from .record import OutsideRecord, Record, is_newer, is_older, rank_of
 from .store import Change, ChangeCause, KnownBy, replaced
 from .substore import ObjectKey, Substore
@@ -39,9 +40,39 @@ class Succession:
         self._selected = selected
         self._in_flight: Iterable[ObjectKey] | None = None
         """The objects that were in flight at the last call of `has_arrived`; None before the first one."""
-        self._departed: dict[ObjectKey, Record] = {}
-        """The last record of each object that has departed from the present union meanwhile."""
-        after.adopt(before, kept)
+        self._departed: dict[ObjectKey, tuple[Record, Floor]] = {}
+        """The last record of each object that has departed from the present union meanwhile, and the states
+        that have ended."""
+        self._begin_epoch()
+        self._adopt(kept)
+
+    def _begin_epoch(self) -> None:
+        """Note what readers have seen end. After a restore of the server, versions begin anew."""
+        self._epoch, self._newest = self.before.epoch, self.before.newest_version
+        self._ended, self._confirmed = _floors_of(self.before), ""
+        self._confirm()
+
+    def _confirm(self) -> None:
+        """Note the version as of which readers know what has ended."""
+        versions = [read.version for read in self.before.reads.values()]
+        self._confirmed = max(self._confirmed, self.before.newest_version, *versions, key=rank_of)
+
+    def _adopt(self, kept: Mapping[Substore, Substore]) -> None:
+        """Fill the kept streams of the next union with their records, as if they had been listed. They ignore
+        states that readers have seen end.
+        """
+        reads = self.before.reads
+        for of, substore in kept.items():
+            is_late = of.epoch < self.before.epoch  # It has not noticed that the server was restored.
+            for key, floor in self._ended.items():
+                _ignore(substore, key, floor, of.version)
+            self.after.begin(substore)
+            for record in of.view.records()[0]:
+                if not (is_late and record.key in reads and self.before.store.held(record.key) is not record):
+                    self.after.put(substore, record)
+            self.after.commit(substore, of.version)
+            substore.listed = of.listed
+        self.after.take_over(reads)
 
     @property
     def is_complete(self) -> bool:
@@ -57,8 +88,12 @@ class Succession:
     def note(self, changes: Iterable[Change]) -> None:
         """Note changes of the present union."""
         for change in changes:
-            if change.before is not None and change.after is None:
-                self._departed[change.before.key] = change.before
+            if (record := change.before) is not None and change.after is None:
+                read = self.before.reads.get(record.key) if change.known_by == "confirmed" else None
+                floor = read.floor if read is not None and read.floor is not None else Floor(record.version)
+                self._departed[record.key] = record, floor
+            if change.known_by == "confirmed":
+                self._confirm()
 
     def restart(self) -> None:
         """Look at all objects again: the streams that are not kept have gone on."""
@@ -68,28 +103,55 @@ class Succession:
         """Return True if no object is in flight, of those that were at the last call. Call it after `restart`
         immediately before the step: then it looks at all objects.
         """
+        if self._epoch != self.before.epoch or is_older(self.before.newest_version, self._newest):
+            self._begin_epoch()
         if not self.after.has_one_epoch:
             return False
         if not self.before.has_one_epoch:
             return True  # The server was restored: versions of different epochs cannot be compared.
-        keys = self._in_flight
+        if not self._are_outer_streams_new_enough():
+            return False
+        keys, floors = self._in_flight, self._floors()
         if keys is None:
             keys = dict.fromkeys(
                 record.key for union in (self.before, self.after) for record in union.store.all_records()[0]
             )
-        self._in_flight = [key for key in keys if self._is_in_flight(key)]
+        self._in_flight = [key for key in keys if self._is_in_flight(key, floors.get(key))]
         return not self._in_flight
 
-    def _is_in_flight(self, key: ObjectKey) -> bool:
+    def _are_outer_streams_new_enough(self) -> bool:
+        """Return True if the outer streams of the next union have what requests have found outside, where the
+        present union has no streams.
+        """
+        return _is_split(self.before) or not any(
+            each.keys.are_outside and is_older(each.version, self._confirmed) for each in self.after.substores
+        )
+
+    def _floors(self) -> Floors:
+        """Return the states that readers have seen end, and that a stream may still report."""
+        floors = _floors_of(self.before)
+        for key, floor in self._ended.items():
+            floors.lay(key, floor)
+        return floors
+
+    def _is_in_flight(self, key: ObjectKey, floor: Floor | None) -> bool:
         shown, following = self.before.store.held(key), self.after.store.held(key)
         if shown is following:
             return False
         if shown is None:
             assert following is not None, "both are None"
             departed = self._departed.get(key)
-            return (departed is not None and not is_newer(following.version, departed.version)) or (
-                self.before.is_past(following)
-                and (_is_split(self.before) or self._selected(following) is True)
+            return (
+                (departed is not None and departed[1].is_over(following))
+                or (
+                    floor is not None
+                    and floor.is_over(following)
+                    and not self.after.has_passed(key, self._confirmed)
+                )
+                or (
+                    self.before.is_past(following)
+                    and (_is_split(self.before) or self._selected(following) is True)
+                )
             )
         if following is not None:
             return is_older(following.version, shown.version)
@@ -136,11 +198,16 @@ class Succession:
                 updated.append(Change(old, new, ChangeCause.UPDATED))
         newest = self.before.newest_version
         self.after.seen = max(newest, self.before.seen, key=rank_of)
-        for key, record in {**self._departed, **both}.items():
+        floors = self._floors()
+        present = {key: (record, Floor(record.version)) for key, record in both.items()}
+        for key, (record, floor) in {**self._departed, **present}.items():
             # A version beyond that of all streams is from before the server was restored.
             is_shown_later = isinstance(record, OutsideRecord) and self.selects(record) is not False
-            if key not in after and not is_shown_later and not is_newer(record.version, newest):
-                self.after.ignore(key, record.version)
+            if not is_shown_later and not is_newer(floor.version, newest):
+                floors.lay(key, floor)
+        for key, floor in floors.items():
+            for substore in self.after.substores if key not in after else ():
+                _ignore(substore, key, floor, substore.version)
         return [*left, *updated, *entered]
 
     def _entry(self, record: Record, *, is_replacing: bool) -> Change:
@@ -154,6 +221,24 @@ class Succession:
             known_by: KnownBy | None = "metadata" if self.after.store.has_outside(record) else None
             return Change(record, None, ChangeCause.LEFT, True, known_by)
         return self.after.departure_of(record)
+
+
+def _floors_of(union: Union) -> Floors:
+    """Return the states that readers have seen end, of objects that are not visible, and that a stream may
+    still report.
+    """
+    found = Floors()
+    of_streams = [each for substore in union.substores for each in substore.floors.items()]
+    for key, floor in [*of_streams, *((key, read.floor) for key, read in union.reads.items())]:
+        if floor is not None and union.shown(key) is None:
+            found.lay(key, floor)
+    return found
+
+
+def _ignore(substore: Substore, key: ObjectKey, floor: Floor, version: str) -> None:
+    """Have a stream that is at this version ignore states that have ended, if it may still report them."""
+    if substore.keys.have(key) and is_newer(floor.version, version):
+        substore.floors.lay(key, floor)
 
 
 def _is_split(union: Union) -> bool:

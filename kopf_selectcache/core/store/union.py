@@ -30,6 +30,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from kopf_selectcache.core.reasons import MetricReason
 
 from .accounting import Tally
+from .floors import Floor
 from .record import Record, is_newer, is_older, rank_of
 from .store import Change, ChangeCause, Readable, Store, replaced
 from .substore import (
@@ -44,7 +45,6 @@ from .substore import (
     View,
     first_behind,
     groups_of,
-    is_below_floor,
     is_denied,
     key_of,
     least,
@@ -73,7 +73,8 @@ class Union:
         self._alone = len(self.substores) == 1
         self._union = UnionView(len(self._groups), request_index=request_index, tally=tally, version=version)
         self._shown: View = self.substores[0].view if self._alone else self._union
-        self._epoch = 0
+        self.epoch = 0
+        """The number of times that the server was seen to be restored."""
         self._listed: set[Substore] = set()
         """Substores whose last list is not reached yet by another substore that could hold the same keys."""
         self._outdated: dict[Substore, MetricReason] = {}
@@ -83,34 +84,21 @@ class Union:
         self._unconfirmed = UnconfirmedLeaves()
         self._unclear: set[ObjectKey] = set()
         """Keys of visible objects that left at an unknown version."""
-        self._floors: dict[ObjectKey, str] = {}
-        """The versions of objects up to which streams only repeat what readers have seen depart."""
         self.seen = ""
         """The newest version of the unions that this one has succeeded; empty if there were none."""
 
     # ---- The succession of another union (`core.store.succession`).
 
-    def adopt(self, before: Union, kept: Mapping[Substore, Substore]) -> None:
-        """Fill streams with the records of those of another union, as if they had been listed with them.
-        What a confirming read has ended there is ignored here.
-        """
-        reads = {key: read for key, read in before._reads.items() if read.epoch == before._epoch}
-        for key, read in reads.items():
-            self.ignore(key, read.shown)
-        for of, substore in kept.items():
-            self.begin(substore)
-            for record in of.view.records()[0]:
-                self.put(substore, record)
-            self.commit(substore, of.version)
-            substore.listed = of.listed
+    @property
+    def reads(self) -> dict[ObjectKey, Read]:
+        """The confirming reads that some streams have not reached."""
+        return {key: read for key, read in self._reads.items() if read.epoch == self.epoch}
+
+    def take_over(self, reads: Mapping[ObjectKey, Read]) -> None:
+        """Take over the reads of another union, unless they found an object outside of its filter."""
         if not self._alone:
             self._reads = {key: read._replace(epoch=0) for key, read in reads.items() if not read.outside}
             self._settled(list(self._reads))
-
-    def ignore(self, key: ObjectKey, version: str) -> None:
-        """Ignore reports of an object up to a version: readers have seen it in this version, and depart."""
-        if not self.has_passed(key, version):
-            self._floors[key] = version
 
     @property
     def newest_version(self) -> str:
@@ -120,7 +108,7 @@ class Union:
     @property
     def has_one_epoch(self) -> bool:
         """True unless some streams have not been listed since the server was restored."""
-        return all(substore.epoch == self._epoch for substore in self.substores)
+        return all(substore.epoch == self.epoch for substore in self.substores)
 
     def has_passed(self, key: ObjectKey, version: str) -> bool:
         """Return True if every stream that could hold the key has applied all events up to this version."""
@@ -271,7 +259,7 @@ class Union:
         unconfirmed leaves.
         """
         substores = {leave: self._could_hold(leave.key) for leave in self._unconfirmed.values()}
-        found = [lists_of(group, self.substores, substores, self._epoch) for group in self._groups]
+        found = [lists_of(group, self.substores, substores, self.epoch) for group in self._groups]
         return [lists for lists in found if lists is not None]
 
     def confirmed_by_lists(self, lists: JoinedLists, uids: Mapping[ObjectKey, str]) -> list[Change]:
@@ -297,9 +285,11 @@ class Union:
         self._forget(key)
         for substore in self.substores:
             substore.wait_no_more([key])
-        shown = self._shown.inside(key)
-        seen = "" if shown is None else shown.version
-        self._reads[key] = Read(self._epoch, version, "" if outside else uid, outside, seen)
+        floor, shown = Floor(version, but=uid) if uid != leave.uid else None, self._shown.inside(key)
+        if uid == leave.uid and shown is not None and not (left is not None and left.lost):
+            # Another filter may select the state that the read has found.
+            floor = Floor(shown.version) if not is_newer(shown.version, version) else None
+        self._reads[key] = Read(self.epoch, version, "" if outside else uid, outside, floor)
         if len(self._reads) > self._most_reads and all(
             substore.view.stages_nothing for substore in self.substores
         ):
@@ -315,6 +305,7 @@ class Union:
 
     def begin(self, substore: Substore) -> None:
         """Start to stage a new generation of a substore."""
+        substore.floors.begin()
         substore.view.begin()
 
     def abandon(self, substore: Substore) -> None:
@@ -325,7 +316,7 @@ class Union:
         # The selector of a watch may be wider than the substore.
         if not substore.holds_all and not substore.keys.have(record.key):
             return []
-        if self._floors and not substore.keys.are_outside and is_below_floor(record, self._floors):
+        if substore.floors and substore.floors.are_over(record, listed=not substore.view.stages_nothing):
             return []
         if self._alone:
             return substore.view.put(record)
@@ -361,20 +352,23 @@ class Union:
             or self._reads
             or any(view.holds_any for view in (self._shown, *(each.view for each in self.substores)))
         )
+        for record in substore.floors.commit(version):
+            substore.view.put(record)
         changes = substore.view.commit(version)
         substore.listed = version
         if restored:
-            self._floors.clear()
+            for each in self.substores:
+                each.floors.clear()
             self.seen = ""
         if self._alone:
             return changes
         self._listed.add(substore)
-        if first and not restored and not substore.epoch < self._epoch:
+        if first and not restored and not substore.epoch < self.epoch:
             return self._show(changes, [self._group_of[substore]])  # Nothing to compare with.
         keys = dict.fromkeys(map(key_of, changes))
         # A server may be restored with higher versions. Then only its objects prove it.
         anew = self._disproved(substore) if not restored else set()
-        if (restored or anew) and substore.epoch == self._epoch:
+        if (restored or anew) and substore.epoch == self.epoch:
             reads = tuple(self._reads)
             anew |= self._begin_epoch(substore, higher=not restored)
             # An object that a read of the old epoch excluded exists if a substore of the new epoch holds it.
@@ -382,12 +376,12 @@ class Union:
                 key
                 for key in reads
                 if any(
-                    other.epoch == self._epoch and other.view.held(key) is not None
+                    other.epoch == self.epoch and other.view.held(key) is not None
                     for other in self._could_hold(key)
                 )
             )
-        if restored or substore.epoch < self._epoch:
-            substore.epoch = self._epoch
+        if restored or substore.epoch < self.epoch:
+            substore.epoch = self.epoch
             anew |= keys.keys()
             # Records that a read excluded may be valid again, without a change of the view.
             keys |= dict.fromkeys(record.key for record in substore.view.records()[0])
@@ -408,6 +402,8 @@ class Union:
     def progress(self, substore: Substore, version: str) -> list[Change]:
         if self._alone:
             substore.view.progress(version)
+            if substore.floors:
+                substore.floors.progress(version)
             return []
         return self._settled(self._reach(substore, version), said=substore)
 
@@ -432,7 +428,7 @@ class Union:
         """Start a new epoch, because the list of the first substore shows that the server was restored;
         return the keys of visible objects with a pending leave.
         """
-        self._epoch += 1
+        self.epoch += 1
         self._outdated = {
             substore: MetricReason.RESTORED
             for substore in self.substores
@@ -446,9 +442,9 @@ class Union:
             substore.wait_for_nothing()
             if not higher and not is_newer(substore.version, first.version):
                 # The restored state includes everything that the substore has applied.
-                substore.epoch = self._epoch
+                substore.epoch = self.epoch
         for key in orphans:
-            self._left[key] = Left(self._epoch, first.version, lost=True)
+            self._left[key] = Left(self.epoch, first.version, lost=True)
         return orphans
 
     def _leaves(self, key: ObjectKey, version: str, *, lost: bool = False) -> None:
@@ -457,9 +453,9 @@ class Union:
         if before is not None and not is_newer(version, before.version):
             version = before.version
         for substore in self._could_hold(key):
-            if substore.epoch == self._epoch and is_older(version, substore.listed):
+            if substore.epoch == self.epoch and is_older(version, substore.listed):
                 version = substore.listed
-        self._left[key] = Left(self._epoch, version, lost)
+        self._left[key] = Left(self.epoch, version, lost)
 
     def _reach(self, substore: Substore, version: str) -> list[ObjectKey]:
         """Advance a substore; return the keys that waited for it."""
@@ -562,7 +558,7 @@ class Union:
         """
         if (
             not self._listed.isdisjoint(group)
-            or any(substore.epoch < self._epoch for substore in group)
+            or any(substore.epoch < self.epoch for substore in group)
             or any(not group.isdisjoint(self._could_hold(key)) for key in self._unclear)
         ):
             return before
@@ -585,7 +581,7 @@ class Union:
             or substore.epoch < listed.epoch
             or is_older(substore.version, listed.listed)
             for substore in self.substores
-            if listed.epoch == self._epoch and substore.keys.meet(listed.keys)
+            if listed.epoch == self.epoch and substore.keys.meet(listed.keys)
         )
 
     def _choice(
@@ -622,12 +618,12 @@ class Union:
                 self._forget(key)
                 return None
             since = left.version if left is not None and not vague else ""
-            self._unconfirmed[key] = UnconfirmedLeave(*key, shown.uid, since, self._epoch)
+            self._unconfirmed[key] = UnconfirmedLeave(*key, shown.uid, since, self.epoch)
             return shown
         if shown is not None:
             orphan = shown_epoch < 0
             if orphan and not anew and not (left is not None and left.lost):
-                shown_epoch = self._epoch
+                shown_epoch = self.epoch
             newer = best_epoch > shown_epoch or (
                 best_epoch == shown_epoch
                 and supersedes(best, shown, said=said is not None and said.view.held(key) is best)
@@ -654,7 +650,7 @@ class Union:
                 # If no substore is past it, the visible record is from before a restore.
                 self._miss(past)
                 self._unclear.add(key)
-                self._unconfirmed[key] = UnconfirmedLeave(*key, shown.uid, shown.version, self._epoch)
+                self._unconfirmed[key] = UnconfirmedLeave(*key, shown.uid, shown.version, self.epoch)
                 return shown
         if left is not None:
             self._left[key] = left._replace(lost=False)

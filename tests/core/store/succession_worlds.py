@@ -174,6 +174,8 @@ class World:
         self.shown: dict[ObjectKey, Record] = {}
         self.newest: dict[ObjectKey, Record] = {}
         self.view: dict[ObjectKey, Record] = {}
+        self.gone: set[str] = set()
+        """The uids of objects that are said to be gone."""
         self.located: dict[str, int] = {}
         """The version in which each object was seen last, inside or outside."""
         self.union = self.before
@@ -317,6 +319,7 @@ class World:
                 self._judge_departure(record, change)
                 del self.view[record.key]
             else:
+                self._require(record.uid not in self.gone, f"{record} enters after it was gone")
                 self.view[record.key] = change.after
 
     def _judge_departure(self, record: Record, change: Change) -> None:
@@ -328,6 +331,7 @@ class World:
             each.uid == record.uid and each.is_in(f"~{letters}") for each in since
         )
         if change.cause is ChangeCause.GONE:
+            self.gone.add(record.uid)
             self._require(has_ended, f"{record} is said to be gone, by {change.known_by}")
             self._require(change.known_by in ("metadata", "confirmed"), f"{record} is gone without a proof")
         elif change.known_by is not None:
@@ -468,11 +472,25 @@ def walks(rules: Rules, histories: Sequence[Sequence[str]], order: Sequence[int]
         choices[-1] = (choices[-1][0] + 1, choices[-1][1])
 
 
-def walk(random: Random, rules: Rules, histories: Sequence[Sequence[str]], order: Sequence[int]) -> World:
-    """Return a world after one order of all that can happen."""
+def always(number: int) -> Choose:
+    return lambda _: number
+
+
+def walk(
+    random: Random,
+    rules: Rules,
+    histories: Sequence[Sequence[str]],
+    order: Sequence[int],
+    *,
+    asks: float = 0.0,
+) -> World:
+    """Return a world after one order of all that can happen. `asks` is the chance of a read wherever one can
+    come.
+    """
     world = World(rules, Server(histories, order))
     for _ in range(200):
-        if not world.act(random.randrange):
+        reads = [number for number, (name, _) in enumerate(world.actions()) if name == "read"]
+        if not world.act(always(reads[0]) if asks and reads and random.random() < asks else random.randrange):
             break
     world.finish()
     return world

@@ -151,7 +151,7 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ),
     (
         "forget that a list is silent on what came before",
-        "if substore.epoch == self._epoch and is_older(version, substore.listed):",
+        "if substore.epoch == self.epoch and is_older(version, substore.listed):",
         "if substore is None:",
         Rules(relists=1),
         ("I8b",),
