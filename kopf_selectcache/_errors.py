@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, NamedTuple
 
 import kopf
@@ -297,6 +297,13 @@ def for_thread() -> Iterator[None]:
         yield
     finally:
         _FOR_THREAD.reset(token)
+
+
+def context_of_loop() -> Context:
+    """Return the context of a task that goes on after the call that starts it, perhaps one of a thread."""
+    context = copy_context()
+    context.run(_FOR_THREAD.set, False)
+    return context
 
 
 def own_loop() -> asyncio.AbstractEventLoop | None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 
+from kopf_selectcache._errors import context_of_loop
+
 from ._beside import Work, run_again
 from .environment import Environment
 from .reflector import Reflector
@@ -31,7 +33,8 @@ class StreamTasks:
 
     def start(self, reflector: Reflector) -> asyncio.Task[None]:
         """Start to run a stream."""
-        return asyncio.create_task(reflector.run(), name=f"selectcache: {self._key}, {reflector.filter}")
+        name = f"selectcache: {self._key}, {reflector.filter}"
+        return asyncio.create_task(reflector.run(), name=name, context=context_of_loop())
 
     def start_beside(self, name: str, work: Work) -> asyncio.Task[None]:
         """Start endless work beside the streams. A bug in it restarts it, and does not affect the streams."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from time import monotonic
 
-from kopf_selectcache._errors import ReadError
+from kopf_selectcache._errors import ReadError, context_of_loop
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import WritingTransport
@@ -244,7 +244,9 @@ class Runtime:
         return informer
 
     def _start(self, informer: Informer, group: asyncio.TaskGroup) -> None:
-        self._tasks[informer] = group.create_task(informer.run(), name=f"selectcache: {informer.key}")
+        self._tasks[informer] = group.create_task(
+            informer.run(), name=f"selectcache: {informer.key}", context=context_of_loop()
+        )
 
     async def run(self) -> None:
         """Run all informers until cancelled."""

@@ -476,25 +476,6 @@ def test_a_cancelled_removal_removes() -> None:
     operated(test)
 
 
-def test_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(gated: Gated, cache: Cache) -> None:
-        await cache.declare("configmaps", "app=web")
-        await cache.remove("configmaps")
-        gated.cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
-        with pytest.raises(Forbidden):
-            await cache.declare("configmaps", "app=web")
-
-    caplog.set_level(logging.INFO, logger="kopf_selectcache")
-    operated(test)
-    found = [
-        record
-        for record in caplog.records
-        if getattr(record, "resource", "").startswith("configmaps") and record.levelno == logging.INFO
-    ]
-    assert len(found) == 5  # Declared, synced, removed, declared, withdrawn.
-    assert {getattr(record, "filter", None) for record in found} == {"label='app=web'"}
-
-
 # ---- Changed.
 
 

@@ -1,0 +1,49 @@
+"""What is logged of kinds that are declared while the operator runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from kopf_selectcache import Forbidden, Rejected
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.testing.faults import Refuse
+from tests.gated import Gated
+
+from .test_declaring import operated
+
+
+def test_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        await cache.declare("configmaps", "app=web")
+        await cache.remove("configmaps")
+        gated.cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
+        with pytest.raises(Forbidden):
+            await cache.declare("configmaps", "app=web")
+
+    caplog.set_level(logging.INFO, logger="kopf_selectcache")
+    operated(test)
+    found = [
+        record
+        for record in caplog.records
+        if getattr(record, "resource", "").startswith("configmaps") and record.levelno == logging.INFO
+    ]
+    assert len(found) == 5  # Declared, synced, removed, declared, withdrawn.
+    assert {getattr(record, "filter", None) for record in found} == {"label='app=web'"}
+
+
+def test_the_log_is_that_of_the_operator_and_the_error_that_of_the_thread(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(gated: Gated, cache: Cache) -> None:
+        gated.cluster.faults.add(Refuse(405), verb="list", resource="configmaps")
+        with pytest.raises(Rejected) as caught:
+            await asyncio.to_thread(cache.blocking.declare, "configmaps", "app=web")
+        assert "cache.blocking.fetch(...)" in caught.value.remedy
+
+    caplog.set_level(logging.WARNING, logger="kopf_selectcache")
+    operated(test)
+    (warning,) = (each.getMessage() for each in caplog.records if "configmaps" in each.getMessage())
+    assert "await cache.fetch(...)" in warning
