@@ -296,9 +296,10 @@ class Needs:
                 self._offline = why = str(error).splitlines()[0]
         group, version, name = parse_key(key)
         if group is None:
-            for other in (*self._operator.declared.selectors, *(each.key for each in self._late)):
-                if parse_key(other)[0] is not None and are_alike(key, other):
-                    return await self._resource(other)
+            keys = (*self._operator.declared.selectors, *(each.key for each in self._late))
+            alike = [other for other in keys if parse_key(other)[0] is not None and are_alike(key, other)]
+            if len({parse_key(other)[0] for other in alike}) == 1:
+                return await self._resource(alike[0])
             raise Unloadable(f"only the cluster knows of which group {text_of(key)} are, and: {why}")
         self._unknown(f"{text_of(key)}: {why}. It is taken for the plural of a kind with namespaces.")
         return Resource(Kind.unknown(group, name, name, namespaced=True), version or "v1", fields_known=False)

@@ -24,6 +24,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.estimate import PAGE_LIMIT, PATIENCE
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.plugin.reconcile import reconcilers
+from kopf_selectcache.selectors.kind_keys import text_of
 
 from . import _late, operator_loader
 from ._caches import PlannedCache, declared_in, metadata_in, plan_of, resource_of
@@ -49,9 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
     """
     found = asyncio.run(answered(arguments))
     write(sys.stderr, "".join(f"{note}\n" for note in found.notes))
-    lines = [str(each) for each in found.hidden] or [
-        "The filters hide no object that the operator's objects own or name."
-    ]
+    nothing = (
+        "No hidden object is found in the kinds that could be looked at."
+        if found.notes
+        else "The filters hide no object that the operator's objects own or name."
+    )
+    lines = [str(each) for each in found.hidden] or [nothing]
     write(sys.stdout, "".join(f"{line}\n" for line in lines))
     return PROBLEM if found.hidden else UNKNOWN if found.notes else 0
 
@@ -134,7 +138,10 @@ class _Search:
             return await resource_of(self._operator, key)
         except Unloadable as error:
             self._notes.append(str(error))
-            return None
+        except Refused as error:
+            answer = f"{error.refusal.code} {error.refusal.reason}"
+            self._notes.append(f"{text_of(key)} cannot be found: the server answers {answer}")
+        return None
 
     async def _look_into(self, resource: Resource, kinds: Sequence[Resource]) -> None:
         """Note the objects of a handled kind, and the objects of the cached kinds that they name."""

@@ -17,6 +17,7 @@ HANDLERS = """
 def create(**_): ...
 """
 NOTHING = "The filters hide no object that the operator's objects own or name.\n"
+UNKNOWN = "No hidden object is found in the kinds that could be looked at.\n"
 PODS = "select['v1/pods'] = 'app=web'"
 
 
@@ -153,7 +154,7 @@ def test_what_may_not_be_listed_is_told(cluster: EmbeddedCluster, command: Comma
     for resource in ("widgets", "pods"):
         cluster.faults.add(Refuse(403), verb="list", resource=resource)
         said = command("hidden", PODS, handlers=HANDLERS)
-        assert (said.code, said.output) == (2, NOTHING)
+        assert (said.code, said.output) == (2, UNKNOWN)
         assert f"{resource}" in said.errors
         assert "cannot be listed, and some objects are not known: 403" in said.errors
 
@@ -176,7 +177,18 @@ def test_a_kind_that_is_not_served_leaves_it_open_if_anything_is_hidden(
 ) -> None:
     cluster.create(pod("web-1", "web"))
     said = command("hidden", f"{PODS}\nselect['example.com/v1/gadgets'] = ''")
-    assert (said.code, said.output) == (2, NOTHING)
+    assert (said.code, said.output) == (2, UNKNOWN)
+
+
+def test_a_group_that_is_down_leaves_the_rest_to_be_looked_at(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    (web,) = cluster.create(pod("web-1", "web"))
+    cluster.create(owned(pod("lost-1", "db"), api_version(web, "Pod")))
+    cluster.faults.add(Refuse(503), where=lambda asked: asked.path == "/apis/example.com")
+    said = command("hidden", f"{PODS}\nselect['example.com/v1/gadgets'] = ''")
+    assert (said.code, said.output.partition(":")[0]) == (1, "pods default/lost-1")
+    assert "example.com/v1/gadgets cannot be found: the server answers 503" in said.errors
 
 
 def test_no_secret_is_read_as_a_whole(

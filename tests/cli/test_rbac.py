@@ -410,6 +410,11 @@ class TestManifestsOfHandlers:
         assert said.code == 0
         assert "It is taken for the plural of a kind with namespaces" in said.output
 
+    def test_it_is_none_of_several_groups(self, command: Command) -> None:
+        handlers = "\n@kopf.on.event('widgets')\ndef react(**_): ...\n"
+        declared = "select['example.com/v1/widgets'] = ''\nselect['example.org/v1/widgets'] = ''"
+        assert command("rbac", declared, handlers=handlers).code == 2
+
     def test_it_is_none_of_another_name(self, command: Command) -> None:
         handlers = "\n@kopf.on.event('widgets')\ndef react(**_): ...\n"
         assert command("rbac", "select['example.com/v1/gadgets'] = ''", handlers=handlers).code == 2

@@ -87,6 +87,13 @@ def test_a_cache_of_a_kind_that_is_not_served_is_another_one(
     assert command("why", declared, "pods/web-1").code == 0
 
 
+def test_a_group_that_is_down_is_another_one(cluster: EmbeddedCluster, command: Command) -> None:
+    cluster.create(pod("web-1", "web"))
+    cluster.faults.add(Refuse(503), where=lambda asked: asked.path == "/apis/example.com")
+    declared = "select['example.com/v1/gadgets'] = ''\nselect['v1/pods'] = 'app=web'"
+    assert command("why", declared, "pods/web-1").code == 0
+
+
 def test_the_rights_that_the_cache_lacks_are_named(busy: EmbeddedCluster, command: Command) -> None:
     declared = "select['v1/pods'] = 'app=web'"
     said = command("why", declared, "pods/web-1", *AS_WEB)
