@@ -92,7 +92,7 @@ def _has_reached(reflector: Reflector, version: str) -> bool:
 
 
 def _has_unconfirmed(informer: Informer, version: str) -> bool:
-    return informer.has_several_streams and informer.has_unconfirmed_before(version, besides=_NO_OBJECT)
+    return informer.has_several_streams and informer.has_unconfirmed_up_to(version, besides=_NO_OBJECT)
 
 
 async def wait(

@@ -293,7 +293,7 @@ class _Wait:
                 awaited.discard(self._event.version, confirmed)
 
     def _has_unconfirmed(self) -> bool:
-        return self._informer.has_several_streams and self._informer.has_unconfirmed_before(
+        return self._informer.has_several_streams and self._informer.has_unconfirmed_up_to(
             self._event.version, besides=self._event.key
         )
 

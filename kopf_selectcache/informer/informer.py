@@ -305,14 +305,14 @@ class Informer:
         """True if there are unconfirmed leaves."""
         return bool(self.state.union.unconfirmed)
 
-    def has_unconfirmed_before(self, version: str, *, besides: ObjectKey) -> bool:
-        """Return True if there is an unconfirmed leave of another object before this version.
+    def has_unconfirmed_up_to(self, version: str, *, besides: ObjectKey) -> bool:
+        """Return True if there is an unconfirmed leave of another object up to this version.
 
         Return False while a stream is unreadable, because nothing can be confirmed then: reads that need that
         stream raise its error.
         """
         state = self.state
-        return all(each.readable for each in state.conditions) and state.union.has_unconfirmed_before(
+        return all(each.readable for each in state.conditions) and state.union.has_unconfirmed_up_to(
             version, besides=besides
         )
 

@@ -216,7 +216,7 @@ def test_11_unconfirmed_leaves_are_no_proof_of_a_newer_version() -> None:
         store=SimpleNamespace(version="12"),
         streams_for=lambda: streams,
         has_several_streams=True,
-        has_unconfirmed_before=lambda version, **_: version in doubts,
+        has_unconfirmed_up_to=lambda version, **_: version in doubts,
     )
     assert version_reached(informer) == "13", "one of the streams has reached no more"
     streams[1].comparison.as_of = "14"

@@ -215,7 +215,7 @@ class Union:
         """The unconfirmed leave with the oldest version. An unknown version comes first."""
         return self._unconfirmed.oldest()
 
-    def has_unconfirmed_before(self, version: str, *, besides: ObjectKey) -> bool:
+    def has_unconfirmed_up_to(self, version: str, *, besides: ObjectKey) -> bool:
         """Return True if another object than `besides` has an unconfirmed leave up to this version."""
         oldest = self._unconfirmed.oldest()
         if oldest is None or is_newer(oldest.version or version, version):
