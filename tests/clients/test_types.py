@@ -13,7 +13,7 @@ ROOT = FOLDER.parent.parent
 
 def checked(*command: str, cwd: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=cwd, capture_output=True, text=True, check=False, timeout=240
+        [sys.executable, "-m", *command], cwd=cwd, capture_output=True, text=True, check=False, timeout=840
     )
     return f"{done.stdout}{done.stderr}" if done.returncode else ""
 
