@@ -30,6 +30,7 @@ from kopf_selectcache.core.store.projection import Path, Transform
 from kopf_selectcache.informer.index_builder import Failed
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.removal import remedy_of_withdrawn
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, declared_like, likely
 from kopf_selectcache.selectors.special_values import Everything
 from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked, named
@@ -117,11 +118,13 @@ async def declare(runtime: Runtime, kind: AnyKey, declared: Declared, options: O
         pending[informer] += 1
     try:
         await _wait_until_readable(informer, request, _timeout_of(runtime, request))
-    except BaseException:
+    except BaseException as error:
         if informer in pending:
             pending[informer] -= 1
             if not pending[informer]:  # No other call waits for it.
                 await runtime.withdraw(informer)
+                if isinstance(error, ReadError):
+                    error.remedy = remedy_of_withdrawn(error.remedy)
         raise
     pending.pop(informer, None)
 

@@ -17,7 +17,7 @@ from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.quantity import bytes_in, written
 
 from .memory import AGAIN, LetGo, lessened
-from .phrase import NOTHING, Phrase
+from .phrase import LOOKED_FOR, NOTHING, Phrase
 
 CHECK = "selectcache check app.py"
 """The command that checks all declarations with the operator's own login."""
@@ -89,7 +89,7 @@ def describe(
         case NotServed():
             return Described(
                 Phrase("%(problem)s", problem=failure),
-                Phrase("%(advice)s; it is looked for again and again", advice=unserved(key, line)),
+                Phrase(f"%(advice)s{LOOKED_FOR}", advice=unserved(key, line)),
             )
         case DeclarationError():
             what = Phrase("%(problem)s", problem=failure.what)
@@ -109,8 +109,7 @@ def describe(
             return Described(
                 of_subject("the cluster does not serve them"),
                 of_declared(
-                    "Install the definition of %(resource)s, or take out %(declared)s; it is looked for again"
-                    " and again",
+                    f"Install the definition of %(resource)s, or take out %(declared)s{LOOKED_FOR}",
                     resource=subject,
                 ),
             )

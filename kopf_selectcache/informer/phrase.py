@@ -37,3 +37,6 @@ class Phrase:
 
 
 NOTHING = Phrase("")
+
+LOOKED_FOR = "; it is looked for again and again"
+"""The end of the remedy for a declared kind that is not served."""

@@ -13,6 +13,7 @@ from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.kind_keys import text_of
 
 from .informer import Informer
+from .phrase import LOOKED_FOR
 from .state import Derived
 
 
@@ -45,6 +46,11 @@ class Removal(NamedTuple):
             return True
         group, _, name = parse_key(key)
         return self.kind is not None and name in self.kind.names and group in (None, self.kind.group)
+
+
+def remedy_of_withdrawn(remedy: str) -> str:
+    """Return the remedy of a declaration that has failed, and is withdrawn."""
+    return f"{remedy.removesuffix(LOOKED_FOR)}; and declare it again" if LOOKED_FOR in remedy else remedy
 
 
 def withdrawn(key: KindKey) -> NotDeclared:

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from kopf_selectcache import Forbidden, Rejected
+from kopf_selectcache import Forbidden, Missing, Rejected
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.testing.faults import Refuse
 from tests.gated import Gated
@@ -32,6 +32,16 @@ def test_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     ]
     assert len(found) == 5  # Declared, synced, removed, declared, withdrawn.
     assert {getattr(record, "filter", None) for record in found} == {"label='app=web'"}
+
+
+def test_a_declaration_that_is_withdrawn_is_not_looked_for() -> None:
+    async def test(_: Gated, cache: Cache) -> None:
+        with pytest.raises(Missing) as caught:
+            await cache.declare("example.com/v1/gadgets", "app=web")
+        assert caught.value.remedy.endswith("and declare it again")
+        assert "again and again" not in str(caught.value)
+
+    operated(test)
 
 
 def test_the_log_is_that_of_the_operator_and_the_error_that_of_the_thread(
