@@ -22,10 +22,24 @@ from .formats.given import Given
 from .request import Request
 
 
-def require_selected(request: Request, resource: Resource, declared: Branches, record: Record) -> None:
+def require_selected(
+    request: Request, resource: Resource, declared: Branches, record: Record, given: Given
+) -> None:
     """Raise HiddenByFilter if the filter does not hold the object."""
     if failed := failures(declared, record, resource):
-        raise _hidden(request, resource, record, failed, f"Add it: {call_of('live.ensure', 'adopt=True')}")
+        adopted = _with(record, _missing_labels(declared, record, given))
+        is_enough = not failures(declared, adopted, resource)
+        remedy = f"Add it: {call_of('live.ensure', 'adopt=True')}" if is_enough else _relabel()
+        raise _hidden(request, resource, record, failed, remedy)
+
+
+def _relabel() -> str:
+    patch = call_of("live.patch")
+    return f"Give the object these labels; a label with another value is not changed: use {patch}"
+
+
+def _with(record: Record, labels: Mapping[str, Any]) -> Record:
+    return msgspec.structs.replace(record, labels={**record.labels, **labels})
 
 
 def adoption_of(
@@ -39,15 +53,9 @@ def adoption_of(
     """
     found = record.decode().get("metadata", {})
     _require_no_other_controller(request, resource, found, given)
-    labels = _missing_labels(declared, record.labels, as_mapping(given.metadata.get("labels")))
-    if declared is not None:
-        with_labels = msgspec.structs.replace(record, labels={**record.labels, **labels})
-        if failed := failures(declared, with_labels, resource):
-            remedy = (
-                "Give the object these labels; a label with another value is not changed: use"
-                f" {call_of('live.patch')}"
-            )
-            raise _hidden(request, resource, record, failed, remedy)
+    labels = _missing_labels(declared, record, given)
+    if declared is not None and (failed := failures(declared, _with(record, labels), resource)):
+        raise _hidden(request, resource, record, failed, _relabel())
     known = {each.get("uid") for each in _owners(found)}
     owners = [each for each in _owners(given.metadata) if each.get("uid") not in known]
     changes: dict[str, Any] = {"labels": labels} if labels else {}
@@ -57,14 +65,13 @@ def adoption_of(
     return {"metadata": {**changes, "uid": record.uid, "resourceVersion": record.version}}
 
 
-def _missing_labels(
-    declared: Branches | None, found: Mapping[str, str], wanted: Mapping[str, Any]
-) -> dict[str, Any]:
+def _missing_labels(declared: Branches | None, record: Record, given: Given) -> dict[str, Any]:
     """Return the labels of the given object that the filter requires and the existing object lacks."""
     if declared is None:
         return {}
+    wanted = as_mapping(given.metadata.get("labels"))
     keys = {each.key for branch in declared.branches for each in branch.requirements}
-    return {key: wanted[key] for key in sorted(keys) if key in wanted and key not in found}
+    return {key: wanted[key] for key in sorted(keys) if key in wanted and key not in record.labels}
 
 
 def _require_no_other_controller(

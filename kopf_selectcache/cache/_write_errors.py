@@ -59,7 +59,7 @@ def refused_write(
         case 403, _:
             namespaces = (request.namespace,) if request.namespace else None
             return forbidden(request, verb, resource, namespaces, **about)
-        case 404, "NotFound" if verb == "create":
+        case 404, "NotFound" if verb == "create" or request.verb == "live.apply":
             why = f"the server lacks a thing that the object needs{says}"
             return NotFound(request, "", why=why, remedy="Create that first")
         case 404, "NotFound":

@@ -218,34 +218,41 @@ async def ensure(
     given, request, options = _read(obj, "live.ensure", as_, given_options)
     resource = await resource_for(runtime, request)
     require_unread(runtime, request, given)
-    end, failures = runtime.writer.end_of(options.timeout), 0
+    end, failures, is_there = runtime.writer.end_of(options.timeout), 0, False
     while True:
         left = options._replace(timeout=max(runtime.writer.left(end), 0.0))
         try:
-            made = await _ensured(runtime, request, resource, given, left, adopt=adopt)
-        except (NotFound, Conflict):  # It was deleted, or changed, meanwhile.
-            if not await runtime.writer.pause(failures, end, None):
+            if is_there:
+                made = await _existing(runtime, request, resource, given, left, adopt=adopt)
+            else:
+                write = Write(Verb.CREATE, given.obj, given.name)
+                data = await execute(runtime, request, resource, write, left)
+                made = read_answer(request, resource, data, dry_run=options.dry_run)
+        except AlreadyExists:
+            if is_there:
                 raise
-            failures += 1
+            is_there = True
+        except (NotFound, Conflict) as error:
+            # It was deleted, or changed, meanwhile; but what a new object lacks does not come by itself.
+            is_lacking = isinstance(error, NotFound) and not is_there
+            if is_lacking or not await runtime.writer.pause(failures, end, None):
+                raise
+            failures, is_there = failures + 1, False
         else:
             given.connect(made)
             return made
 
 
-async def _ensured(
+async def _existing(
     runtime: Runtime, request: Request, resource: Resource, given: Given, options: Options, *, adopt: bool
 ) -> Any:
-    write = Write(Verb.CREATE, given.obj, given.name)
-    try:
-        data = await execute(runtime, request, resource, write, options)
-        return read_answer(request, resource, data, dry_run=options.dry_run)
-    except AlreadyExists:
-        record = await fetch_record(runtime, request, resource)
+    """Return an existing object; with `adopt`, add what it lacks."""
+    record = await fetch_record(runtime, request, resource)
     informer = informer_of_kind(runtime, request)
     declared = informer.filter if informer is not None else None
     if not adopt:
         if declared is not None:
-            require_selected(request, resource, declared, record)
+            require_selected(request, resource, declared, record, given)
         return _as_read(runtime, request, resource, record)
     changes = adoption_of(request, resource, declared, record, given)
     if changes is None:

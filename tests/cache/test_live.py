@@ -327,6 +327,27 @@ def test_ensure_names_the_label_that_a_hidden_object_lacks(cache: FakeCache) -> 
     assert isinstance(error, AlreadyExists)
 
 
+def test_ensure_proposes_to_adopt_only_what_it_can_adopt(cache: FakeCache) -> None:
+    cache.cluster.create(pod("theirs"))
+    ensure = cache.blocking.live.ensure
+    assert "adopt=True" in provoked(lambda: ensure(pod("theirs", app="web"))).remedy
+    for ours in (pod("db-1", app="web"), pod("theirs")):
+        remedies = {provoked(lambda: ensure(ours, adopt=adopt)).remedy for adopt in (False, True)}  # noqa: B023  # They are called at once.
+        assert len(remedies) == 1
+        assert "live.patch" in remedies.pop()
+
+
+def test_what_a_new_object_lacks_is_told_at_once(cache: FakeCache) -> None:
+    live = cache.blocking.live
+    for write, verb in ((live.create, "create"), (live.ensure, "create"), (live.apply, "patch")):
+        refused = cache.cluster.faults.add(faults.Refuse(404, "NotFound"), verb=verb, resource="pods")
+        error = provoked(lambda: write(pod("web-2", app="web")))  # noqa: B023  # It is called at once.
+        assert type(error) is NotFound
+        assert error.remedy == "Create that first"
+        assert len(refused.hits) == 1
+        refused.release()
+
+
 def test_ensure_names_the_requirement_of_each_alternative() -> None:
     either = [Selector("app=web"), Selector(namespaces=["other"]), Selector(field="status.phase=Running")]
     cache = FakeCache([DB], {"v1/pods": either})

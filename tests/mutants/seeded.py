@@ -633,7 +633,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/cache/test_live.py::test_an_object_that_changes_while_it_is_adopted_is_looked_at_again",)),
     Mutant("take an object from its controller", "cache/_adoption.py", "    if controller is None or controller.get(", "    if True or controller.get(", 14,
            ("tests/cache/test_live.py::test_an_object_of_another_controller_is_not_adopted",)),
-    Mutant("change a label of somebody else", "cache/_adoption.py", "if key in wanted and key not in found}", "if key in wanted}", 14,
+    Mutant("change a label of somebody else", "cache/_adoption.py", "if key in wanted and key not in record.labels}", "if key in wanted}", 14,
            ("tests/cache/test_live.py::test_a_label_with_another_value_is_not_changed",)),
     Mutant("show the server's message about a Secret", "cache/_write_errors.py", "    if (resource.kind.group, resource.kind.plural) == _OF_SECRETS:\n", "    if False:\n", 10,
            ("tests/cache/test_live_errors.py::test_10_what_the_server_says_about_a_secret_is_not_shown",)),
