@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.timeout(900)  # mypy reads all that kubernetes has, without a cache.
+
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
 
