@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 
 from kopf_selectcache.cache.why import Standing, ask_server
-from kopf_selectcache.core.selection.kinds import find, parse_key
+from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.selectors.kind_keys import checked_key
@@ -82,12 +82,10 @@ async def _caches_of(
     operator: Loaded, late: Sequence[_late.Late], resource: Resource
 ) -> AsyncIterator[PlannedCache]:
     for key, cached in declared_in(operator, late):
-        known = find(key)
-        group = parse_key(key)[0] if known is None else known.group
-        if group not in (None, resource.kind.group):
-            continue  # The server of that group may be down.
         try:
             of = await resource_of(operator, key)
+        except Refused:
+            continue  # Its API group is down, and that of this kind is not.
         except Unloadable as error:
             if error.code != PROBLEM:
                 raise
