@@ -42,12 +42,12 @@ class Floors(dict[tuple[str, str], Floor]):
     def lay(self, key: tuple[str, str], floor: Floor) -> None:
         """Add a floor to that of the key."""
         before = self.get(key)
-        self[key] = floor if before is None else before.joined(floor)
-        if is_newer(floor.version, self._highest):
+        if not self or is_newer(floor.version, self._highest):
             self._highest = floor.version
+        self[key] = floor if before is None else before.joined(floor)
 
     def are_over(self, record: Record, *, listed: bool) -> bool:
-        """Return True if a report has ended. Remember it if it is of a list, which may be newer."""
+        """Return True if a reported state has ended. Remember it if it is of a list, which may be newer."""
         floor = self.get(record.key)
         is_over = floor is not None and floor.is_over(record)
         if is_over and listed:

@@ -40,22 +40,20 @@ class Succession:
         self._selected = selected
         self._in_flight: Iterable[ObjectKey] | None = None
         """The objects that were in flight at the last call of `has_arrived`; None before the first one."""
-        self._departed: dict[ObjectKey, tuple[Record, Floor]] = {}
-        """The last record of each object that has departed from the present union meanwhile, and the states
-        that have ended."""
         self._begin_epoch()
         self._adopt(kept)
 
     def _begin_epoch(self) -> None:
-        """Note what readers have seen end. After a restore of the server, versions begin anew."""
+        """Note which states readers have seen end, and as of which version. After a restore of the server,
+        versions begin anew.
+        """
         self._epoch, self._newest = self.before.epoch, self.before.newest_version
-        self._ended, self._confirmed = _floors_of(self.before), ""
-        self._confirm()
-
-    def _confirm(self) -> None:
-        """Note the version as of which readers know what has ended."""
-        versions = [read.version for read in self.before.reads.values()]
-        self._confirmed = max(self._confirmed, self.before.newest_version, *versions, key=rank_of)
+        self._ended = _floors_of(self.before)
+        self._departed: dict[ObjectKey, tuple[Record, Floor]] = {}
+        """The last record of each object that has departed from the present union meanwhile, and the states
+        that have ended."""
+        versions = [self._newest, *(read.version for read in self.before.reads.values())]
+        self._confirmed = max(versions, key=rank_of)
 
     def _adopt(self, kept: Mapping[Substore, Substore]) -> None:
         """Fill the kept streams of the next union with their records, as if they had been listed. They ignore
@@ -89,11 +87,14 @@ class Succession:
         """Note changes of the present union."""
         for change in changes:
             if (record := change.before) is not None and change.after is None:
-                read = self.before.reads.get(record.key) if change.known_by == "confirmed" else None
-                floor = read.floor if read is not None and read.floor is not None else Floor(record.version)
+                read, floor = self.before.read_of(record.key), Floor(record.version)
+                if read is not None and read.floor is not None:
+                    floor = floor.joined(read.floor)
                 self._departed[record.key] = record, floor
-            if change.known_by == "confirmed":
-                self._confirm()
+                if read is not None or change.known_by == "confirmed":
+                    # A read that all streams have passed is not remembered.
+                    known = self.before.newest_version if read is None else read.version
+                    self._confirmed = max(self._confirmed, known, key=rank_of)
 
     def restart(self) -> None:
         """Look at all objects again: the streams that are not kept have gone on."""
@@ -111,12 +112,12 @@ class Succession:
             return True  # The server was restored: versions of different epochs cannot be compared.
         if not self._are_outer_streams_new_enough():
             return False
-        keys, floors = self._in_flight, self._floors()
+        keys = self._in_flight
         if keys is None:
             keys = dict.fromkeys(
                 record.key for union in (self.before, self.after) for record in union.store.all_records()[0]
             )
-        self._in_flight = [key for key in keys if self._is_in_flight(key, floors.get(key))]
+        self._in_flight = [key for key in keys if self._is_in_flight(key)]
         return not self._in_flight
 
     def _are_outer_streams_new_enough(self) -> bool:
@@ -127,14 +128,7 @@ class Succession:
             each.keys.are_outside and is_older(each.version, self._confirmed) for each in self.after.substores
         )
 
-    def _floors(self) -> Floors:
-        """Return the states that readers have seen end, and that a stream may still report."""
-        floors = _floors_of(self.before)
-        for key, floor in self._ended.items():
-            floors.lay(key, floor)
-        return floors
-
-    def _is_in_flight(self, key: ObjectKey, floor: Floor | None) -> bool:
+    def _is_in_flight(self, key: ObjectKey) -> bool:
         shown, following = self.before.store.held(key), self.after.store.held(key)
         if shown is following:
             return False
@@ -143,11 +137,7 @@ class Succession:
             departed = self._departed.get(key)
             return (
                 (departed is not None and departed[1].is_over(following))
-                or (
-                    floor is not None
-                    and floor.is_over(following)
-                    and not self.after.has_passed(key, self._confirmed)
-                )
+                or (self._has_ended(following) and not self.after.has_passed(key, self._confirmed))
                 or (
                     self.before.is_past(following)
                     and (_is_split(self.before) or self._selected(following) is True)
@@ -161,6 +151,12 @@ class Succession:
         if self.selects(shown) is False:
             return self._is_on_its_way_outside(shown)
         return self._is_behind(shown)
+
+    def _has_ended(self, record: Record) -> bool:
+        """Return True if readers had seen this state end before the change, or a read has found that."""
+        read = self.before.read_of(record.key)
+        floors = (self._ended.get(record.key), None if read is None else read.floor)
+        return any(floor is not None and floor.is_over(record) for floor in floors)
 
     def _is_behind(self, shown: Record) -> bool:
         """Return True if a stream of the next union has still to report an object, or its end."""
@@ -198,12 +194,14 @@ class Succession:
                 updated.append(Change(old, new, ChangeCause.UPDATED))
         newest = self.before.newest_version
         self.after.seen = max(newest, self.before.seen, key=rank_of)
-        floors = self._floors()
+        floors = self._ended
+        for key, floor in _floors_of(self.before).items():
+            floors.lay(key, floor)
         present = {key: (record, Floor(record.version)) for key, record in both.items()}
         for key, (record, floor) in {**self._departed, **present}.items():
             # A version beyond that of all streams is from before the server was restored.
             is_shown_later = isinstance(record, OutsideRecord) and self.selects(record) is not False
-            if not is_shown_later and not is_newer(floor.version, newest):
+            if not is_shown_later and not is_newer(record.version, newest):
                 floors.lay(key, floor)
         for key, floor in floors.items():
             for substore in self.after.substores if key not in after else ():
@@ -224,13 +222,11 @@ class Succession:
 
 
 def _floors_of(union: Union) -> Floors:
-    """Return the states that readers have seen end, of objects that are not visible, and that a stream may
-    still report.
-    """
+    """Return the states that readers have seen end, and that a stream may still report."""
     found = Floors()
     of_streams = [each for substore in union.substores for each in substore.floors.items()]
     for key, floor in [*of_streams, *((key, read.floor) for key, read in union.reads.items())]:
-        if floor is not None and union.shown(key) is None:
+        if floor is not None:
             found.lay(key, floor)
     return found
 

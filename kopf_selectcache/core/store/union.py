@@ -94,6 +94,11 @@ class Union:
         """The confirming reads that some streams have not reached."""
         return {key: read for key, read in self._reads.items() if read.epoch == self.epoch}
 
+    def read_of(self, key: ObjectKey) -> Read | None:
+        """Return the confirming read of an object that some streams have not reached."""
+        read = self._reads.get(key)
+        return read if read is not None and read.epoch == self.epoch else None
+
     def take_over(self, reads: Mapping[ObjectKey, Read]) -> None:
         """Take over the reads of another union, unless they found an object outside of its filter."""
         if not self._alone:

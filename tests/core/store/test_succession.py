@@ -245,15 +245,21 @@ def test_16_a_list_from_before_a_deletion_that_readers_have_seen_is_not_shown() 
 # ---- Floors: what readers have seen end before the filter changed.
 
 
-def ended(*, outside: bool = False) -> tuple[Union, Writer, Writer]:
-    """Return a union of two streams. Readers have seen version 12 of an object depart: the first stream has
-    reported its leave at 13, and a request has found it absent, or outside; the second is at 10.
-    """
+def listed(version: str) -> tuple[Union, Writer, Writer]:
+    """Return a union of two streams whose lists had no object, and their writers."""
     union = Union([Keys(), Keys()])
     a, b = writers(union)
     for each in (a, b):
         each.begin()
-        each.commit("10")
+        each.commit(version)
+    return union, a, b
+
+
+def ended(*, outside: bool = False) -> tuple[Union, Writer, Writer]:
+    """Return a union of two streams. Readers have seen version 12 of an object depart: the first stream has
+    reported its leave at 13, and a request has found it absent, or outside; the second is at 10.
+    """
+    union, a, b = listed("10")
     a.put(pod("12"))
     a.progress("12")
     a.leave(pod("13"))
@@ -292,11 +298,7 @@ def test_16_an_object_that_is_gone_does_not_return_in_a_state_that_no_reader_has
 
 
 def test_16_an_object_of_the_same_name_that_a_request_has_found_is_shown() -> None:
-    before = Union([Keys(), Keys()])
-    a, b = writers(before)
-    for each in (a, b):
-        each.begin()
-        each.commit("10")
+    before, a, b = listed("10")
     a.put(pod("11"))
     a.leave(pod("12"))
     a.progress("12")
@@ -361,11 +363,7 @@ def test_16_an_object_that_a_restored_server_has_again_stays() -> None:
 
 
 def test_16_an_object_of_a_restored_server_has_lower_versions_than_its_former_one() -> None:
-    before = Union([Keys(), Keys()])
-    a, b = writers(before)
-    for each in (a, b):
-        each.begin()
-        each.commit("90")
+    before, a, b = listed("90")
     a.put(pod("100"))
     for each in (a, b):
         each.progress("100")
@@ -377,11 +375,7 @@ def test_16_an_object_of_a_restored_server_has_lower_versions_than_its_former_on
 
 
 def test_16_a_stream_that_has_not_noticed_a_restore_brings_nothing_back() -> None:
-    before = Union([Keys(), Keys()])
-    a, b = writers(before)
-    for each in (a, b):
-        each.begin()
-        each.commit("90")
+    before, a, b = listed("90")
     b.put(pod("95"))
     b.progress("96")
     a.put(pod("100"))
@@ -407,11 +401,7 @@ def test_16_a_list_that_is_newer_than_the_end_of_an_object_has_it_again() -> Non
 
 
 def test_16_an_object_that_is_gone_does_not_return_although_its_request_is_forgotten() -> None:
-    before = Union([Keys(), Keys()])
-    a, b = writers(before)
-    for each in (a, b):
-        each.begin()
-        each.commit("10")
+    before, a, b = listed("10")
     b.put(pod("11"))
     succession, (c,) = next_of(before, None, more=1, selected=None)
     b.leave(pod("12"))
@@ -429,11 +419,7 @@ def test_16_an_object_that_is_gone_does_not_return_although_its_request_is_forgo
 
 
 def test_16_a_request_during_a_change_ends_the_states_up_to_its_version() -> None:
-    before = Union([Keys(), Keys()])
-    a, b = writers(before)
-    for each in (a, b):
-        each.begin()
-        each.commit("10")
+    before, a, b = listed("10")
     b.put(pod("11"))
     succession, (c,) = next_of(before, None, more=1)
     c.begin()
