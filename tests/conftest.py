@@ -9,7 +9,7 @@ import os
 import sys
 from asyncio import selector_events
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -208,14 +208,14 @@ def start_api(assets: Path) -> Iterator[Callable[..., ApiServer]]:
 
 @pytest.fixture(autouse=True)
 def _collect_sockets() -> Iterator[None]:
-    """Collect garbage after a test that leaves more files open than before: an unclosed socket fails this
-    test, and not a later one.
+    """Collect garbage after a test that leaves a file open: an unclosed socket fails this test, and not a
+    later one.
 
     What still belongs to a loop that is closed is closed here: Kopf's runner for tests leaves sockets, and
     threads that know of them."""
-    before = _count_open_files()
+    before = _open_files()
     yield
-    if _count_open_files() > before:
+    if _open_files() - before:
         gc.collect()
         for transport in [
             each
@@ -227,8 +227,13 @@ def _collect_sockets() -> Iterator[None]:
                 transport._sock = None
 
 
-def _count_open_files() -> int:
-    return sum(1 for _ in Path("/dev/fd").iterdir())  # On Linux and macOS.
+def _open_files() -> set[tuple[str, int]]:
+    """The files that this process has open, by number and inode: a number is used again."""
+    found = set()
+    for each in Path("/dev/fd").iterdir():  # On Linux and macOS.
+        with suppress(OSError):  # The listing itself is closed by now.
+            found.add((each.name, each.stat().st_ino))
+    return found
 
 
 @pytest.fixture

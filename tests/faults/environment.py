@@ -26,12 +26,13 @@ from .server import Server
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    """Run a test on a loop of its own. A wait that never ends is ended here, and a failure, not a
-    measurement."""
+    """Run a test on a loop of its own, until its connections are closed. A wait that never ends is ended
+    here, and a failure, not a measurement."""
 
     async def bounded() -> None:
         async with asyncio.timeout(60):
             await test
+            await connections_closed()
 
     asyncio.run(bounded())
 

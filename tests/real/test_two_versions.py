@@ -9,7 +9,7 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Selector
 from tests.apiserver.cluster import Cluster
-from tests.faults.environment import connections_closed, keeping, run
+from tests.faults.environment import keeping, run
 from tests.real.inprocess import credentials, until
 
 
@@ -31,7 +31,6 @@ def test_two_versions_of_one_custom_resource_are_warned_of(
                 lambda: all(informer.synced for informer in runtime.informers.values()),
                 "both versions are kept",
             )
-        await connections_closed()
 
     run(main())
     (said,) = (message for message in caplog.messages if "two versions" in message)
