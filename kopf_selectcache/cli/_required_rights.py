@@ -48,6 +48,8 @@ class Needs:
         """Notes that hold for any operator like this one."""
         self.unknown: list[str] = []
         """Rights that are unknown, and were left out or assumed."""
+        self.declared_later: list[KindKey | None] = []
+        """The kinds that the operator's files declare at run time; None for one that is not written out."""
 
     async def all(self, fetched: Sequence[str] = ()) -> list[Right]:
         """Return all needed rights; raise Unloadable."""
@@ -71,6 +73,7 @@ class Needs:
         """
         rights, named = list[Right](), [each.key for each in self._late]
         found = [each for file, tree in self._code for each in declarations_in(tree, file)]
+        self.declared_later = [each.key for each in found]
         late = [each for each in found if isinstance(each, Late) and each.has_options]
         formers = [*self._declared(), *((each.key, each.cached) for each in late)]
         for each in found:

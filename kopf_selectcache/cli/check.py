@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TextIO
@@ -25,7 +25,7 @@ from kopf_selectcache.informer.estimate import Amount, Counter, labelled_namespa
 from kopf_selectcache.plugin.narrowing import advice_on
 from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
 from kopf_selectcache.plugin.reconcile import reconcilers_with
-from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
+from kopf_selectcache.selectors.kind_keys import SETTINGS, assigned, text_of, unserved
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
@@ -115,7 +115,10 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
             )
             for lack in (*lacks, *(merged(events.missing) if events else ()))
         ]
-        others += [problem async for problem in _unserved_changes(operator, [key for key, *_ in declared])]
+        handled = [key for key, *_ in declared] + [key for key in needs.declared_later if key is not None]
+        never, not_yet = await _undeclared_changes(operator, handled)
+        others += never
+        unknown = [*needs.unknown, *(not_yet if None not in needs.declared_later else ())]
         limit, total = operator.declared.max_bytes, sum(expected.values())
         if limit is not None and total > (bytes_in(limit) or 0):
             others.append(
@@ -126,21 +129,31 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                     f" {written(1.5 * total)!r}",
                 )
             )
-        return Report(tuple(sections), tuple(others), tuple(needs.unknown), events)
+        return Report(tuple(sections), tuple(others), tuple(unknown), events)
 
 
-async def _unserved_changes(operator: Loaded, declared: Sequence[KindKey]) -> AsyncIterator[Problem]:
-    """Yield a problem for each handler of changes that is never called: its kind is neither declared nor
-    served.
+async def _undeclared_changes(
+    operator: Loaded, declared: Sequence[KindKey]
+) -> tuple[list[Problem], list[str]]:
+    """Return a problem for each handler of changes whose kind is neither declared nor served, and a hint for
+    each whose kind is not declared.
     """
+    problems, hints = list[Problem](), list[str]()
     for handler in undeclared_change_handlers(operator.registry, declared):
+        kind = text_of(handler.kind)
         try:
             await resolve(operator.transport, handler.kind)
         except NotServed as error:
-            remedy = unserved(handler.kind, f"@selectcache.on.change({text_of(handler.kind)!r})")
-            yield Problem(f"{handler} is never called: {error}", remedy)
+            remedy = unserved(handler.kind, f"@selectcache.on.change({kind!r})")
+            problems.append(Problem(f"{handler} is never called: {error}", remedy))
         except (Refused, Garbled):
             pass  # It may be served, and be declared at run time.
+        else:
+            hints.append(
+                f"{handler} is not called: no cache of {kind} is declared. Declare it"
+                f" {SETTINGS.remedy(handler.kind)}."
+            )
+    return problems, hints
 
 
 def _done(right: Right) -> str:

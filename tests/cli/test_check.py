@@ -132,9 +132,6 @@ async def others(**_): ...
         handlers = """
 @selectcache.on.change('podz')
 async def follow(**_): ...
-
-@selectcache.on.change('v1/secrets')  # It may be declared at run time.
-async def others(**_): ...
 """
         said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
         assert said.code == 1
@@ -143,7 +140,34 @@ async def others(**_): ...
             " not, install its definition, or correct the key of @selectcache.on.change('podz')."
             in said.output
         )
-        assert "others" not in said.output
+
+    @pytest.mark.parametrize(
+        ("declaration", "is_told"),
+        [
+            ("", True),
+            ("await cache.declare('v1/configmaps', 'app=web')", True),
+            ("await cache.declare('v1/secrets', 'app=web')", False),
+            ("await cache.declare('v1/secrets', f'tenant={tenant}')", False),
+            ("await cache.declare(kind, 'app=web')", False),
+        ],
+    )
+    def test_a_handler_of_changes_of_a_kind_that_nothing_declares_is_a_hint(
+        self, command: Command, declaration: str, is_told: bool
+    ) -> None:
+        handlers = f"""
+@selectcache.on.change('v1/secrets')
+async def follow(**_): ...
+
+async def serve(cache, kind, tenant):
+    {declaration or "pass"}
+"""
+        said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
+        assert said.code == 0
+        hint = (
+            "* Change handler 'follow' is not called: no cache of v1/secrets is declared. Declare it in a"
+            " startup handler: settings.selectcache.selectors['v1/secrets'] = 'app=web', or another filter."
+        )
+        assert (hint in said.output) is is_told
 
     def test_an_operator_with_handlers_of_changes_needs_the_rights_that_rbac_prints(
         self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
