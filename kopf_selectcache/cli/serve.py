@@ -173,6 +173,8 @@ async def _read(
     with Progress("reading bytes:", sum(map(_size, files)), file=errors, clock=clock) as progress:
         for file in files:
             for obj in manifests.read_file(file, told=progress.step):
+                if "apiVersion" not in obj:  # `create` takes v1 then, and kubectl refuses it.
+                    raise manifests.ManifestError(f"an object of {file} has no apiVersion: a {obj['kind']}")
                 objects.append(obj)
                 await asyncio.sleep(0)
                 if over.is_set():

@@ -164,6 +164,7 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     "serve: a manifest of an unknown namespace": load(
         "{kind: ConfigMap, apiVersion: v1, metadata: {name: a, namespace: nowhere}}"
     ),
+    "serve: a manifest without an apiVersion": load("{kind: ConfigMap, metadata: {name: a}}"),
     "serve: a manifest without a name": load("{kind: ConfigMap, apiVersion: v1}"),
     "serve: a manifest whose metadata is a list": load("{kind: ConfigMap, apiVersion: v1, metadata: [1]}"),
     "serve: a manifest with bytes": load(

@@ -237,6 +237,7 @@ def test_it_does_not_overwrite_a_file_of_somebody(tmp_path: Path) -> None:
         "{kind: Widget, apiVersion: example.com/v1, metadata: {name: a}}",
         "{kind: ConfigMap, apiVersion: v1, metadata: {name: a, namespace: nowhere}}",
         "{kind: [",
+        "{kind: ConfigMap, metadata: {name: a}}",
         "{kind: ConfigMap, apiVersion: v1}",
         "{kind: ConfigMap, apiVersion: v1, metadata: [1]}",
         "{kind: Secret, apiVersion: v1, metadata: {name: a}, data: {a: !!binary aGk=}}",
