@@ -42,6 +42,7 @@ class Floors(dict[tuple[str, str], Floor]):
     def lay(self, key: tuple[str, str], floor: Floor) -> None:
         """Add a floor to that of the key."""
         before = self.get(key)
+        # What was the highest means nothing once all are dropped.
         if not self or is_newer(floor.version, self._highest):
             self._highest = floor.version
         self[key] = floor if before is None else before.joined(floor)

@@ -3,19 +3,32 @@ one in one step.
 
 Streams of both filters are *kept*: the next union shares their records, and each of their reports is applied
 to both unions. All other streams of the next filter are listed beside the present ones. An object is *in
-flight* if the present union shows a state that the next one may still receive: no reader may see it go back,
-or see it disappear, so the step waits for it. Pure.
+flight* if the present union shows a state that the next one may still receive, or if the next one shows a
+state that readers have seen end. No reader may see it go back, disappear or return, so the step waits for it.
+Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from .floors import Floor, Floors
 from .record import OutsideRecord, Record, is_newer, is_older, rank_of
 from .store import Change, ChangeCause, KnownBy, replaced
 from .substore import ObjectKey, Substore
 from .union import Union
+
+
+class Departure(NamedTuple):
+    """The departure of an object from the present union while the filter changes."""
+
+    record: Record
+    """Its last record."""
+    floor: Floor
+    """Its states that have ended."""
+    version: str
+    """The version as of which that is known."""
 
 
 class Succession:
@@ -40,20 +53,23 @@ class Succession:
         self._selected = selected
         self._in_flight: Iterable[ObjectKey] | None = None
         """The objects that were in flight at the last call of `has_arrived`; None before the first one."""
-        self._begin_epoch()
+        self._note_what_has_ended()
         self._adopt(kept)
 
-    def _begin_epoch(self) -> None:
+    def _note_what_has_ended(self) -> None:
         """Note which states readers have seen end, and as of which version. After a restore of the server,
         versions begin anew.
         """
-        self._epoch, self._newest = self.before.epoch, self.before.newest_version
+        self._epoch = self.before.epoch
         self._ended = _floors_of(self.before)
-        self._departed: dict[ObjectKey, tuple[Record, Floor]] = {}
-        """The last record of each object that has departed from the present union meanwhile, and the states
-        that have ended."""
-        versions = [self._newest, *(read.version for read in self.before.reads.values())]
+        self._departed: dict[ObjectKey, Departure] = {}
+        """The objects that have departed from the present union meanwhile."""
+        self._just_departed: set[ObjectKey] = set()
+        """Those of them whose stream may not have reached their departure yet."""
+        versions = [self.before.newest_version, *(floor.version for floor in self._ended.values())]
+        versions += [read.version for read in self.before.reads.values()]
         self._confirmed = max(versions, key=rank_of)
+        """The version as of which readers know what has ended."""
 
     def _adopt(self, kept: Mapping[Substore, Substore]) -> None:
         """Fill the kept streams of the next union with their records, as if they had been listed. They ignore
@@ -90,9 +106,11 @@ class Succession:
                 read, floor = self.before.read_of(record.key), Floor(record.version)
                 if read is not None and read.floor is not None:
                     floor = floor.joined(read.floor)
-                self._departed[record.key] = record, floor
+                version = "" if read is None else read.version
+                self._departed[record.key] = Departure(record, floor, version)
+                self._just_departed.add(record.key)
                 if read is not None or change.known_by == "confirmed":
-                    # A read that all streams have passed is not remembered.
+                    # A read that all streams have passed is not remembered: they are as new then.
                     known = self.before.newest_version if read is None else read.version
                     self._confirmed = max(self._confirmed, known, key=rank_of)
 
@@ -104,14 +122,19 @@ class Succession:
         """Return True if no object is in flight, of those that were at the last call. Call it after `restart`
         immediately before the step: then it looks at all objects.
         """
-        if self._epoch != self.before.epoch or is_older(self.before.newest_version, self._newest):
-            self._begin_epoch()
+        if self._epoch != self.before.epoch:
+            self._note_what_has_ended()
         if not self.after.has_one_epoch:
             return False
         if not self.before.has_one_epoch:
             return True  # The server was restored: versions of different epochs cannot be compared.
         if not self._are_outer_streams_new_enough():
             return False
+        for key in self._just_departed:
+            departure = self._departed[key]
+            version = max(departure.version, self.before.newest_version, key=rank_of)
+            self._departed[key] = departure._replace(version=version)
+        self._just_departed.clear()
         keys = self._in_flight
         if keys is None:
             keys = dict.fromkeys(
@@ -121,8 +144,8 @@ class Succession:
         return not self._in_flight
 
     def _are_outer_streams_new_enough(self) -> bool:
-        """Return True if the outer streams of the next union have what requests have found outside, where the
-        present union has no streams.
+        """Return True if the outer streams of the next union have what requests have found outside. A split
+        cache has that already.
         """
         return _is_split(self.before) or not any(
             each.keys.are_outside and is_older(each.version, self._confirmed) for each in self.after.substores
@@ -134,9 +157,8 @@ class Succession:
             return False
         if shown is None:
             assert following is not None, "both are None"
-            departed = self._departed.get(key)
             return (
-                (departed is not None and departed[1].is_over(following))
+                self._may_depart(key, following)
                 or (self._has_ended(following) and not self.after.has_passed(key, self._confirmed))
                 or (
                     self.before.is_past(following)
@@ -151,6 +173,17 @@ class Succession:
         if self.selects(shown) is False:
             return self._is_on_its_way_outside(shown)
         return self._is_behind(shown)
+
+    def _may_depart(self, key: ObjectKey, following: Record) -> bool:
+        """Return True if a stream of the next union has still to report a departure from the present one. If
+        none has, a restored server has the object again.
+        """
+        departed = self._departed.get(key)
+        return (
+            departed is not None
+            and departed.floor.is_over(following)
+            and (self.after.is_unconfirmed(key) or not self.after.has_passed(key, departed.version))
+        )
 
     def _has_ended(self, record: Record) -> bool:
         """Return True if readers had seen this state end before the change, or a read has found that."""
@@ -194,11 +227,12 @@ class Succession:
                 updated.append(Change(old, new, ChangeCause.UPDATED))
         newest = self.before.newest_version
         self.after.seen = max(newest, self.before.seen, key=rank_of)
-        floors = self._ended
-        for key, floor in _floors_of(self.before).items():
+        floors = _floors_of(self.before)
+        for key, floor in self._ended.items():
             floors.lay(key, floor)
+        departed = {key: (each.record, each.floor) for key, each in self._departed.items()}
         present = {key: (record, Floor(record.version)) for key, record in both.items()}
-        for key, (record, floor) in {**self._departed, **present}.items():
+        for key, (record, floor) in {**departed, **present}.items():
             # A version beyond that of all streams is from before the server was restored.
             is_shown_later = isinstance(record, OutsideRecord) and self.selects(record) is not False
             if not is_shown_later and not is_newer(record.version, newest):

@@ -190,9 +190,7 @@ class Union:
         return any(store.build(most) for store in self.stores)
 
     def newest(self) -> list[Record]:
-        """Return the records of all substores without duplicates; of each substore the larger one of the
-        current and the staged generation.
-        """
+        """Return the distinct records of all substores; of each, the larger of its two generations."""
         return list(
             dict.fromkeys(
                 record
@@ -357,15 +355,16 @@ class Union:
             or self._reads
             or any(view.holds_any for view in (self._shown, *(each.view for each in self.substores)))
         )
-        for record in substore.floors.commit(version):
-            substore.view.put(record)
-        changes = substore.view.commit(version)
-        substore.listed = version
         if restored:
             for each in self.substores:
                 each.floors.clear()
             self.seen = ""
+        for record in substore.floors.commit(version):
+            substore.view.put(record)
+        changes = substore.view.commit(version)
+        substore.listed = version
         if self._alone:
+            self.epoch = substore.epoch = self.epoch + restored
             return changes
         self._listed.add(substore)
         if first and not restored and not substore.epoch < self.epoch:

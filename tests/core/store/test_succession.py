@@ -447,6 +447,69 @@ def test_16_what_a_restore_during_a_change_has_undone_is_not_ignored() -> None:
     assert c.put(pod("12")), "the restored server has given this version again"
 
 
+def test_16_a_list_that_tells_of_a_restore_has_its_own_objects() -> None:
+    b = exchanged_after_a_departure()
+    b.begin()
+    b.put(pod("9"))
+    assert [change.cause for change in b.commit("10", restored=True)] == [ChangeCause.ENTERED]
+
+
+def test_16_an_object_that_is_gone_does_not_return_two_changes_later() -> None:
+    before, a, b = listed("9")
+    b.begin()
+    b.put(pod("10"))
+    b.commit("10")
+    a.progress("10")
+    b.leave(pod("11"))
+    b.progress("11")
+    assert before.confirmed(before.unconfirmed[0], version="14", uid="")[0].cause is ChangeCause.GONE
+    a.progress("11")
+    alone, a = exchanged(before, 0)
+    succession, (kept, c) = next_of(alone, 0, more=1, selected=None)
+    for each in (a, kept):
+        each.progress("12")
+    c.begin()
+    c.put(pod("12"))
+    c.commit("12")
+    assert not succession.has_arrived(), "it was deleted at 13, as a request has found"
+    c.leave(pod("13"))
+    for each in (a, kept, c):
+        each.progress("14")
+    assert succession.has_arrived()
+    assert succession.differences() == []
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_16_a_change_ends_although_a_restored_server_has_an_old_state_again(streams: int) -> None:
+    succession, before, after = changing(streams, 1)
+    former, (a,) = writers(before), writers(after)
+    former[0].put(pod("11"))
+    for each in former:
+        each.progress("11")
+        # Its versions go on beyond those of before.
+        each.begin()
+        succession.note(each.commit("1000"))
+    a.begin()
+    a.put(pod("9"))
+    a.commit("1000")
+    assert succession.has_arrived()
+
+
+def test_16_what_a_server_gives_after_a_restore_during_a_change_is_not_ignored() -> None:
+    succession, before, after = changing(1, 1)
+    (b,), (a,) = writers(before), writers(after)
+    succession.note(b.put(pod("20")))
+    b.progress("20")
+    b.begin()
+    succession.note(b.commit("12", restored=True))
+    b.progress("25")
+    a.begin()
+    a.commit("15")
+    assert succession.has_arrived()
+    succession.differences()
+    assert a.put(pod("16")), "readers have seen version 20 of the server that was restored"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "states"),
     [("AB", "A", ("-", "B", "-")), ("ABC", "AB", ("B", "-", "-")), ("ABC", "AB", ("B", "A", "-"))],
