@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TextIO
@@ -142,18 +142,34 @@ async def _undeclared_changes(
     for handler in undeclared_change_handlers(operator.registry, declared):
         kind = text_of(handler.kind)
         try:
-            await resolve(operator.transport, handler.kind)
+            resource = await resolve(operator.transport, handler.kind)
+            is_declared = _identity(resource) in await _identities(operator, declared)
         except NotServed as error:
             remedy = unserved(handler.kind, f"@selectcache.on.change({kind!r})")
             problems.append(Problem(f"{handler} is never called: {error}", remedy))
         except (Refused, Garbled):
             pass  # It may be served, and be declared at run time.
         else:
-            hints.append(
-                f"{handler} is not called: no cache of {kind} is declared. Declare it"
-                f" {SETTINGS.remedy(handler.kind)}."
-            )
+            if not is_declared:
+                hints.append(
+                    f"{handler} is not called before a cache of {kind} is declared: neither the settings nor"
+                    " a call of cache.declare that is found do so. Declare it"
+                    f" {SETTINGS.remedy(handler.kind)}."
+                )
     return problems, hints
+
+
+async def _identities(operator: Loaded, declared: Iterable[KindKey]) -> set[tuple[str, str]]:
+    """Return the group and plural of each declared kind that the cluster serves: keys have several names."""
+    found = set()
+    for key in declared:
+        with suppress(NotServed):  # It is a problem of that declaration.
+            found.add(_identity(await resolve(operator.transport, key)))
+    return found
+
+
+def _identity(resource: Resource) -> tuple[str, str]:
+    return resource.kind.group, resource.kind.plural
 
 
 def _done(right: Right) -> str:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -164,10 +165,26 @@ async def serve(cache, kind, tenant):
         said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
         assert said.code == 0
         hint = (
-            "* Change handler 'follow' is not called: no cache of v1/secrets is declared. Declare it in a"
-            " startup handler: settings.selectcache.selectors['v1/secrets'] = 'app=web', or another filter."
+            "* Change handler 'follow' is not called before a cache of v1/secrets is declared: neither the"
+            " settings nor a call of cache.declare that is found do so. Declare it in a startup handler:"
+            " settings.selectcache.selectors['v1/secrets'] = 'app=web', or another filter."
         )
         assert (hint in said.output) is is_told
+
+    def test_a_handler_of_changes_may_name_a_declared_kind_otherwise(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        definition: dict[str, Any] = deepcopy(DEFINITION)
+        definition["metadata"]["name"] = "policies.example.com"
+        definition["spec"]["names"] |= {"plural": "policies", "singular": "policy", "shortNames": ["pol"]}
+        cluster.create(definition)
+        handlers = """
+@selectcache.on.change('pol')
+async def follow(**_): ...
+"""
+        said = command("check", "select['example.com/v1/policies'] = ''", handlers=handlers)
+        assert "follow" not in said.output
+        assert "1 cache would hold 0 objects" in said.output
 
     def test_an_operator_with_handlers_of_changes_needs_the_rights_that_rbac_prints(
         self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
