@@ -64,8 +64,10 @@ class Rules:
 
     before: str
     after: str
-    splits: tuple[bool, bool] = (False, False)
-    """If the caches of both filters are split."""
+    later: tuple[str, ...] = ()
+    """The filters after those: there are several changes."""
+    splits: tuple[bool, ...] = (False, False)
+    """If the cache of each filter is split."""
     vague: bool = False
     """True if a deletion has the version of the deleted object."""
     relists: int = 0
@@ -74,9 +76,18 @@ class Rules:
     knows: bool = True
     """False if no filter can be compared with stored objects."""
 
+    @property
+    def filters(self) -> tuple[str, ...]:
+        return (self.before, self.after, *self.later)
+
+    @property
+    def changes(self) -> int:
+        """The number of changes of the filter."""
+        return len(self.filters) - 1
+
     def streams(self, step: int) -> tuple[str, ...]:
         """Return the streams of the filter after a number of changes."""
-        letters = self.after if step else self.before
+        letters = self.filters[step]
         return (*letters, *([f"~{letters}"] if self.splits[step] else []))
 
 
@@ -166,10 +177,10 @@ class World:
 
     def __post_init__(self) -> None:
         streams = self.rules.streams(0)
-        self.before = Union([Keys(are_outside=is_outer(each)) for each in streams])
+        self.union = Union([Keys(are_outside=is_outer(each)) for each in streams])
         self.legs = {
-            letter: Leg(letter, [Writer(self.before, substore)])
-            for letter, substore in zip(streams, self.before.substores, strict=True)
+            letter: Leg(letter, [Writer(self.union, substore)])
+            for letter, substore in zip(streams, self.union.substores, strict=True)
         }
         self.shown: dict[ObjectKey, Record] = {}
         self.newest: dict[ObjectKey, Record] = {}
@@ -178,7 +189,8 @@ class World:
         """The uids of objects that are said to be gone."""
         self.located: dict[str, int] = {}
         """The version in which each object was seen last, inside or outside."""
-        self.union = self.before
+        self.excluded: dict[ObjectKey, int] = {}
+        """The version of each object that a change of the filter has excluded, which the next may select."""
         for leg in self.legs.values():
             leg.relist(self.server, FIRST, lambda *_: None)
         self.succession: Succession | None = None
@@ -203,7 +215,7 @@ class World:
                         partial(self._list, leg, version),
                     )
                 continue
-            if self.held and letter not in self.rules.streams(1):
+            if self.held and letter not in self.rules.streams(self.steps + 1):
                 continue
             if leg.cursor < self.server.version:
                 yield (
@@ -212,7 +224,7 @@ class World:
                 )
             if self.relists and leg.cursor < self.server.version:
                 yield f"relist {letter}", partial(self._relist, leg)
-        if self.succession is None and not self.steps:
+        if self.succession is None and not self.is_over:
             yield "prepare", self._prepare
         elif self.held:
             yield "step", self._step
@@ -222,6 +234,11 @@ class World:
             for union in self._unions():
                 if union.unconfirmed:
                     yield "read", partial(self._read, union)
+
+    @property
+    def is_over(self) -> bool:
+        """True once all changes of the filter are made."""
+        return self.steps == self.rules.changes
 
     def _unions(self) -> tuple[Union, ...]:
         return (self.union,) if self.succession is None else (self.union, self.succession.after)
@@ -241,7 +258,7 @@ class World:
         doubt, version = union.unconfirmed[0], self.server.version
         found = self.server.at(doubt.name, version)
         is_next = self.succession is not None and union is self.succession.after
-        streams = self.rules.streams(1 if is_next else self.steps)
+        streams = self.rules.streams(self.steps + is_next)
         uid = "" if found.state == "x" else found.uid
         changes = union.confirmed(
             doubt, version=str(version), uid=uid, outside=uid != "" and not any(map(found.is_in, streams))
@@ -254,16 +271,16 @@ class World:
         return lambda record: any(letter in record.labels for letter in streams) if self.rules.knows else None
 
     def _prepare(self) -> None:
-        streams = self.rules.streams(1)
+        streams = self.rules.streams(self.steps + 1)
         union = Union([Keys(are_outside=is_outer(each)) for each in streams])
         substores = dict(zip(streams, union.substores, strict=True))
         kept = {letter: self.legs[letter] for letter in streams if letter in self.legs}
         self.succession = Succession(
-            self.before,
+            self.union,
             union,
             {leg.writers[0].substore: substores[letter] for letter, leg in kept.items()},
-            selects=self._selects(self.rules.after),
-            selected=self._selects(self.rules.before),
+            selects=self._selects(self.rules.filters[self.steps + 1]),
+            selected=self._selects(self.rules.filters[self.steps]),
         )
         for letter, substore in substores.items():
             if letter in kept:
@@ -291,8 +308,14 @@ class World:
         self._require(causes == sorted(causes), "departures do not come first")
         for each in changes:
             self._judge_cause(each)
-        self.union, self.succession, self.steps = succession.after, None, 1
+        self.union, self.succession, self.steps = succession.after, None, self.steps + 1
+        self.tries = max(self.tries, 1)
         self._apply(changes)
+        self.excluded |= {
+            each.before.key: int(each.before.version)
+            for each in changes
+            if each.before is not None and each.after is None
+        }
         for letter, leg in list(self.legs.items()):
             leg.writers = [each for each in leg.writers if each.union is self.union]
             if not leg.writers:
@@ -318,6 +341,7 @@ class World:
             if change.after is None:
                 self._judge_departure(record, change)
                 del self.view[record.key]
+                self.excluded.pop(record.key, None)
             else:
                 self._require(record.uid not in self.gone, f"{record} enters after it was gone")
                 self.view[record.key] = change.after
@@ -326,7 +350,7 @@ class World:
         """Require that the cause of a departure and its evidence are true."""
         since = [self.server.at(record.name, int(record.version)), *self.server.since(record)]
         has_ended = any(each.uid != record.uid or each.state == "x" for each in since)
-        letters = self.rules.after if self.steps else self.rules.before
+        letters = self.rules.filters[self.steps]
         is_outside = change.by_filter or any(
             each.uid == record.uid and each.is_in(f"~{letters}") for each in since
         )
@@ -341,7 +365,7 @@ class World:
 
     def _judge_cause(self, change: Change) -> None:
         if change.by_filter and (record := change.after or change.before) is not None:
-            other = self.rules.before if change.before is None else self.rules.after
+            other = self.rules.filters[self.steps + (change.before is not None)]
             self._require(
                 not any(each in record.labels for each in other), f"{record} is no change by the filter"
             )
@@ -358,22 +382,23 @@ class World:
             if known is not None:
                 self._require(int(record.version) >= int(known.version), f"{key} went back")
                 self._require(
-                    key in self.shown or int(record.version) > int(known.version),
+                    key in self.shown
+                    or int(record.version) > int(known.version)
+                    or int(record.version) == self.excluded.get(key),
                     f"{key} has returned as it was",
                 )
             self.newest[key] = record
         self._look_on_both_sides(now)
-        both = (self.rules.before, self.rules.after)
         for name, writes in self.server.states.items():
-            if all(set(each.state) & set(streams) for each in writes for streams in both):
-                self._require(("", name) in now, f"{name} is absent, and both filters select it")
+            if all(set(each.state) & set(streams) for each in writes for streams in self.rules.filters):
+                self._require(("", name) in now, f"{name} is absent, and all filters select it")
         self.shown = now
 
     def _look_on_both_sides(self, inside: dict[ObjectKey, Record]) -> None:
         """Require that the present cache, if it is split, has each object that exists all the time, and on
         the side where it was as of its version.
         """
-        letters = self.rules.after if self.steps else self.rules.before
+        letters = self.rules.filters[self.steps]
         for name, writes in self.server.states.items():
             found = self.union.store.locate("", name)[0] if self.rules.splits[self.steps] else None
             found = found or inside.get(("", name))
@@ -407,7 +432,7 @@ class World:
     def finish(self) -> None:
         """Let all streams report everything, and confirm all leaves: the filter has changed."""
         self.tries = 100
-        while not self.steps or any(leg.cursor < self.server.version for leg in self.legs.values()):
+        while not self.is_over or any(leg.cursor < self.server.version for leg in self.legs.values()):
             self._progress()
             before = (self.steps, self.held, [leg.cursor for leg in self.legs.values()], self.succession)
             for name, action in list(self.actions()):
@@ -428,7 +453,7 @@ class World:
         while self.union.unconfirmed:
             self._confirm(self.union)
         self._look()
-        selected = self.server.selected(self.rules.after, self.server.version)
+        selected = self.server.selected(self.rules.filters[-1], self.server.version)
         self._require(
             {key: int(record.version) for key, record in self.shown.items()}
             == {key: write.version for key, write in selected.items()},

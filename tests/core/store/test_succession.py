@@ -69,6 +69,31 @@ def play_requests(seed: int) -> None:
     walk(random, rules, histories, order, asks=0.5)
 
 
+def play_changes(seed: int) -> None:
+    """Play one world in which the filter changes several times."""
+    random = Random(seed)
+    filters = ["A", "B", "AB", "AC", "BC", "ABC"]
+    before, after, *later = (random.choice(filters) for _ in range(random.choice([3, 3, 4])))
+    is_split = random.random() < 0.5
+    rules = Rules(
+        before,
+        after,
+        tuple(later),
+        splits=tuple(is_split and random.random() < 0.35 for _ in range(2 + len(later))),
+        relists=random.randrange(2),
+        reads=random.randrange(4),
+        knows=random.random() < 0.7,
+    )
+    states = ["x", "-", *"ABC", *"ABC", "AB", "AC", "BC"]
+    histories = [
+        [random.choice(states) for _ in range(random.randrange(3, 7))]
+        for _ in range(random.choice([1, 1, 2]))
+    ]
+    order = [number for number, history in enumerate(histories) for _ in history[1:]]
+    random.shuffle(order)
+    walk(random, rules, histories, order, asks=0.3)
+
+
 @pytest.mark.parametrize("states", [("A", "B", "AB", "x")], ids=str)
 @pytest.mark.parametrize(("before", "after"), [("A", "B")])
 def test_16_in_whatever_order_streams_report_no_object_goes_back_or_is_absent(
@@ -112,6 +137,18 @@ def test_16_in_many_larger_worlds_no_object_goes_back_or_is_absent(part: int) ->
     for seed in range(part * WORLDS, (part + 1) * WORLDS):
         play(seed)
         play(seed, is_split=True)
+
+
+def test_16_in_worlds_with_several_changes_no_object_goes_back_or_returns() -> None:
+    for seed in range(WORLDS):
+        play_changes(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(1, 41))
+def test_16_in_many_worlds_with_several_changes_no_object_goes_back_or_returns(part: int) -> None:
+    for seed in range(part * WORLDS, (part + 1) * WORLDS):
+        play_changes(seed)
 
 
 def test_16_in_worlds_with_many_requests_no_object_goes_back_or_returns() -> None:
