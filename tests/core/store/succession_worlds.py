@@ -209,6 +209,8 @@ class World:
             if leg.cursor == 0:
                 kept = [each.cursor for each in self.legs.values() if len(each.writers) > 1]
                 oldest = min(kept or [max(each.cursor for each in self.legs.values())])
+                seen = min(int(self.union.seen or 0), self.server.version)  # By readers of earlier filters.
+                oldest = max(oldest, seen)
                 for version in range(oldest, self.server.version + 1):
                     yield (
                         f"list {letter} at {version}",
