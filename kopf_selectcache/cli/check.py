@@ -139,32 +139,39 @@ async def _undeclared_changes(
     each whose kind is not declared.
     """
     problems, hints = list[Problem](), list[str]()
-    for handler in undeclared_change_handlers(operator.registry, declared):
+    handlers = [*undeclared_change_handlers(operator.registry, declared)]
+    known = await _identities(operator, declared) if handlers else set()
+    for handler in handlers:
         kind = text_of(handler.kind)
         try:
             resource = await resolve(operator.transport, handler.kind)
-            is_declared = _identity(resource) in await _identities(operator, declared)
         except NotServed as error:
             remedy = unserved(handler.kind, f"@selectcache.on.change({kind!r})")
             problems.append(Problem(f"{handler} is never called: {error}", remedy))
         except (Refused, Garbled):
             pass  # It may be served, and be declared at run time.
         else:
-            if not is_declared:
+            if known is not None and _identity(resource) not in known:
                 hints.append(
                     f"{handler} is not called before a cache of {kind} is declared: neither the settings nor"
-                    " a call of cache.declare that is found do so. Declare it"
+                    " a call of cache.declare that is found does so. Declare it"
                     f" {SETTINGS.remedy(handler.kind)}."
                 )
     return problems, hints
 
 
-async def _identities(operator: Loaded, declared: Iterable[KindKey]) -> set[tuple[str, str]]:
-    """Return the group and plural of each declared kind that the cluster serves: keys have several names."""
+async def _identities(operator: Loaded, declared: Iterable[KindKey]) -> set[tuple[str, str]] | None:
+    """Return the group and plural of each declared kind that is served, since keys have several names; None
+    if the cluster does not tell.
+    """
     found = set()
     for key in declared:
-        with suppress(NotServed):  # It is a problem of that declaration.
+        try:
             found.add(_identity(await resolve(operator.transport, key)))
+        except NotServed:
+            pass  # It is a problem of that declaration.
+        except (Refused, Garbled):
+            return None
     return found
 
 

@@ -166,7 +166,7 @@ async def serve(cache, kind, tenant):
         assert said.code == 0
         hint = (
             "* Change handler 'follow' is not called before a cache of v1/secrets is declared: neither the"
-            " settings nor a call of cache.declare that is found do so. Declare it in a startup handler:"
+            " settings nor a call of cache.declare that is found does so. Declare it in a startup handler:"
             " settings.selectcache.selectors['v1/secrets'] = 'app=web', or another filter."
         )
         assert (hint in said.output) is is_told
