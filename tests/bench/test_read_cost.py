@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bench import read_cost
@@ -20,7 +22,13 @@ def test_the_reads_of_a_split_cache_have_the_answers_that_their_names_say() -> N
     assert calls["split: get, absent"]() is None
     assert calls["split: count(outside=True)"]() == 40
     assert len(calls["split: hidden"]()) == 20  # type: ignore[arg-type]  # It is a list.
-    assert calls["get(at_least=)"]() == calls["get in a snapshot"]() == calls["split: get, inside"]()
+    pods: list[Any] = [
+        calls[name]() for name in ("get(at_least=)", "get in a snapshot", "split: get, inside")
+    ]
+    for pod in pods:
+        del pod["metadata"]["creationTimestamp"]  # The servers of the two caches may differ by a second.
+    assert pods[0] == pods[1] == pods[2]
+    assert pods[0]["metadata"]["name"] == "web-00010"
 
 
 def test_the_figure_is_the_median_of_the_ratios_of_turns(monkeypatch: pytest.MonkeyPatch) -> None:
