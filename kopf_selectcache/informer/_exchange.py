@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
-from kopf_selectcache._errors import StateError
+from kopf_selectcache._errors import SelectCacheError, StateError
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.own_writes import OwnWrites
@@ -134,6 +134,9 @@ class Chosen(Protocol):
 
     def version(self, labels: Iterable[LabelSelector]) -> str:
         """Return the version as of which their namespaces are known."""
+
+    def unknown(self, declared: Cached, timeout: float) -> SelectCacheError | None:
+        """Return why it is not known which namespaces have the labels of a declaration."""
 
     def hide(self, state: InformerState) -> InformerState:
         """Return a state that serves only namespaces that have their label still."""

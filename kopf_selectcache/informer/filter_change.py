@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from kopf_selectcache._errors import NotSynced, Overtaken, SelectCacheError
@@ -39,6 +40,7 @@ class _Attempt:
     """One change, and the number of calls that wait for it."""
 
     declared: Cached
+    prepared: AbstractAsyncContextManager[None]
     task: asyncio.Task[None] = field(init=False)
     waiting: int = 0
     overtaken_by: Cached | None = None
@@ -99,13 +101,22 @@ class FilterChange:
         """True if no change is under way."""
         return self._latest is None
 
-    async def change(self, declared: Cached, *, timeout: float) -> None:  # Its end names a reason.  # noqa: ASYNC109
+    async def change(
+        self,
+        declared: Cached,
+        *,
+        timeout: float,  # Its end names a reason.  # noqa: ASYNC109
+        prepared: AbstractAsyncContextManager[None] | None = None,
+    ) -> None:
         """Replace the filter and the options. Raise the error of a stream that cannot be synced, NotSynced
         after the timeout, and Overtaken if another change came before the step. Equal changes are one.
+
+        The change runs inside `prepared`. It counts as under way before that is entered: whatever a change
+        has to wait for first, the order of the calls decides which filter is in force in the end.
         """
         attempt = self._latest
         if attempt is None or attempt.declared != declared:
-            attempt = self._begin(declared)
+            attempt = self._begin(declared, prepared or nullcontext())
         attempt.waiting += 1
         try:
             done, _ = await asyncio.wait({attempt.task}, timeout=timeout)
@@ -120,8 +131,8 @@ class FilterChange:
             raise error
         attempt.result()
 
-    def _begin(self, declared: Cached) -> _Attempt:
-        former, attempt = self._latest, _Attempt(declared)
+    def _begin(self, declared: Cached, prepared: AbstractAsyncContextManager[None]) -> _Attempt:
+        former, attempt = self._latest, _Attempt(declared, prepared)
         if former is not None and former.may_be_overtaken:
             former.overtake(declared)
             attempt.has_overtaken = True
@@ -137,7 +148,7 @@ class FilterChange:
 
     async def _run(self, attempt: _Attempt) -> None:
         try:
-            async with self._turn:
+            async with attempt.prepared, self._turn:
                 await self._change(attempt)
         except BaseException as error:
             self._log_failure(attempt, error)
@@ -305,6 +316,11 @@ class FilterChange:
             raise self._exchange.oversized(following)
 
     def _unfinished(self, attempt: _Attempt, timeout: float) -> SelectCacheError:
+        if attempt.following is None and (
+            unknown := self._informer.chosen.unknown(attempt.declared, timeout)
+        ):
+            attempt.end = unknown.what
+            return unknown
         conditions = [each.condition for each in (attempt.following.new if attempt.following else ())]
         if (error := next(filter(None, (each.error() for each in conditions)), None)) is not None:
             attempt.end = error.what

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from time import monotonic
 
@@ -151,19 +151,28 @@ class Runtime:
     async def change(self, key: KindKey, informer: Informer, cached: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # It is that of the change.
         """Change what is declared of a kind; return once the new state has replaced the old one."""
         self.namespaces_for(key, cached.filter)
-        async with self.namespaces.known(cached.filter, timeout=timeout):
+        prepared = self._prepared(informer, cached)
+        try:
+            await informer.filter_change.change(cached, timeout=timeout, prepared=prepared)
+        finally:  # It may be in use although its call was cancelled.
+            informer.chosen.look()
+            informer.wake_readers()
+            self.names.note_change()
+        self.warn_of_filter(self.names.key_of(informer), cached.filter)
+
+    @asynccontextmanager
+    async def _prepared(self, informer: Informer, cached: Cached) -> AsyncIterator[None]:
+        """Find out what a change of a filter must know before it begins; follow its namespaces after it."""
+        async with self.namespaces.known(cached.filter, timeout=None):
             if informer.resource is not None:
                 await informer.look_at_rights(cached, informer.resource)
                 needless = informer.plan_for(cached, informer.resource).needless
                 warn_of_needless(informer, needless, logger=self.environment.logger)
             try:
-                await informer.filter_change.change(cached, timeout=timeout)
-            finally:  # It may be in use although its call was cancelled.
-                informer.chosen.use(informer.declared.filter)
-                informer.chosen.look()
-                informer.wake_readers()
-                self.names.note_change()
-        self.warn_of_filter(self.names.key_of(informer), cached.filter)
+                yield
+            finally:
+                if not informer.ending.reached:  # A removed kind follows nothing any more.
+                    informer.chosen.use(informer.declared.filter)
 
     async def remove(self, informer: Informer, place: str) -> None:
         """Remove a kind, and return once its tasks have ended. Cancelled, it is removed as well."""

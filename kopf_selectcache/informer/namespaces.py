@@ -144,13 +144,24 @@ class NamespacesByLabel:
                 self._ending.add(task)
                 task.add_done_callback(self._ending.discard)
 
+    def unknown(self, labels: Iterable[LabelSelector], timeout: float | None) -> SelectCacheError | None:
+        """Return why it is not known after the timeout which namespaces have these labels; None if it is, or
+        if nobody follows them.
+        """
+        for each in self.of(label for label in labels if label in self._labelled):
+            if (unreadable := each.unreadable()) is not None:
+                error, message, remedy = unreadable
+                waited = "" if timeout is None else f"not after {timeout:g} s: "
+                return error or NotSynced(waited + message, remedy=remedy or "Give it a longer timeout=")
+        return None
+
     async def wait_ended(self) -> None:
         """Wait until all informers have ended that nobody uses any more."""
         if self._ending:
             await asyncio.wait({*self._ending})
 
     @asynccontextmanager
-    async def known(self, declared: Branches, *, timeout: float) -> AsyncIterator[None]:  # noqa: ASYNC109  # Its end names a reason.
+    async def known(self, declared: Branches, *, timeout: float | None) -> AsyncIterator[None]:  # noqa: ASYNC109  # Its end names a reason.
         """Use the label selectors of a filter, once it is known which namespaces have them; raise why that is
         not known.
         """
@@ -163,12 +174,8 @@ class NamespacesByLabel:
                         await each.informer.wait_until_settled()
             except TimeoutError:
                 pass  # The reason is raised below.
-            for each in used:
-                if (unreadable := each.unreadable()) is not None:
-                    error, message, remedy = unreadable
-                    raise error or NotSynced(
-                        f"not after {timeout:g} s: {message}", remedy=remedy or "Give it a longer timeout="
-                    )
+            if (error := self.unknown(labels, timeout)) is not None:
+                raise error
             yield
         finally:
             for label in labels:
@@ -292,6 +299,10 @@ class ChosenNamespaces:
     def of(self, labels: Iterable[LabelSelector]) -> tuple[Labelled, ...]:
         """Return the namespaces of label selectors that are followed."""
         return self._followed.of(labels)
+
+    def unknown(self, declared: Cached, timeout: float) -> SelectCacheError | None:
+        """Return why it is not known which namespaces have the labels of a declaration; None if it is."""
+        return self._followed.unknown(declared.namespace_labels, timeout)
 
     async def wait_known(self, declared: Cached) -> None:
         """Wait until it is known which namespaces have the labels of a declaration."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from time import monotonic
 from typing import Any, NoReturn, TypeVar, cast
@@ -118,10 +118,16 @@ class FakeInformer:
             for each in self._streams:
                 each.hurry()
 
-    async def change(self, declared: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # As that of FilterChange.
+    async def change(
+        self,
+        declared: Cached,
+        *,
+        timeout: float,  # As that of FilterChange.  # noqa: ASYNC109
+        prepared: AbstractAsyncContextManager[None],
+    ) -> None:
         """Change what is declared, with streams that answer at once."""
         try:
-            await self.informer.filter_change.change(declared, timeout=timeout)
+            await self.informer.filter_change.change(declared, timeout=timeout, prepared=prepared)
         finally:
             self.informer.packing = None
             self._streams = [each for each in self._streams if each.reflector in self.informer.reflectors]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
@@ -173,13 +174,17 @@ class _Runtime:
 
     async def change(self, _: KindKey, informer: Informer, cached: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # As that of Runtime.
         """Change what is declared of a kind."""
-        async with self.namespaces.known(cached.filter, timeout=timeout):
-            try:
-                await self._fakes[informer].change(cached, timeout=timeout)
-            finally:
-                informer.chosen.use(informer.declared.filter)
+        await self._fakes[informer].change(cached, timeout=timeout, prepared=self._prepared(informer, cached))
         self._fakes[informer].follow()
         informer.wake_readers()
+
+    @asynccontextmanager
+    async def _prepared(self, informer: Informer, cached: Cached) -> AsyncIterator[None]:
+        async with self.namespaces.known(cached.filter, timeout=None):
+            try:
+                yield
+            finally:
+                informer.chosen.use(informer.declared.filter)
 
     async def remove(self, informer: Informer, place: str) -> None:
         removal = Removal.now(self.names.key_of(informer), informer, place, datetime.now(UTC))

@@ -20,6 +20,7 @@ from kopf_selectcache import (
     NotDeclared,
     NotSynced,
     OutsideFilter,
+    Overtaken,
     ReadError,
     Selector,
 )
@@ -218,6 +219,10 @@ def test_1_a_cache_of_no_namespace_is_synced_and_holds_nothing() -> None:
                     read("secrets")
             with pytest.raises(OutsideFilter):
                 cache.get("secrets", "s-0", "shop")
+            why = await cache.why("secrets", "s-0", "shop")
+            assert why.standing == "outside"
+            assert why.branches[0].fails == ("the label tenant=yes of its namespace",)
+            assert (await cache.why("secrets", "none", "shop")).standing == "absent"
             assert cache.age("secrets") is not None
             await cache.audit("secrets")
             found = asyncio.create_task(cache.wait_for("secrets", lambda _: True))
@@ -360,6 +365,64 @@ def test_16_a_change_beside_a_change_of_the_namespaces_has_both() -> None:
             await changed
             await serves(environment, "shop", "blog", "infra")
             assert "!old" in str(cache.scope("secrets"))
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "newer", ["the present filter", "another filter", "an equal filter", "none: removed"]
+)
+@pytest.mark.parametrize(
+    "older",
+    [
+        TENANTS,
+        Selector("!old"),
+        [Selector("app=web"), Selector("app=db")],
+        Selector(namespaces=["shop", "blog"]),
+    ],
+    ids=["namespaces by label", "label", "or", "namespaces"],
+)
+def test_16_the_last_of_two_changes_is_in_force_whatever_the_first_waits_for(older: Any, newer: str) -> None:
+    """The first change waits for a list: of the namespaces that have its label, or of its objects."""
+
+    async def main() -> None:
+        present = Selector(namespaces=LabelSelector.parse("other=yes")) if newer == "none: removed" else ""
+        async with tenants("infra", declared=present) as environment:
+            cache, informer = environment.cache, environment.informer
+            await cache.wait_synced()
+            waits = [
+                environment.cluster.faults.add(Silence(), verb="list", resource=resource)
+                for resource in ("namespaces", "secrets")
+            ]
+            asked = len(environment.cluster.requests)
+            first = asyncio.create_task(cache.change("secrets", older))
+            await until(lambda: any(each.verb == "list" for each in [*environment.cluster.requests][asked:]))
+            if newer == "the present filter":
+                await cache.change("secrets", "")
+                with pytest.raises(Overtaken):
+                    await first
+            elif newer == "none: removed":
+                await cache.remove("secrets")
+                with pytest.raises(NotDeclared):
+                    await first
+            else:
+                filter_ = older if newer == "an equal filter" else Selector("!older")
+                second = asyncio.create_task(cache.change("secrets", filter_))
+                await asyncio.sleep(0)
+                for each in waits:
+                    each.release()
+                if newer == "another filter":
+                    with pytest.raises(Overtaken):
+                        await first
+                await second
+            for each in waits:
+                each.release()
+            await asyncio.wait([first])
+            if newer != "none: removed":
+                filters = {"the present filter": "", "another filter": "!older", "an equal filter": older}
+                assert informer.declared.filter == Cached(filters[newer]).filter
+            by_label = newer == "an equal filter" and older is TENANTS
+            assert bool(environment.runtime.namespaces.labelled) is by_label
 
     run(main())
 

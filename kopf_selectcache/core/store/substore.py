@@ -196,7 +196,8 @@ class UnionView(View):
         return self._held.get(key[0], {}).get(key[1]) or self._outside.get(key[0], {}).get(key[1])
 
     def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
-        return self.locate_of(range(len(self.versions)), namespace, name)
+        with self._lock:  # There may be no groups, as in a filter whose label no namespace has.
+            return self.held((namespace, name)), self._version
 
     def locate_of(self, groups: Iterable[int], namespace: str, name: str) -> tuple[Record | None, str]:
         with self._lock:

@@ -100,3 +100,8 @@ def test_the_least_version_is_the_oldest_as_far_as_versions_can_be_compared(
     versions: list[str], oldest: str
 ) -> None:
     assert least(versions) == oldest
+
+
+def test_1_a_union_of_no_streams_knows_that_an_object_is_absent() -> None:
+    """No namespace has the label of the filter: there is nothing to watch."""
+    assert Union((), version="7").store.locate("shop", "web-1") == (None, "7")
