@@ -160,22 +160,23 @@ class Delivery:
 
     async def _continue(self, api: Api, item: Waiting) -> Outcome:
         """Continue the Event of this name: it is that of an earlier run of the operator, or that of a try
-        whose answer was lost.
+        whose answer was lost. Meanwhile the Event may have occurred again.
         """
-        # An empty patch needs no other right than the patch that follows.
         try:
+            # An empty patch needs no other right than the patch that follows.
             found = _writing.found(await self._patch(api, item, {}))
+            is_own = item.may_be_created and found.is_begun_with(item.event)
+            item.is_new = item.may_be_created = False
+            item.had_series = found.has_series
+            if not is_own:
+                self._adopt(item, found)
+            elif found.count == item.event.count:
+                return Outcome.CREATED
+            await self._patch(api, item, self._change(api, item))
         except Refused as refused:
             if refused.refusal.code != NOT_FOUND:
                 raise
             raise Unreachable("the Event was deleted meanwhile", may_have_arrived=False) from None
-        is_own = item.may_be_created and found.is_result(item.event)
-        item.is_new = item.may_be_created = False
-        if is_own:
-            return Outcome.CREATED
-        item.had_series = found.has_series
-        self._adopt(item, found)
-        await self._patch(api, item, self._change(api, item))
         return Outcome.PATCHED
 
     def _change(self, api: Api, item: Waiting) -> dict[str, Any]:

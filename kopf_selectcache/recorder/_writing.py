@@ -33,10 +33,12 @@ class Found:
         first = event.first if self.first is None else min(self.first, event.first)
         return replace(event, count=event.count + self.count, first=first)
 
-    def is_result(self, event: Event) -> bool:
-        """Return True if the server has exactly this Event, with times to the second."""
-        sent = event.count, int(event.first), int(event.last)
-        return (self.count, int(self.first or 0), int(self.last or 0)) == sent
+    def is_begun_with(self, event: Event) -> bool:
+        """Return True if this is a state of the same count: it has the same first time, as either API writes
+        it. The Event of an earlier run has an earlier one.
+        """
+        begun = parsed(seconds(event.first)), parsed(micros(event.first))
+        return self.first in begun and self.count <= event.count
 
 
 # ---- Requests.

@@ -144,8 +144,9 @@ class Recording:
         self._current: Waiting | None = None
         """The Event that is being written."""
         self._is_busy = False
-        self._absent: dict[str, None] = {}
-        """The keys of Events that the correlator takes for created, and that were dropped."""
+        self._absent: dict[str, bool] = {}
+        """The keys of Events that the correlator takes for created, and that were dropped; and whether they
+        may be created."""
         self._recorded = self._summaries = 0
         self._counts: Counter[Outcome] = Counter()
         self._is_closed = False
@@ -209,9 +210,9 @@ class Recording:
         elif not self._is_written:
             self._counts[Outcome.HANDED] += 1
         else:
-            is_new = verdict.is_new or verdict.key in self._absent
-            self._absent.pop(verdict.key, None)
-            added = self._queue.add(Waiting(verdict.key, event, is_new))
+            may_be_created = self._absent.pop(verdict.key, None)
+            is_new = verdict.is_new or may_be_created is not None
+            added = self._queue.add(Waiting(verdict.key, event, is_new, bool(may_be_created)))
             if added.is_replacement:
                 self._counts[Outcome.COALESCED] += 1
             if added.dropped is not None:
@@ -223,9 +224,9 @@ class Recording:
         self._counts[outcome] += 1
         if item.is_new:
             if (newer := self._queue.find(item.key)) is not None:
-                newer.is_new = True
+                newer.is_new, newer.may_be_created = True, item.may_be_created
                 return
-            self._absent[item.key] = None
+            self._absent[item.key] = item.may_be_created
             if len(self._absent) > self._limits.remembered:
                 del self._absent[next(iter(self._absent))]
 

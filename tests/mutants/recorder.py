@@ -14,6 +14,10 @@ AS_IN_GO = "tests/oracle/test_event_correlators.py::test_the_outcomes_are_those_
 
 RECORDING, QUEUE = "recorder/recording.py", "recorder/_queue.py"
 DELIVERY, CHOICE = "recorder/_delivery.py", "recorder/_api_choice.py"
+WRITING, LOST = "recorder/_writing.py", "tests/recorder/test_lost_answers.py::test_19_"
+WHATEVER = LOST + "whatever_answers_are_lost_each_call_is_counted_once"
+GIVEN_UP = LOST + "a_creation_that_was_given_up_without_an_answer_is_not_counted_twice"
+IN_CONFORMANCE = "tests/conformance/test_lost_events.py::test_19_each_call_is_counted_once_although_answers_are_lost"
 RECORDED, QUEUED = "tests/recorder/test_recording.py::test_", "tests/recorder/test_queue.py::test_"
 CHOSEN = "tests/recorder/test_api_choice.py::test_"
 
@@ -54,6 +58,15 @@ RECORDER: tuple[Mutant, ...] = (
            (RECORDED + "an_operator_that_was_restarted_continues_its_events",)),
     Mutant("count an Event twice whose creation was not answered", DELIVERY, "is_own = item.may_be_created and", "is_own = False and", 19,
            (RECORDED + "an_event_whose_creation_was_not_answered_is_counted_once",)),
+    Mutant("mistake an older state of an Event for that of an earlier run", WRITING, "self.count <= event.count", "self.count == event.count", 19,
+           (WHATEVER, GIVEN_UP, IN_CONFORMANCE)),
+    Mutant("mistake the Event of an earlier run for an older state", WRITING, "return self.first in begun and", "return", 19, (WHATEVER,)),
+    Mutant("leave out the calls between a lost answer and its repeat", DELIVERY, "elif found.count == item.event.count:", "else:", 19, (WHATEVER,)),
+    Mutant("forget that an Event that was given up may be created", RECORDING, "self._absent[item.key] = item.may_be_created", "self._absent[item.key] = False", 19,
+           (GIVEN_UP, LOST + "an_event_that_waits_in_vain_is_not_counted_twice")),
+    Mutant("forget that an Event may be created when it occurs again meanwhile", RECORDING, "newer.is_new, newer.may_be_created = True, item.may_be_created", "newer.is_new = True", 19, (GIVEN_UP,)),
+    Mutant("give up an Event that expires before its count is added", DELIVERY, "            if refused.refusal.code != NOT_FOUND:\n                raise\n            raise Unreachable", "            if True:\n                raise\n            raise Unreachable", 19,
+           (LOST + "an_event_that_expires_before_its_count_is_added_is_created_with_all",)),
     Mutant("lose an Event whose patch is answered with 404", DELIVERY, "                if refused.refusal.code != NOT_FOUND:\n                    raise\n                item.is_new = True", "                raise\n                item.is_new = True", 19,
            (RECORDED + "an_event_that_has_expired_is_created_again",)),
     Mutant("retry what the server rejects", DELIVERY, "        return refusal.code in (_TIMEOUT, TOO_MANY) or (\n", "        return refusal.code in (422, _TIMEOUT, TOO_MANY) or (\n", 19,
