@@ -8,7 +8,7 @@ tests/plugin/test_kopf_names.py checks that each exists and works as this packag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterator
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -65,7 +65,7 @@ try:
         get_callable_id,
     )
     from kopf._core.intents.stoppers import DaemonStopper
-    from kopf._core.reactor import observation, orchestration
+    from kopf._core.reactor import observation, orchestration, running
     from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
     from kopf.cli import run as run_command
 
@@ -146,7 +146,9 @@ __all__ = [
     "parts_of",  # The parts of the operator with these settings.
     "preload",  # Loads an operator's files and modules as `kopf run` does.
     "remove_credentials",  # Removes refused credentials, of which equal ones may come back.
+    "root_tasks_of",  # To know when the operator begins to stop, long before its cleanup.
     "run_command",  # To know `kopf run` in click's context, which alone has the `-n` list.
+    "running",  # Its `startup_cleanup_activities` is given the root tasks of the operator.
     "select_specific_namespaces",  # Which of the `-n` are names and not patterns.
     # The settings of the operator that the running code belongs to, in tasks and threads alike.
     "settings_var",
@@ -252,14 +254,16 @@ class OperatorParts:
 
 
 _PARTS = "_selectcache_parts"  # The attribute of settings with the parts of their operator.
+_ROOTS = "_selectcache_roots"  # That with its root tasks.
 _PATTERNS = "_selectcache_patterns"  # That with the namespaces that the operator is given.
 
 
 def keep_parts() -> None:
-    """Have the parts of each operator kept in its settings. `spawn_tasks` passes them to `orchestrator`, and
-    the namespaces to `namespace_observer`.
+    """Have the parts of each operator kept in its settings. `spawn_tasks` passes them to `orchestrator`, the
+    namespaces to `namespace_observer`, and the root tasks to `startup_cleanup_activities`.
     """
     orchestrator, observer = orchestration.orchestrator, observation.namespace_observer
+    activities = running.startup_cleanup_activities
 
     @wraps(orchestrator)
     def keeping_parts(**kwargs: Any) -> Coroutine[None, None, None]:
@@ -275,7 +279,13 @@ def keep_parts() -> None:
         vars(kwargs["settings"])[_PATTERNS] = tuple(map(str, kwargs.get("namespaces", ())))
         return observer(**kwargs)
 
+    @wraps(activities)
+    def keeping_roots(**kwargs: Any) -> Coroutine[None, None, None]:
+        vars(kwargs["settings"])[_ROOTS] = kwargs.get("root_tasks", ())
+        return activities(**kwargs)
+
     # Replaced, since nothing else of Kopf has these parts.
+    running.startup_cleanup_activities = keeping_roots  # type: ignore[assignment]  # Kopf calls it by names.
     orchestration.orchestrator = keeping_parts
     observation.namespace_observer = keeping_namespaces
 
@@ -284,6 +294,14 @@ def parts_of(settings: kopf.OperatorSettings) -> OperatorParts | None:
     """Return the parts of the operator with these settings; None if it handles no objects."""
     parts: OperatorParts | None = vars(settings).get(_PARTS)
     return parts
+
+
+def root_tasks_of(settings: kopf.OperatorSettings) -> Sequence[asyncio.Task[Any]]:
+    """Return the root tasks of the operator with these settings. Its stop begins when one of them ends: Kopf
+    cancels the others then, and calls the cleanup handlers once they have ended.
+    """
+    roots: Sequence[asyncio.Task[Any]] = vars(settings).get(_ROOTS, ())
+    return roots
 
 
 def watched_patterns(settings: kopf.OperatorSettings) -> tuple[str, ...]:

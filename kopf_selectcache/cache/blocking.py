@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
 
 from kopf_selectcache._errors import NoSuchRead, ReadError, for_thread, own_loop
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
-from kopf_selectcache.informer.ending import Ending, ended
+from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.signatures import check_call, miscalled
 from kopf_selectcache.selectors.suggestions import near
@@ -47,9 +47,13 @@ STOPPED = "its daemon is being stopped"
 class Waits:
     """The present waits of the threads of one handler, or of the operator. All can be ended at once."""
 
-    def __init__(self, within: Waits | None = None, *, stopped: asyncio.Event | None = None) -> None:
+    def __init__(
+        self, within: Waits | None = None, *, stopped: asyncio.Event | None = None, why: str = STOPPED
+    ) -> None:
         self.stopped = stopped
-        """Set when the handler is stopped, if it is a daemon or timer. Its waits and iterators end then."""
+        """Set when the handler is stopped, if it is a daemon or timer, or when the operator begins to stop.
+        Waits and iterators end then."""
+        self._why = why
         self._within = within
         self._lock = Lock()
         self._answers: set[Future[Any]] = set()
@@ -64,6 +68,11 @@ class Waits:
             with suppress(InvalidStateError):  # The answer has just come.
                 answer.set_exception(_ended(why))
 
+    def check(self) -> None:
+        """Raise the error of the end if it was reached."""
+        if self._end is not None:
+            raise _ended(self._end)
+
     def run(self, work: Callable[[], Coroutine[Any, Any, _T]], loop: asyncio.AbstractEventLoop) -> _T:
         """Run the coroutine on the loop, and wait for its result in this thread."""
         answer: Future[_T] = Future()
@@ -77,11 +86,17 @@ class Waits:
             self._discard(answer)
 
     async def limit(self, wait: Coroutine[Any, Any, _T]) -> _T:
-        """Await a wait on the loop; raise ReadError once the daemon is stopped."""
-        if self.stopped is None:
+        """Await a wait on the loop; raise ReadError once the daemon, or the operator, is stopped."""
+        if not (stops := self.stops):
             return await wait
-        with end_with(self.stopped, lambda: _ended(STOPPED)) as ending:
+        with end_with(stops) as ending:
             return await ending.limit(wait)
+
+    @property
+    def stops(self) -> list[tuple[asyncio.Event, str]]:
+        """The events that end its waits, with the reason: of a daemon, and of the operator."""
+        stops = [] if self.stopped is None else [(self.stopped, self._why)]
+        return stops if self._within is None else stops + self._within.stops
 
     def _add(self, answer: Future[Any]) -> None:
         if self._within is not None:
@@ -136,24 +151,23 @@ def _ended(why: str) -> ReadError:
 
 
 @contextmanager
-def end_with(stopped: asyncio.Event | None, error: Callable[[], ReadError] = ended) -> Iterator[Ending]:
-    """Return an end that is reached, with this error, when a daemon is stopped."""
+def end_with(stops: Sequence[tuple[asyncio.Event, str]]) -> Iterator[Ending]:
+    """Return an end that is reached, with its reason, when one of these events is set."""
     ending = Ending()
-    if stopped is None:
-        yield ending
-        return
-    if stopped.is_set():
-        ending.end(error)
-    stop = asyncio.create_task(_end_when(stopped, ending, error))
+    for stopped, why in stops:
+        if stopped.is_set():
+            ending.end(partial(_ended, why))
+    waiting = [asyncio.create_task(_end_when(stopped, ending, why)) for stopped, why in stops]
     try:
         yield ending
     finally:
-        stop.cancel()
+        for each in waiting:
+            each.cancel()
 
 
-async def _end_when(stopped: asyncio.Event, ending: Ending, error: Callable[[], ReadError]) -> None:
+async def _end_when(stopped: asyncio.Event, ending: Ending, why: str) -> None:
     await stopped.wait()
-    ending.end(error)
+    ending.end(partial(_ended, why))
 
 
 class Blocking(Protocol):

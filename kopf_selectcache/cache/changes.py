@@ -302,7 +302,7 @@ async def follow(
     """Yield each change of the requested objects until the operator ends, or the daemon that reads is
     stopped.
     """
-    with end_with(None if waits is None else waits.stopped) as ending:
+    with end_with(() if waits is None else waits.stops) as ending:
         access.runtime.ending.include(ending)
         informer = None
         try:

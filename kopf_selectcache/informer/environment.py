@@ -32,6 +32,18 @@ class Environment:
         return replace(self, settings=self.settings.of_kind(cached))
 
 
+async def end_within(tasks: set[asyncio.Task[None]], sleep: Awaitable[object]) -> set[asyncio.Task[None]]:
+    """Wait until tasks have ended, but not beyond a sleep; return those that have not."""
+    running, timer = set(tasks), asyncio.ensure_future(sleep)
+    try:
+        while running and not timer.done():
+            ended, _ = await asyncio.wait({*running, timer}, return_when=asyncio.FIRST_COMPLETED)
+            running -= ended
+    finally:
+        timer.cancel()
+    return running
+
+
 async def sleep_until(event: asyncio.Event, sleep: Awaitable[object]) -> None:
     """Sleep, but not beyond the time that the event is set."""
     tasks = [asyncio.ensure_future(sleep), asyncio.create_task(event.wait())]

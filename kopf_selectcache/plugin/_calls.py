@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import NotSynced
+from kopf_selectcache._errors import NotSynced, ReadError
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.recorder.recorder import current_runtime
 
 from .handlers import RETRY, call_in_thread
-from .operator import Operator
+from .operator import STOPPING, Operator
 
 CALLS_AT_ONCE = 100
 """Calls of one handler that run at the same time, unless `settings.queueing.worker_limit` is set."""
@@ -48,6 +49,13 @@ async def wait_until_callable(operator: Operator, parts: _kopf.OperatorParts | N
     await operator.gate(None, None, fresh=False)
 
 
+def _begin(fn: Callable[..., Any], operator: Operator, /, **kwargs: Any) -> Any:
+    """Call a sync function, unless it got its thread only after the operator had begun to stop."""
+    if operator.is_stopping:
+        raise kopf.TemporaryError(STOPPING, delay=RETRY)
+    return fn(**kwargs)
+
+
 async def call_with_cache(
     fn: Callable[..., Any], operator: Operator, runtime: Runtime, /, **kwargs: Any
 ) -> Any:
@@ -58,6 +66,8 @@ async def call_with_cache(
     try:
         if _kopf.is_async_fn(fn):
             return await fn(**kwargs)
-        return await call_in_thread(fn, operator, kwargs, waits)
-    except NotSynced as error:
+        return await call_in_thread(partial(_begin, fn, operator), operator, kwargs, waits)
+    except ReadError as error:
+        if not isinstance(error, NotSynced) and not operator.is_end(error):
+            raise
         raise kopf.TemporaryError(str(error), delay=RETRY) from error

@@ -275,5 +275,5 @@ class _LateThreadReads(ThreadReads):
         late = cast("_LateRuntime", self._runtime)
         if method in _IN_TIME and own_loop() is None:
             late.refuse_own_handler(method)
-        late.operator()
+        self._waits = late.operator().waits
         return super()._run(method, call)

@@ -26,6 +26,7 @@ from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.store.change_queue import key_of
 from kopf_selectcache.core.store.store import Change as StoreChange
 from kopf_selectcache.core.store.store import ChangeCause
+from kopf_selectcache.informer.environment import end_within
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
@@ -231,9 +232,18 @@ class _Delivery:
             raise
         finally:
             self._is_ending = True
-            for call in tuple(calls):
+            await self._end(calls)
+
+    async def _end(self, calls: set[asyncio.Task[None]]) -> None:
+        """Cancel calls. At the end of the operator those that run have the time that Kopf gives handlers."""
+        if self._operator.is_stopping:
+            for call in calls - self._entered:
                 call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
+            sleep = self._runtime.retries.sleep(self._operator.settings.queueing.exit_timeout)
+            await end_within(calls & self._entered, sleep)
+        for call in tuple(calls):
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
 
     async def _enter(self) -> None:
         """Wait until all caches are synced and the operator is not paused, and take one of the places."""

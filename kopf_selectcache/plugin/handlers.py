@@ -211,7 +211,7 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
     except ReadError as error:
         if stopper is not None and stopper.is_set():
             return None  # A wait was ended.
-        if not isinstance(error, NotSynced):
+        if not isinstance(error, NotSynced) and not operator.is_end(error):
             raise
         if isinstance(cause, _kopf.WebhookCause):
             raise kopf.AdmissionError(str(error), code=503) from error  # The client retries.
@@ -242,7 +242,12 @@ async def call_in_thread(
     Kopf waits for its threads even if it cancels their handlers, at its end or because a daemon has not
     stopped in time.
     """
-    call = asyncio.create_task(_kopf.invoke(target, settings=operator.settings, kwargs=kwargs))
+
+    def begin(**kwargs: Any) -> Any:
+        waits.check()  # It may have waited for a thread up to the end of its handler.
+        return target(**kwargs)
+
+    call = asyncio.create_task(_kopf.invoke(begin, settings=operator.settings, kwargs=kwargs))
     stop = asyncio.create_task(stopper.async_event.wait()) if stopper is not None else None
     cancelled: asyncio.CancelledError | None = None
     try:

@@ -51,6 +51,8 @@ Beside: TypeAlias = "Callable[[Operator, Runtime, _kopf.OperatorRegistry | None]
 """Runs beside the informers, until it is cancelled."""
 
 _SLOT = "_selectcache_operator"  # The attribute of settings with their operator.
+STOPPING = "the operator is being stopped"
+
 _AWAITED = "_selectcache_awaited"  # The attribute of settings with futures that wait for the launch.
 
 EARLY_ACTIVITIES: Mapping[_kopf.Activity, str] = {
@@ -102,8 +104,11 @@ class Operator:
         """Kopf's credentials. Each operator has its own vault, which distinguishes operators with the same
         settings."""
         self._recorder: Recorder | None = None
-        self.waits = Waits()
-        """The waits of threads of this operator."""
+        self._stopping = asyncio.Event()
+        self.waits = Waits(stopped=self._stopping, why=STOPPING)
+        """The waits of the handlers and threads of this operator."""
+        self._handling: asyncio.Task[None] | None = None
+        """Calls the handlers of changes and the reconcilers."""
         self._runtime: asyncio.Future[Runtime] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self._keep(), name="selectcache")
         self.task.add_done_callback(self._end_reads)
@@ -163,16 +168,16 @@ class Operator:
                 advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice"
             )
             caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
-            beside = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
+            self._handling = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
             rest = asyncio.create_task(runtime.trim_at_rest(), name="selectcache: free memory")
             try:
                 (await asyncio.wait({caches}))[0].pop().result()  # They end after the handlers.
             finally:
                 advice.cancel()
                 rest.cancel()
-                beside.cancel()
+                self.begin_to_stop()
                 # Handlers read the caches up to their ends.
-                await asyncio.gather(beside, return_exceptions=True)
+                await asyncio.gather(self._handling, return_exceptions=True)
                 await end_recordings(runtime)
                 self.waits.end("the operator ends")
                 caches.cancel()
@@ -206,6 +211,32 @@ class Operator:
         """Take the task that lives as long as the operator, and end with it."""
         self._starter = starter
         starter.add_done_callback(self._end)
+        for root in _kopf.root_tasks_of(self.settings):
+            root.add_done_callback(self.begin_to_stop)
+
+    @property
+    def is_stopping(self) -> bool:
+        """True from the moment at which Kopf begins to stop the operator."""
+        return self._stopping.is_set()
+
+    def begin_to_stop(self, _: object = None) -> None:
+        """End the waits of handlers, and let no handler of changes and no reconciler be called any more.
+
+        Kopf's handlers, and these, have `settings.queueing.exit_timeout` to end. After that no thread waits
+        for a cache: Kopf waits for its threads before it calls the cleanup handlers, and a thread may wait
+        for an answer that never comes.
+        """
+        if self.is_stopping:
+            return
+        self._stopping.set()
+        if self._handling is not None:
+            self._handling.cancel()
+        seconds = self.settings.queueing.exit_timeout
+        asyncio.get_running_loop().call_later(seconds, self.waits.end, STOPPING)
+
+    def is_end(self, error: ReadError) -> bool:
+        """Return True if a read has failed only because the operator stops."""
+        return self.is_stopping and type(error) is ReadError
 
     def _end(self, starter: asyncio.Task[Any]) -> None:
         # If that failed, Kopf leaves the credentials as they are, with our connections open.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.informer.environment import sleep_until
+from kopf_selectcache.informer.environment import end_within, sleep_until
 
 from .queue import Key, Run, WorkQueue
 
@@ -104,17 +104,9 @@ class Worker:
 
     async def _cancel(self) -> None:
         """Cancel the runs, and wait for their ends. One that resists is left behind."""
-        running = set(self._tasks)
-        for task in running:
+        for task in self._tasks:
             task.cancel()
-        timer = asyncio.ensure_future(self._sleep(GRACE))
-        try:
-            while running and not timer.done():
-                ended, _ = await asyncio.wait({*running, timer}, return_when=asyncio.FIRST_COMPLETED)
-                running -= ended
-        finally:
-            timer.cancel()
-        if running:
+        if await end_within(self._tasks, self._sleep(GRACE)):
             keys = ", ".join(sorted(map(_shown, self._queue.running)))
             self._logger.warning(
                 "These runs do not end, although they are cancelled: %(keys)s.", {"keys": keys}

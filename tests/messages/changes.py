@@ -120,7 +120,12 @@ def deliver(
             """Open."""
 
         operator = SimpleNamespace(
-            settings=kopf.OperatorSettings(), informer=informer, gate=gate, waits=None, recorder=None
+            settings=kopf.OperatorSettings(),
+            informer=informer,
+            gate=gate,
+            waits=None,
+            recorder=None,
+            is_stopping=False,
         )
         registry = kopf.OperatorRegistry()
         on.change("pods", registry=registry, id="follow", **options)(follow)

@@ -1,4 +1,4 @@
-"""Seeded bugs of reconcilers, and of the patches that they make."""
+"""Seeded bugs of reconcilers, of the patches that they make, and of their end."""
 from __future__ import annotations
 
 from .mutant import Mutant
@@ -6,8 +6,17 @@ from .mutant import Mutant
 OWN, RUNS = "tests/plugin/test_own_patches.py::test_", "tests/plugin/test_reconcile.py::test_"
 PATCHES, RECONCILER = "plugin/_own_patches.py", "plugin/_reconciler.py"
 CALLS = "plugin/_reconcile_calls.py"
+STOPPING = "tests/plugin/test_stopping.py::test_2_"
 
 RECONCILERS: tuple[Mutant, ...] = (
+    Mutant("let waits go on when the operator begins to stop", "plugin/operator.py", "            root.add_done_callback(self.begin_to_stop)\n", "            pass\n", 2,
+           (STOPPING + "an_operator_ends_though_handlers_of_its_caches_wait_in_all_threads",)),
+    Mutant("begin a call in a thread after the operator has begun to stop", "plugin/_calls.py", "    if operator.is_stopping:\n", "    if False:\n", 17,
+           (STOPPING + "a_call_that_gets_its_thread_after_the_stop_has_begun_is_not_made",)),
+    Mutant("let threads wait beyond the deadline of a stop", "plugin/operator.py", "        asyncio.get_running_loop().call_later(seconds, self.waits.end, STOPPING)\n", "", 2,
+           (STOPPING + "a_stop_has_a_deadline_for_threads_that_kopf_waits_for",)),
+    Mutant("cancel handlers of changes before the deadline of a stop", "plugin/changes.py", "        if self._operator.is_stopping:\n", "        if False:\n", 2,
+           (STOPPING + "a_handler_of_changes_that_runs_at_the_stop_may_finish",)),
     Mutant("call a reconciler for its own patches", PATCHES, "        if not differing:\n            return False\n", "        if not differing:\n            return True\n", 18,
            (OWN + "the_change_of_an_own_patch_is_dropped_once",)),
     Mutant("drop the change of another that comes with an own one", PATCHES, "differing = list(_differing(_without(expected), _without(new)))", "differing = list[Path]()", 18,

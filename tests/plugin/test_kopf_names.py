@@ -45,6 +45,7 @@ OWN = {
     "log_in_if_empty",
     "parts_of",
     "remove_credentials",
+    "root_tasks_of",
     "watched_patterns",
     "watching_handlers",
 }

@@ -32,6 +32,31 @@ def handle(cache, **_):
     cache.blocking.wait_for('secrets', lambda _: False)
 """
 
+ALL_THREADS = """
+import asyncio, threading, kopf, kopf_selectcache
+
+@kopf.on.startup()
+def configure(settings, **_):
+    settings.selectcache.selectors['v1/secrets'] = 'app=web'
+    settings.execution.max_workers = 1
+
+begun = threading.Event()
+
+@kopf_selectcache.CALLED('secrets')
+def handle(cache, **_):
+    begun.set()
+    cache.blocking.wait_for('secrets', lambda _: False)
+
+@kopf.on.event('secrets')
+async def first(**_):
+    await asyncio.to_thread(begun.wait)
+    print('a handler of Kopf waits for a thread', flush=True)
+
+@kopf.on.event('secrets')
+def second(**_):
+    pass
+"""
+
 
 def syncing(cluster: EmbeddedCluster) -> None:
     # Kopf lists secrets as well, for the handler.
@@ -60,12 +85,10 @@ far."""
 
 
 @contextmanager
-def process(
-    folder: Path, cluster: EmbeddedCluster, *, sync_timeout: float
-) -> Iterator[subprocess.Popen[str]]:
+def process(folder: Path, cluster: EmbeddedCluster, *, source: str) -> Iterator[subprocess.Popen[str]]:
     """Run an operator that is told of every resource that is left to the garbage collector."""
     file = folder / "operator.py"
-    file.write_text(OPERATOR.replace("SYNC_TIMEOUT", str(sync_timeout)))
+    file.write_text(source)
     command = [
         sys.executable,
         "-W",
@@ -103,22 +126,33 @@ def test_sigterm_ends_an_operator_clean(
     prepare, sync_timeout, sign = case
     with EmbeddedCluster(tls=False).in_thread() as cluster:
         prepare(cluster)
-        with process(tmp_path, cluster, sync_timeout=sync_timeout) as running:
-            assert running.stdout is not None
-            log = ""
+        source = OPERATOR.replace("SYNC_TIMEOUT", str(sync_timeout))
+        with process(tmp_path, cluster, source=source) as running:
             for planned in cluster.faults:
                 planned.wait()
             # Who is stopped while Kopf finds out what there is, waits for Kopf.
             cluster.requests.wait("watch", "secrets", where=lambda asked: "labelSelector" not in asked.query)
-            while sign not in log:
-                line = running.stdout.readline()
-                assert line, f"it ended:\n{log}"
-                log += line
-            running.send_signal(signal.SIGTERM)
-            rest, _ = running.communicate(timeout=120)
-            assert running.returncode == 0, log + rest
-            assert [
-                sign
-                for sign in ("Traceback", "ResourceWarning", "never retrieved", "was destroyed", "Unclosed")
-                if sign in rest
-            ] == [], rest
+            end_clean(running, sign)
+
+
+@pytest.mark.parametrize("called", ["on.change", "reconcile"])
+def test_2_sigterm_ends_an_operator_whose_caches_hold_all_threads(called: str, tmp_path: Path) -> None:
+    with EmbeddedCluster(tls=False).in_thread() as cluster:
+        waiting(cluster)
+        with process(tmp_path, cluster, source=ALL_THREADS.replace("CALLED", called)) as running:
+            end_clean(running, "a handler of Kopf waits for a thread")
+
+
+def end_clean(running: subprocess.Popen[str], sign: str) -> None:
+    """End an operator by SIGTERM once its log has a sign, and see that it leaves nothing behind."""
+    assert running.stdout is not None
+    log = ""
+    while sign not in log:
+        line = running.stdout.readline()
+        assert line, f"it ended:\n{log}"
+        log += line
+    running.send_signal(signal.SIGTERM)
+    rest, _ = running.communicate(timeout=120)
+    assert running.returncode == 0, log + rest
+    signs = ("Traceback", "ResourceWarning", "never retrieved", "was destroyed", "Unclosed")
+    assert [sign for sign in signs if sign in rest] == [], rest

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -14,9 +15,11 @@ import kopf
 import pytest
 from kopf._core.intents import causes
 
-from kopf_selectcache import NotDeclared, ReadError, Selector
+import kopf_selectcache as selectcache
+from kopf_selectcache import NotDeclared, ReadError, Selector, cache_of
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.plugin.handlers import with_cache
+from kopf_selectcache.plugin.operator import last_operator_of
 from tests.kopf_operators import (
     Cluster,
     activity,
@@ -75,8 +78,8 @@ def registry() -> kopf.OperatorRegistry:
     return kopf.OperatorRegistry()
 
 
-def slow() -> Cluster:
-    cluster = Cluster(pod())
+def slow(*more: dict[str, Any]) -> Cluster:
+    cluster = Cluster(pod(), *more)
     cluster.hold(SECRETS)
     cluster.hold(HELD_UP)
     return cluster
@@ -97,12 +100,123 @@ def test_an_operator_ends_though_a_sync_handler_waits_for_ever(
         assert operator.exception() is None
 
     run(main())
-    assert [str(error) for error in waiting.errors] == [
-        (
-            "the wait for the cache was ended: the operator, or its handler, is being stopped. Let the"
-            " handler end"
-        )
-    ]
+    (error,) = waiting.errors
+    assert "is being stopped. Let the handler end" in str(error)
+
+
+CALLED_BY_CACHES: dict[str, Any] = {
+    "on.change": partial(selectcache.on.change, "pods"),
+    "reconcile": partial(selectcache.reconcile, "pods"),
+}
+
+
+@asynccontextmanager
+async def stopping(
+    registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, *more: dict[str, Any]
+) -> AsyncIterator[asyncio.Event]:
+    """Run an operator until the block sets the event, and see it end."""
+    stop = asyncio.Event()
+    async with operating(registry, slow(*more), settings=settings, stop_flag=stop) as operator:
+        yield stop
+        ended, _ = await asyncio.wait({operator}, timeout=20)
+        if (left := last_operator_of(settings)) is not None:
+            left.waits.end("the test has failed")
+    assert ended, "the operator goes on"
+    assert operator.exception() is None
+
+
+@pytest.mark.parametrize("decorator", CALLED_BY_CACHES.values(), ids=CALLED_BY_CACHES)
+@pytest.mark.parametrize("wait", FOR_EVER.values(), ids=FOR_EVER)
+def test_2_an_operator_ends_though_handlers_of_its_caches_wait_in_all_threads(
+    wait: Callable[[Any], Any], decorator: Any, registry: kopf.OperatorRegistry
+) -> None:
+    """Kopf waits for its own handler, which waits for a thread, before it calls the cleanup handlers."""
+    waiting, queued = Waiting(wait), asyncio.Event()
+    decorator(registry=registry, id="waits")(waiting)
+
+    @kopf.on.event("pods", registry=registry)
+    async def first(**_: Any) -> None:
+        await waiting.waits()
+        queued.set()
+
+    @kopf.on.event("pods", registry=registry)
+    def second(**_: Any) -> None:
+        pass
+
+    async def main() -> None:
+        settings = declaring(pods=Selector(field="spec.nodeName="))
+        settings.execution.max_workers = 1
+        settings.queueing.exit_timeout = 0
+        async with stopping(registry, settings) as stop:
+            await queued.wait()
+            await cycles()
+            stop.set()
+
+    run(main())
+
+
+@pytest.mark.parametrize("decorator", CALLED_BY_CACHES.values(), ids=CALLED_BY_CACHES)
+def test_2_a_call_that_gets_its_thread_after_the_stop_has_begun_is_not_made(
+    decorator: Any, registry: kopf.OperatorRegistry
+) -> None:
+    waiting, called_for = Waiting(), list[str]()
+
+    def handle(cache: Any, name: str, **_: Any) -> None:
+        called_for.append(name)
+        waiting(cache)
+
+    decorator(registry=registry)(handle)
+
+    async def main() -> None:
+        settings = declaring(pods=Selector(field="spec.nodeName="))
+        settings.execution.max_workers = 1
+        async with stopping(registry, settings, pod("web-2")) as stop:
+            await waiting.waits()
+            stop.set()
+
+    run(main())
+    assert len(called_for) == 1
+
+
+def test_2_a_stop_has_a_deadline_for_threads_that_kopf_waits_for(registry: kopf.OperatorRegistry) -> None:
+    """The handler is not decorated: nobody else tells its wait to end."""
+    settings = declaring(pods=Selector(field="spec.nodeName="))
+    settings.queueing.exit_timeout = 0
+    waiting = Waiting(lambda cache: cache.blocking.fetch("pods", "other", "shop"))
+
+    @kopf.on.event("pods", registry=registry)
+    def handle(**_: Any) -> None:
+        waiting(cache_of(settings))
+
+    async def main() -> None:
+        async with stopping(registry, settings) as stop:
+            await waiting.waits()
+            stop.set()
+
+    run(main())
+
+
+def test_2_a_handler_of_changes_that_runs_at_the_stop_may_finish(registry: kopf.OperatorRegistry) -> None:
+    begun, finished = asyncio.Event(), asyncio.Event()
+    settings = declaring(pods=Selector(field="spec.nodeName="))
+    settings.queueing.exit_timeout = 3600
+
+    @selectcache.on.change("pods", registry=registry)
+    async def handle(**_: Any) -> None:
+        begun.set()
+        operator = last_operator_of(settings)
+        assert operator is not None
+        await operator._stopping.wait()
+        await cycles()
+        finished.set()
+
+    async def main() -> None:
+        async with stopping(registry, settings) as stop:
+            await begun.wait()
+            stop.set()
+        assert finished.is_set()
+
+    run(main())
 
 
 async def stopped(waiting: Waiting, registry: kopf.OperatorRegistry) -> Any:
