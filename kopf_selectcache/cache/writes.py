@@ -18,7 +18,8 @@ from ._adoption import adoption_of, require_selected
 from ._server_reads import fetch_record, fetch_subresource
 from ._write_options import Change
 from .errors import NotFound
-from .formats.given import Given, given_object, require_json
+from .formats.given import Given, given_object
+from .formats.plain import plain
 from .own_writes import remember_answer
 from .request import Request
 from .server_writes import (
@@ -113,9 +114,7 @@ def _changes_of(changes: object, type_: str) -> Any:
     if not (is_list if type_ == "json" else isinstance(changes, Mapping)):
         wanted = "a list of operations" if type_ == "json" else "a dict with the changed part of the object"
         raise NotWritable(f"{call}: changes is {shown_with_type(changes)}", remedy=f"Give {wanted}")
-    body = dict(changes) if isinstance(changes, Mapping) else changes
-    require_json(call, "the changes", body)
-    return body
+    return plain(call, changes)
 
 
 async def delete(

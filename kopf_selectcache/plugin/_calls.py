@@ -17,7 +17,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.recorder.recorder import current_runtime
 
-from .handlers import RETRY, call_in_thread
+from .handlers import RETRY, call
 from .operator import STOPPING, Operator
 
 CALLS_AT_ONCE = 100
@@ -64,9 +64,8 @@ async def call_with_cache(
     kwargs |= {"cache": Cache(runtime, waits=waits), "events": operator.recorder}
     current_runtime.set(runtime)
     try:
-        if _kopf.is_async_fn(fn):
-            return await fn(**kwargs)
-        return await call_in_thread(partial(_begin, fn, operator), operator, kwargs, waits)
+        called = fn if _kopf.is_async_fn(fn) else partial(_begin, fn, operator)
+        return await call(called, operator, kwargs, waits)
     except ReadError as error:
         if not isinstance(error, NotSynced) and not operator.is_end(error):
             raise

@@ -28,10 +28,12 @@ from kopf_selectcache._errors import (
 )
 from kopf_selectcache.cache.blocking import STOPPED, Waits
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.formats.plain import plain
 from kopf_selectcache.recorder.recorder import current_runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
 from kopf_selectcache.selectors.signatures import check_call
 
+from ._plain_patches import make_plain
 from .narrowing import narrowed
 from .operator import EARLY_ACTIVITIES, SHARED_SETTINGS, Kinds, Operator, launch, operator_of
 
@@ -203,11 +205,12 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
         kwargs["cache"] = cache
         kwargs.setdefault("events", operator.recorder)  # An index with this name stays.
         current_runtime.set(operator.runtime)
-        if _kopf.is_async_fn(target):
-            return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
-        if stopper is not None:
+        if stopper is not None and not _kopf.is_async_fn(target):
             kwargs["stopped"] = stopper.sync_waiter  # Kopf passed the waiter for async handlers.
-        return await call_in_thread(target, operator, kwargs, waits, stopper)
+        result = await call(target, operator, kwargs, waits, stopper)
+        if isinstance(handler, _kopf.IndexingHandler) or isinstance(cause, _kopf.WebhookCause):
+            return result
+        return plain("the returned value", result)  # Kopf stores it in the status.
     except ReadError as error:
         if stopper is not None and stopper.is_set():
             return None  # A wait was ended.
@@ -230,7 +233,31 @@ def _awaiting(error: NotDeclared, *, is_retried: bool) -> NotSynced:
     return NotSynced(what, remedy=f"{remedy}, before; or use @kopf.on.create, on.update and on.resume")
 
 
-async def call_in_thread(
+async def call(
+    target: _Function,
+    operator: Operator,
+    kwargs: dict[str, Any],
+    waits: Waits,
+    stopper: _kopf.DaemonStopper | None = None,
+) -> Any:
+    """Call a function as Kopf would have called it, and make plain JSON of its patch. Kopf applies that after
+    an error, too.
+    """
+    try:
+        if _kopf.is_async_fn(target):
+            result = await target(**kwargs)
+        else:
+            result = await _call_in_thread(target, operator, kwargs, waits, stopper)
+    except Exception:
+        if (wrong := make_plain(kwargs.get("patch"))) is not None:
+            kwargs["logger"].error("A part is not applied: %(error)s", {"error": str(wrong)})
+        raise
+    if (wrong := make_plain(kwargs.get("patch"))) is not None:
+        raise wrong
+    return result
+
+
+async def _call_in_thread(
     target: _Function,
     operator: Operator,
     kwargs: dict[str, Any],
@@ -281,9 +308,7 @@ async def _act(
         waits = Waits(operator.waits)
         kwargs["cache"] = Cache(operator.runtime, waits=waits)
         current_runtime.set(operator.runtime)
-        if _kopf.is_async_fn(target):
-            return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
-        return await call_in_thread(target, operator, kwargs, waits)
+        return await call(target, operator, kwargs, waits)
     except NotSynced as error:
         # Kopf would retry an error after a minute, and the request of the probe would hang as long.
         if cause.activity is not _kopf.Activity.PROBE:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import kopf
+
 from kopf_selectcache import AnyOf, Cached, Selector
+from kopf_selectcache.cache.formats.plain import plain
+from kopf_selectcache.plugin._plain_patches import make_plain
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse
 from tests.cache.environment import node, pod
@@ -121,6 +125,9 @@ MISTAKES = {
     ),
     "an object with an impossible name": live(lambda server: server.create(made("a/b"))),
     "an object that is no JSON": live(lambda server: server.create({**WEB, "spec": object()})),
+    "a patch with a set": live(lambda server: server.patch("pods", "a", "ns", {"spec": {"a": [{"x": {1}}]}})),
+    "a patch of a handler with a set": lambda: patched({"status": {"pods": [{"x": {1}}]}}),
+    "a returned value with a set": lambda: plain("the returned value", {"pods": {1}}),
     "an object with an infinite number": live(
         lambda server: server.create({**WEB, "spec": {"replicas": float("inf")}})
     ),
@@ -163,6 +170,11 @@ MISTAKES = {
 
 
 async def later(_: object) -> None: ...
+
+
+def patched(changes: Obj) -> None:
+    if (error := make_plain(kopf.Patch(changes))) is not None:
+        raise error
 
 
 def rename(obj: Obj) -> None:

@@ -12,6 +12,7 @@ from .reads import READS
 from .reconcile import RECONCILE
 from .reconcilers import RECONCILERS
 from .recorder import RECORDER
+from .silence import SILENCE
 from .split import SPLIT_CACHES
 
 LEAST = 30
@@ -695,4 +696,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *RECONCILE,
     *RECONCILERS,
     *RECORDER,
+    *SILENCE,
 )

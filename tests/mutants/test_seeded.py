@@ -17,7 +17,7 @@ from .mutant import PRODUCTS, Mutant
 from .seeded import LEAST, LEAST_OF_A_PRODUCT, MUTANTS
 
 ROOT = Path(__file__).parents[2]
-PROMISES = range(1, 20)
+PROMISES = range(1, 21)
 
 
 class Promise(NamedTuple):

@@ -83,7 +83,7 @@ def test_each_kind_of_handler_waits_until_its_caches_are_synced(
             assert not task.done()
             assert not ran_in
             released.set()
-            assert await task == ("web-1", ["web-1"])
+            assert list(await task) == ["web-1", ["web-1"]]
             assert (ran_in == [threading.current_thread()]) is is_async
 
     run(main())
@@ -162,7 +162,7 @@ def test_each_shape_of_function_is_called_and_keeps_its_id(
 
     async def main() -> None:
         async with launched(declaring(pods=""), Cluster(pod())):
-            assert await called(only(registry._changing), changing()) == ("self", ["web-1"])
+            assert await called(only(registry._changing), changing()) == ["self", ["web-1"]]
 
     run(main())
     assert only(registry._changing).id == named.__qualname__
@@ -174,7 +174,7 @@ def test_objects_that_can_be_called_are_handlers_with_an_id(fn: Any, registry: k
 
     async def main() -> None:
         async with launched(declaring(pods=""), Cluster(pod())):
-            assert await called(only(registry._changing), changing()) == ("self", ["web-1"])
+            assert await called(only(registry._changing), changing()) == ["self", ["web-1"]]
 
     run(main())
 
@@ -221,12 +221,15 @@ def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(
 ) -> None:
     @kopf.on.create("pods", param="mine", registry=registry)
     @with_cache
-    async def create(**kwargs: Any) -> dict[str, Any]:
-        return kwargs
+    async def create(**kwargs: Any) -> str:
+        passed.update(kwargs)
+        return "the result"
+
+    passed: dict[str, Any] = {}
 
     async def main() -> None:
         async with launched(declaring(), Cluster()):
-            passed = await called(only(registry._changing), changing())
+            assert await called(only(registry._changing), changing()) == "the result"
             assert {
                 "cache",
                 "body",
@@ -245,11 +248,13 @@ def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(
 
 @pytest.mark.parametrize("is_async", [True, False])
 def test_daemons_get_the_stopper_of_their_own_kind(is_async: bool, registry: kopf.OperatorRegistry) -> None:
-    def daemon(stopped: Any, **_: Any) -> Any:
-        return stopped
+    given: list[Any] = []
 
-    async def async_daemon(stopped: Any, **_: Any) -> Any:
-        return stopped
+    def daemon(stopped: Any, **_: Any) -> None:
+        given.append(stopped)
+
+    async def async_daemon(stopped: Any, **_: Any) -> None:
+        given.append(stopped)
 
     kopf.daemon("pods", registry=registry)(with_cache(async_daemon if is_async else daemon))
 
@@ -257,7 +262,8 @@ def test_daemons_get_the_stopper_of_their_own_kind(is_async: bool, registry: kop
         async with launched(declaring(), Cluster()):
             cause = spawned()
             expected = cause.stopper.async_waiter if is_async else cause.stopper.sync_waiter
-            assert await called(only(registry._spawning), cause) is expected
+            await called(only(registry._spawning), cause)
+            assert given == [expected]
 
     run(main())
 

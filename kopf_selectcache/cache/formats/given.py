@@ -6,25 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
-from math import isfinite
 from typing import Any, NamedTuple
 
-import msgspec
-
 from kopf_selectcache._errors import NotWritable, UnknownKind
-from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.redact import clipped, shown_with_type
 from kopf_selectcache.core.selection.kinds import find, parse_key
 from kopf_selectcache.selectors.client_classes import is_pykube, key_of_class, to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey
+
+from .plain import plain
 
 
 class Given(NamedTuple):
     """An object that a write is given."""
 
     obj: dict[str, Any]
-    """As a dict of its own at the first two levels."""
+    """As a dict of its own."""
     source: object
     """As it was given."""
 
@@ -96,8 +93,7 @@ def given_object(verb: str, source: object, *, is_named: bool = True) -> Given:
         raise NotWritable(
             f"{call}: the {clipped(obj['kind'], 100)} has no metadata.name{either}", remedy="Give it a name"
         )
-    require_json(call, f"the {clipped(obj['kind'], 100)}", obj)
-    return Given(obj, source)
+    return Given(plain(f"{call}: the {clipped(obj['kind'], 100)}", obj), source)
 
 
 def as_dict(source: object) -> dict[str, Any] | None:
@@ -108,38 +104,6 @@ def as_dict(source: object) -> dict[str, Any] | None:
     if obj is not None:
         _fill_kind(obj, source)
     return obj
-
-
-def require_json(call: str, what: str, value: object) -> None:
-    """Raise NotWritable if a value cannot be written as JSON."""
-    try:
-        encoded = with_room(partial(msgspec.json.encode, value))
-        is_written = b"null" not in encoded or with_room(partial(_is_finite, value))
-        why = "it has a number that is infinite or NaN, which JSON lacks"
-    except (TypeError, ValueError, RecursionError) as error:  # UnicodeError is a ValueError.
-        is_written = False
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else type(error).__name__
-    if is_written:
-        return
-    # Raised outside of the handler: the exception may show a value of a Secret.
-    raise NotWritable(
-        f"{call}: {what} cannot be written as JSON: {why}",
-        remedy="Give values that JSON has: texts, numbers, lists and dicts",
-    )
-
-
-def _is_finite(value: object) -> bool:
-    """Return True if all numbers are finite. The encoder writes null for others."""
-    left = [msgspec.to_builtins(value, enc_hook=lambda _: None)]  # A `msgspec.Raw` is JSON already.
-    while left:
-        each = left.pop()
-        if isinstance(each, dict):
-            left += each.values()
-        elif isinstance(each, list | tuple):
-            left += each
-        elif isinstance(each, float) and not isfinite(each):
-            return False
-    return True
 
 
 def _fill_kind(obj: dict[str, Any], source: object) -> None:

@@ -1,0 +1,53 @@
+"""Makes plain JSON of the patches of handlers: Kopf cannot write the objects and views of a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import kopf
+
+from kopf_selectcache._errors import NotWritable
+from kopf_selectcache.cache.formats.plain import plain
+
+
+def make_plain(patch: object) -> NotWritable | None:
+    """Make plain JSON of a patch in place, and see to it that its functions leave plain JSON.
+
+    Members that cannot be written are taken out, and the error of the first one is returned: Kopf applies the
+    patch of a failed handler, too, and a timer whose patch cannot be written would never run again.
+    """
+    if not isinstance(patch, kopf.Patch):
+        return None
+    found: NotWritable | None = None
+    for name, part in tuple(patch.items()):
+        try:
+            patch[name] = plain("the patch", part, name)
+        except NotWritable as error:
+            found = found or error
+            patch[name] = _writable(part)
+    patch.fns[:] = [each if isinstance(each, _Plain) else _Plain(each) for each in patch.fns]
+    return found
+
+
+def _writable(part: object) -> dict[str, Any]:
+    """Return the members that can be written."""
+    made: dict[str, Any] = {}
+    for key, value in part.items() if isinstance(part, Mapping) else ():
+        with suppress(NotWritable):
+            made |= plain("", {key: value})
+    return made
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """A function of a patch that leaves plain JSON."""
+
+    function: Callable[[Any], object]
+
+    def __call__(self, obj: Any) -> None:
+        self.function(obj)
+        for name, part in tuple(obj.items()):
+            obj[name] = plain("the object that a function of the patch has changed", part, name)

@@ -1,0 +1,63 @@
+"""Seeded bugs that let something fail in silence."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+PLAIN, PLAINLY = "cache/formats/plain.py", "tests/plugin/test_plain_patches.py::test_20_"
+HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_plain_patches.py"
+
+SILENCE: tuple[Mutant, ...] = (
+    Mutant(
+        "leave objects of the cache in the patch of a handler",
+        HANDLERS,
+        '    if (wrong := make_plain(kwargs.get("patch"))) is not None:\n        raise wrong\n',
+        "",
+        20,
+        (
+            PLAINLY + "objects_in_the_patch_of_a_handler_become_plain_json",
+            PLAINLY + "objects_in_the_patch_of_a_sub_handler_become_plain_json",
+            PLAINLY + "objects_in_the_patch_of_a_reconciler_become_plain_json",
+        ),
+    ),
+    Mutant(
+        "leave objects of the cache in the patch of a handler that has failed",
+        HANDLERS,
+        '        if (wrong := make_plain(kwargs.get("patch"))) is not None:\n            kwargs',
+        "        if (wrong := make_plain(None)) is not None:\n            kwargs",
+        20,
+        (PLAINLY + "objects_in_the_patch_of_a_handler_become_plain_json",),
+    ),
+    Mutant(
+        "leave objects of the cache in what a handler returns",
+        HANDLERS,
+        'return plain("the returned value", result)',
+        "return result",
+        20,
+        (PLAINLY + "objects_in_the_patch_of_a_handler_become_plain_json",),
+    ),
+    Mutant(
+        "leave objects of the cache in what a function of a patch does",
+        PATCHED,
+        "            obj[name] = plain(",
+        "            plain(",
+        20,
+        (PLAINLY + "objects_in_the_patch_of_a_handler_become_plain_json",),
+    ),
+    Mutant(
+        "leave a value in a patch that cannot be written",
+        PATCHED,
+        "            patch[name] = _writable(part)\n",
+        "",
+        20,
+        (PLAINLY + "a_patch_keeps_the_members_beside_one_that_cannot_be_written",),
+    ),
+    Mutant(
+        "write a set as a list in any order",
+        PLAIN,
+        "isinstance(value, set | frozenset)",
+        "isinstance(value, type)",
+        20,
+        (PLAINLY + "what_cannot_be_json_is_an_error_with_its_path_and_type",),
+    ),
+)
