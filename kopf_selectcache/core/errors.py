@@ -104,6 +104,11 @@ class Garbled(Problem):
         super().__init__(printable(reason, LONGEST_REASON))
 
 
+EXITS = (KeyboardInterrupt, SystemExit)
+"""What ends the process, wherever it is raised. All else that a function of the operator's author raises is
+an error of that function, `CancelledError` too: it is called without `await`, so nobody has cancelled it."""
+
+
 class TooLarge(Garbled):
     """An answer has more bytes than its limit. A page can be requested again with a smaller `limit`."""
 

@@ -111,6 +111,8 @@ class StreamTasks:
             # Without those that an exchange has cancelled.
             ended = [task for task in (*beside, *self._streams.values()) if task.done()]
             for task in ended:
+                if task.cancelled():  # By what it has awaited: this informer was not told to end.
+                    raise RuntimeError(f"{task.get_name()} was cancelled")
                 task.result()
             if ended:
                 return

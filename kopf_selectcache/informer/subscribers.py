@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+from kopf_selectcache.core.errors import EXITS
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
 
@@ -62,7 +63,9 @@ class Subscribers:
     def _call(self, called: Callable[[Any], None], argument: object) -> None:
         try:
             called(argument)
-        except Exception:
+        except EXITS:
+            raise
+        except BaseException:
             self._logger.exception(
                 "A subscriber to the changes of %(resource)s failed.",
                 {"resource": str(self._resource)},

@@ -12,13 +12,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
 from inspect import isawaitable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+from kopf_selectcache.core.errors import EXITS
 from kopf_selectcache.core.protocol.backoff import delay
 
 from .mapping import Itself, Mapping, checked_keys
 from .predicates import Event, Obj, Predicate
 from .queue import Cause, Key, Priority, WorkQueue
+
+_T = TypeVar("_T")
 
 MAPPINGS_AT_ONCE = 10
 """Async mappings of one source that run at the same time."""
@@ -115,13 +118,13 @@ class Deliveries:
             self._deliver_remembered(event, name, priority, cause)
         if not states:
             return
-        if name not in self._pending and not self._mapping.is_async:
-            try:
-                self._add(self._mapped(states), priority, cause)
-            except Exception as error:  # It is the operator's code.  # noqa: BLE001
-                self._report("map=", error)
-            else:
-                return
+        if (
+            name not in self._pending
+            and not self._mapping.is_async
+            and (mapped := self._try("map=", lambda: self._mapped(states))) is not None
+        ):
+            self._add(mapped, priority, cause)
+            return
         if event.new is None and not self._has_room(name):
             return
         pending = self._join(name, states)
@@ -133,12 +136,8 @@ class Deliveries:
         pending.cause = cause
 
     def _admits(self, event: Event) -> bool:
-        try:
-            return self._predicate.admits(event)
-        except Exception as error:  # It is the operator's code.  # noqa: BLE001
-            # To run once too often is harmless; to miss a change is not.
-            self._report("predicates=", error)
-            return True
+        is_admitted = self._try("predicates=", lambda: self._predicate.admits(event))
+        return is_admitted is not False  # To run once too often is harmless; to miss a change is not.
 
     def _mapped(self, states: list[Obj]) -> list[Key]:
         keys: list[Key] = []
@@ -202,7 +201,9 @@ class Deliveries:
         try:
             async with self._limit:
                 keys = await self._mapped_by_any(state)
-        except (Exception, asyncio.CancelledError) as error:
+        except EXITS:
+            raise
+        except BaseException as error:
             if self._is_closing:
                 raise
             self._report("map=", error)
@@ -249,13 +250,13 @@ class Deliveries:
         """
         if self._remembered is None:
             self._remembered = {}
-        if not self._mapping.is_async and name not in self._pending:
-            try:
-                self._remembered[name] = self._mapped([obj])
-            except Exception as error:  # It is the operator's code.  # noqa: BLE001
-                self._report("map=", error)
-            else:
-                return
+        if (
+            name not in self._pending
+            and not self._mapping.is_async
+            and (mapped := self._try("map=", lambda: self._mapped([obj]))) is not None
+        ):
+            self._remembered[name] = mapped
+            return
         self._join(name, [obj]).is_remembered = True
 
     def forget(self) -> None:
@@ -270,13 +271,21 @@ class Deliveries:
         elif pending is not None:
             pending.is_added = True
             pending.priority, pending.cause = max(pending.priority, priority), cause
-        elif event.old is not None and not self._mapping.is_async:
-            try:  # It was never seen whole. A mapping that needs its metadata only can still tell.
-                self._add(self._mapped([event.old]), priority, cause)
-            except Exception as error:  # It is the operator's code.  # noqa: BLE001
-                self._report("map=", error)
+        elif (old := event.old) is not None and not self._mapping.is_async:
+            # It was never seen whole. A mapping that needs its metadata only can still tell.
+            self._add(self._try("map=", lambda: self._mapped([old])) or [], priority, cause)
 
     # ---- Failures, and the end.
+
+    def _try(self, what: str, call: Callable[[], _T]) -> _T | None:
+        """Call a function of the operator's author; report its error, and return None then."""
+        try:
+            return call()
+        except EXITS:
+            raise
+        except BaseException as error:  # noqa: BLE001
+            self._report(what, error)
+            return None
 
     def _report(self, what: str, error: BaseException) -> None:
         """Log an error of the operator's functions, once for each class."""

@@ -90,7 +90,7 @@ class EventLog:
                 "The Events of %(component)s are written again.", {"component": self._component}
             )
 
-    def raised(self, error: Exception) -> None:
+    def raised(self, error: BaseException) -> None:
         """Tell once for each type that a function of the operator, such as a sink, has failed."""
         if self._is_first(type(error)):
             # The text of the exception may have parts of objects.

@@ -27,6 +27,7 @@ from typing import Literal, TypeAlias
 
 from kopf_selectcache.client.fetcher import Pace
 from kopf_selectcache.client.transport import WritingTransport
+from kopf_selectcache.core.errors import EXITS
 from kopf_selectcache.core.redact import printable, printable_name
 from kopf_selectcache.informer.environment import sleep_until
 
@@ -168,7 +169,9 @@ class Recording:
             with self._lock:
                 self._recorded += 1
                 event = self._accept(occurrence)
-        except Exception as error:  # A function of Limits has failed.  # noqa: BLE001
+        except EXITS:
+            raise
+        except BaseException as error:  # A function of Limits has failed.  # noqa: BLE001
             self._fail(error)
             return
         if event is not None:
@@ -242,7 +245,9 @@ class Recording:
         for sink in self._sinks:
             try:
                 sink(event)
-            except Exception as error:  # It is anybody's code.  # noqa: BLE001
+            except EXITS:
+                raise
+            except BaseException as error:  # It is anybody's code.  # noqa: BLE001
                 self._log.raised(error)
 
     def _log_event(self, event: Event) -> None:
@@ -260,7 +265,7 @@ class Recording:
             },
         )
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         with self._lock:
             self._counts[Outcome.FAILED] += 1
         self._log.raised(error)
@@ -354,7 +359,9 @@ class Recording:
         occurrence, stamp = self._raw.popleft()
         try:
             verdict = self._correlator.correlate(occurrence, self._clock(), stamp)
-        except Exception as error:  # As above.  # noqa: BLE001
+        except EXITS:
+            raise
+        except BaseException as error:  # As above.  # noqa: BLE001
             self._fail(error)
             return None
         if verdict.event is None:

@@ -13,6 +13,14 @@ PURE, SOURCES, WORKER = (
 
 RECONCILE: tuple[Mutant, ...] = (
     Mutant(
+        "let a map that raises CancelledError end its source",
+        "reconciler/_deliveries.py",
+        "        except EXITS:\n            raise\n        except BaseException as error:  # noqa: BLE001\n            self._report",
+        "        except Exception as error:  # noqa: BLE001\n            self._report",
+        17,
+        (SOURCES + "test_a_map_that_raises_anything_is_called_again", SOURCES + "test_a_predicate_that_fails_drops_nothing"),
+    ),
+    Mutant(
         "let changes starve the keys of a list",
         "reconciler/queue.py",
         "return since - priority * self._ageing",

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from kopf_selectcache.core.errors import BadPath, BadTransform, Undecodable
+from kopf_selectcache.core.errors import EXITS, BadPath, BadTransform, Undecodable
 from kopf_selectcache.core.recursion import decode_exactly, decoded, on_empty_stack, with_room
 from kopf_selectcache.core.redact import function_name
 from kopf_selectcache.core.scanner import Unscannable, items, members
@@ -295,7 +295,9 @@ class Projection:
             )
         except Undecodable:
             raise
-        except Exception as error:  # It is anybody's code.  # noqa: BLE001
+        except EXITS:
+            raise
+        except BaseException as error:  # It is anybody's code.  # noqa: BLE001
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:
             if made is None:
@@ -352,7 +354,7 @@ def repeated(call: Callable[[], _T], again: Callable[[], _T], what: str) -> _T:
     raise Undecodable(why, why)
 
 
-def where_of(error: Exception) -> str:
+def where_of(error: BaseException) -> str:
     """Return the file and line of the operator's code where the error was raised, or an empty text."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
