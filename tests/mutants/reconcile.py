@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 QUEUE = "tests/reconciler/test_queue.py::"
+FAILING = "tests/reconciler/test_failing_functions.py::test_"
 PURE, SOURCES, WORKER = (
     "tests/reconciler/test_predicates.py::",
     "tests/reconciler/test_sources.py::",
@@ -18,7 +19,7 @@ RECONCILE: tuple[Mutant, ...] = (
         "        except EXITS:\n            raise\n        except BaseException as error:  # noqa: BLE001\n            self._report",
         "        except Exception as error:  # noqa: BLE001\n            self._report",
         17,
-        (SOURCES + "test_a_map_that_raises_anything_is_called_again", SOURCES + "test_a_predicate_that_fails_drops_nothing"),
+        (FAILING + "a_map_that_raises_anything_is_called_again", FAILING + "a_predicate_that_fails_drops_nothing"),
     ),
     Mutant(
         "let changes starve the keys of a list",
@@ -98,10 +99,10 @@ RECONCILE: tuple[Mutant, ...] = (
     Mutant(
         "drop changes whose predicate fails",
         "reconciler/_deliveries.py",
-        'self._report("predicates=", error)\n            return True\n',
-        'self._report("predicates=", error)\n            return False\n',
+        "return is_admitted is not False",
+        "return bool(is_admitted)",
         17,
-        (SOURCES + "test_a_predicate_that_fails_drops_nothing",),
+        (FAILING + "a_predicate_that_fails_drops_nothing",),
     ),
     Mutant(
         "look for labels in the new object alone",

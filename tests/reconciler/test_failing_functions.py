@@ -1,0 +1,76 @@
+"""Functions of the operator's author that fail: no change is lost, and no source ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.reconciler.queue import WorkQueue
+from kopf_selectcache.reconciler.sources import Kind
+from kopf_selectcache.testing import FakeCache
+from tests.faults.environment import run, until
+from tests.reconciler.test_sources import keys_in, pod, queue_of, sleep_briefly
+
+
+async def start(source: Kind, queue: WorkQueue) -> None:
+    try:
+        await source.start(queue)
+    except BaseException as error:  # It is what the function has raised.
+        raise AssertionError(f"the source has ended: {error!r}") from error
+
+
+class Interrupt(BaseException):
+    """Not an Exception, as some libraries have them."""
+
+
+RAISED = pytest.mark.parametrize("raised", [ValueError, asyncio.CancelledError, Interrupt])
+"""Errors of functions of the operator's author. Nobody has cancelled a function that is not awaited."""
+
+
+@RAISED
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_map_that_raises_anything_is_called_again(is_async: bool, raised: type[BaseException]) -> None:
+    async def main() -> None:
+        errors = [raised("no"), raised("no")]
+
+        def mapping(obj: Any) -> Any:
+            if errors:
+                raise errors.pop()
+            return [("shop", obj["metadata"]["name"])]
+
+        async def mapping_async(obj: Any) -> Any:
+            return mapping(obj)
+
+        cache = FakeCache([pod("web-1")], {"pods": "app=web"})
+        chosen = mapping_async if is_async else mapping
+        queue, source = queue_of(), Kind("pods", cache=cache, map=chosen, sleep=sleep_briefly)
+        await start(source, queue)
+        await until(lambda: len(queue) == 1)
+        cache.cluster.create(pod("web-2"))
+        await until(lambda: len(queue) == 2)
+        await source.stop()
+
+    run(main())
+
+
+@RAISED
+def test_a_predicate_that_fails_drops_nothing(
+    raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> bool:
+        raise raised("no")
+
+    async def main() -> None:
+        cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
+        queue, source = queue_of(), Kind("pods", cache=cache, predicates=[fail])
+        await start(source, queue)
+        assert len(keys_in(queue)) == 2
+        await source.stop()
+
+    run(main())
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
+        "A function of predicates= of the source pods fails: the change is not dropped."
+    ]
