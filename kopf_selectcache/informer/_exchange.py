@@ -41,7 +41,7 @@ from .index_builder import IndexBuilder
 from .log import Logged
 from .memory import LetGo, Share
 from .reflector import Reflector
-from .state import Derived, Followed, InformerState
+from .state import Derived, Followed, InformerState, selecting
 from .stream_split import Split, are_stored_alike, can_be_read, split_streams
 from .stream_writer import Mirror
 
@@ -281,7 +281,7 @@ class Exchange:
                 )
                 reflector.writer.share = succession.share
             reflectors.append(reflector)
-        own_writes.follow(union.substores)
+        own_writes.follow(union.substores, selecting(planned, union, resource, declared.projection))
         following.state = replace(next_state, reflectors=tuple(reflectors))
         return following
 

@@ -55,7 +55,7 @@ from .memory import AGAIN, Budget, LetGo, Share, indexed_bytes
 from .metrics import Counts
 from .namespaces import ChosenNamespaces, NamespacesByLabel, unfollowed
 from .reflector import Reflector
-from .state import Derived, InformerState
+from .state import Derived, InformerState, selecting
 from .stream_writer import failure_of
 from .subscribers import Completed, Listener, Subscribers
 
@@ -523,7 +523,7 @@ class Informer:
         self.indexing.begin(union, reflectors)
         self.begun = resource, planned
         with self.own_writes.lock:
-            self.own_writes.follow(union.substores)
+            self.own_writes.follow(union.substores, selecting(planned, union, resource, begun.projection))
             self.state = replace(begun, reflectors=reflectors)
         self._leave(state, departed, cause)
 

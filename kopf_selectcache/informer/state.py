@@ -15,14 +15,30 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable, Store
+from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.planner import Plan
 
 from .health import Condition
 from .reflector import Reflector
+
+
+def selecting(
+    planned: Plan, union: Union, resource: Resource, projection: Projection
+) -> Callable[[Substore, Record], bool]:
+    """Return a function that returns False if a stream is known not to select an object."""
+    streams = dict(zip(union.substores, planned.streams, strict=True))
+
+    def may_select(substore: Substore, record: Record) -> bool:
+        stream = streams[substore]
+        return stream.is_outside or selects(stream.selector, record, resource, projection) is not False
+
+    return may_select
 
 
 class Needed(NamedTuple):

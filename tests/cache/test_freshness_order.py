@@ -13,7 +13,7 @@ from kopf._core.actions import execution, progression
 from kopf._core.engines.posting import settings_var
 from kopf._core.reactor import subhandling
 
-from kopf_selectcache import Cached, ReadError, Selector
+from kopf_selectcache import Cached, Selector
 from kopf_selectcache.cache.freshness import wait_until_fresh
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.informer.health import Health
@@ -264,7 +264,7 @@ async def _wait_in_vain(environment: Gated, which: str) -> None:
     assert not is_done(call)
     environment.operator.task.cancel()
     await environment.clock.move_until(call.done, most=60)
-    with pytest.raises(ReadError, match="has ended"):
+    with pytest.raises(kopf.TemporaryError, match="has ended"):
         await call
     assert informer.waiting_handlers == 0
 

@@ -24,7 +24,7 @@ from tests.cache.environment import NODES, PODS
 from tests.informer.test_own_writes_model import FILTERS, Model, State
 from tests.rows import each_row
 
-WEB, OTHER = {"app": "web"}, {"app": "db"}
+WEB, GOLD, OTHER = {"app": "web"}, {"tier": "gold"}, {"app": "db"}
 
 
 def written(*labels: dict[str, str] | None) -> Model:
@@ -344,3 +344,46 @@ def test_9_a_new_list_after_an_outage_retires_own_writes() -> None:
     model.run(stream, stream.writer.take(Refusal(410, "Expired")))
     assert not model.informer.own_writes
     assert len(model.cache.held("pods")) == 1
+
+
+@pytest.mark.parametrize("quiet", ["nothing is held", "an older state is held"])
+def test_9_a_deleted_object_is_not_shown_though_a_stream_that_never_selects_it_is_quiet(quiet: str) -> None:
+    """The stream of the write is listed again after somebody has deleted the object. The other one reaches
+    the version of the write only by its next bookmark, a minute later."""
+    model = Model(FILTERS["two streams"])
+    web, gold = model.streams
+    if quiet == "an older state is held":
+        model.write("a", GOLD, own=False)
+        model.deliver(gold)
+    model.write("a", WEB, own=True)
+    model.answer(0)
+    model.write("a", None, own=False)
+    model.relist(web)
+    if quiet == "an older state is held":  # It has to report that the object has left.
+        assert model.got("a") == ("u1", "12")
+        model.bookmark(gold)
+    assert model.got("a") is None
+    assert not model.cache.held("pods")
+    model.check()
+
+
+@pytest.mark.parametrize("relisted_first", [False, True])
+def test_9_a_stream_that_is_behind_an_own_write_brings_nothing_older_back(relisted_first: bool) -> None:
+    """Somebody created the object for one stream, the own write moved it to the other one, and somebody
+    deleted it. The first stream hears of all that late."""
+    model = Model(FILTERS["two streams"])
+    web, gold = model.streams
+    model.write("a", GOLD, own=False)
+    model.write("a", WEB, own=True)
+    model.answer(0)
+    model.write("a", None, own=False)
+    for late in (not relisted_first, relisted_first):
+        if late:
+            model.deliver(gold)
+        else:
+            model.relist(web)
+        assert model.got("a") != ("u1", "11")
+        model.check()
+    model.bookmark(gold)
+    assert model.got("a") is None
+    assert not model.informer.own_writes.writes

@@ -9,8 +9,25 @@ AT_LEAST, AS_NEW = "tests/cache/test_at_least.py::test_11_", "cache/_at_least.py
 ANSWERS, REPEATED = "tests/core/store/test_answers.py::test_", "tests/cache/test_repeated.py::test_"
 INDEXES, POSTINGS = "core/store/indexes.py", "core/store/postings.py"
 PINNED = "tests/cache/test_pinned.py::test_"
+OWN, WRITTEN = "core/store/own_writes.py", "tests/informer/test_own_writes.py::test_9_"
 
 READS: tuple[Mutant, ...] = (
+    Mutant(
+        "wait for streams that never select what was written",
+        OWN,
+        "                or self._selects(substore, write.record)\n",
+        "                or True\n",
+        9,
+        (WRITTEN + "a_deleted_object_is_not_shown_though_a_stream_that_never_selects_it_is_quiet",),
+    ),
+    Mutant(
+        "forget an own write that a stream has not passed",
+        OWN,
+        "        if not write.is_deletion:\n            if not any(",
+        "        if not write.is_deletion:\n            if True or not any(",
+        9,
+        (WRITTEN + "a_stream_that_is_behind_an_own_write_brings_nothing_older_back",),
+    ),
     Mutant(
         "answer although the cache is older than at_least",
         "cache/snapshots.py",

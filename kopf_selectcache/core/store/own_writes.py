@@ -2,12 +2,16 @@
 older stored objects.
 
 The store is not changed: its version, its audit and its changes describe what the server has sent. A write
-is retired when every stream that could hold its object has passed the version of the write, or when a stream
-reports a newer version of the object. So an own write never brings back an object that was deleted later.
+is retired when every stream that could show its object has passed the version of the write, or when a stream
+reports a newer version of the object. So an own write never brings back an object that was deleted later. A
+stream that has no older state of the object, and whose selector excludes what was written, is not waited for:
+it may be quiet for a minute and more, while the object is deleted. If such a stream reports an older state
+later, the write hides that.
 
 A deletion has no version, so no stream can be said to have passed it. It hides the uids of the name that are
 gone while a stream shows one of them. When none is shown, the deletion *rests*: it costs readers nothing, and
-hides the uids again if a stream reports one, such as after a label that was removed and added before.
+hides the uids again if a stream reports one, such as after a label that was removed and added before. A write
+that is retired while a stream has not passed it rests likewise.
 """
 
 from __future__ import annotations
@@ -105,6 +109,8 @@ class OwnWrites:
         """The keys of writes that all streams have passed, and of deletions of whose name a stream has
         reported something."""
         self._substores: Collection[Substore] = ()
+        self._selects: Callable[[Substore, Record], bool] = lambda *_: True
+        """Returns False if a stream is known not to select an object."""
         self._waits: dict[Substore, list[tuple[tuple[int, str], ObjectKey]]] = {}
         """For each stream, a heap of the versions that it has to pass, with the keys of the writes."""
 
@@ -131,12 +137,13 @@ class OwnWrites:
         if not write.is_deletion and not is_number(write.version):
             return ()  # Nobody could say when it is passed.
         write.behind = {each for each in self._substores if self._is_behind(each, write)}
-        if self._substores and not write.behind:
-            return ()
         before = self.get(write.key)
+        if before is not None and _is_late(write, before):
+            return ()
+        if self._substores and not write.behind:
+            self._rest(write)
+            return ()
         if before is not None:
-            if _is_late(write, before):
-                return ()
             # It is replaced in place: readers without the lock must not find that there is no write.
             write.follow(before)
             self.size -= before.size
@@ -161,11 +168,21 @@ class OwnWrites:
             for substore in write.behind:
                 heappush(self._waits[substore], (rank_of(write.version), write.key))
 
-    @staticmethod
-    def _is_behind(substore: Substore, write: OwnWrite) -> bool:
-        return substore.keys.have(write.key) and (
-            write.is_deletion or not substore.version or is_older(substore.version, write.version)
+    def _is_behind(self, substore: Substore, write: OwnWrite) -> bool:
+        if not substore.keys.have(write.key):
+            return False
+        return write.is_deletion or (
+            self._is_older(substore, write)
+            and (
+                write.record is None
+                or substore.view.held(write.key) is not None
+                or self._selects(substore, write.record)
+            )
         )
+
+    @staticmethod
+    def _is_older(substore: Substore, write: OwnWrite) -> bool:
+        return not substore.version or is_older(substore.version, write.version)
 
     def clear(self) -> None:
         """Drop all writes: the server was restored to an older state."""
@@ -212,8 +229,13 @@ class OwnWrites:
 
     # ---- Reports of streams.
 
-    def follow(self, substores: Collection[Substore]) -> None:
+    def follow(
+        self,
+        substores: Collection[Substore],
+        selects: Callable[[Substore, Record], bool] = lambda *_: True,
+    ) -> None:
         """Wait for other streams from now on."""
+        self._selects = selects
         self._substores, self._waits = substores, {substore: [] for substore in substores}
         self._due.clear()
         for write in list(self):
@@ -230,6 +252,8 @@ class OwnWrites:
             write = self.resting.get(record.key)
             if write is not None and write.is_newer_than(record, ""):
                 self.writes[record.key] = self.resting.pop(record.key)
+                if not write.is_deletion:
+                    self._due.add(record.key)
         elif substore.view.stages_nothing:  # Readers see nothing of a list before it is complete.
             if write.is_deletion:
                 self._due.add(write.key)
@@ -307,12 +331,21 @@ class OwnWrites:
             write = self.writes[key]
             if not write.is_newer_than(held(key), write.version):
                 self._drop(write)
-                if write.is_deletion:
-                    self._rest(write)
+                self._rest(write)
             elif write.is_deletion:
                 self._due.discard(key)
 
     def _rest(self, write: OwnWrite) -> None:
+        """Let a write hide what a stream that has not passed it may still report; nothing else is left of
+        it.
+        """
+        if not write.is_deletion:
+            if not any(
+                substore.keys.have(write.key) and self._is_older(substore, write)
+                for substore in self._substores
+            ):
+                return
+            write = replace(write, record=None, outside=None, expected=False, behind=set())
         self.resting[write.key] = write
         if len(self.resting) > self._most:
             del self.resting[next(iter(self.resting))]
