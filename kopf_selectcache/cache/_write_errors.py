@@ -120,6 +120,8 @@ def unknown_outcome(request: Request, verb: str, resource: Resource, lost: Unset
     says = f"the server answers {answer.rstrip()}; " if answer else ""
     why = f"the write may have been executed: {says}{lost.why}"
     remedy = f"Read the object before writing it again: {call_of('live.get')}"
+    if request.verb == "live.create" and request.name:
+        remedy = f"To return the object, whoever has created it: {call_of('live.ensure')}"
     return OutcomeUnknown(f"{request!r}: {why}", remedy=remedy, **about)
 
 

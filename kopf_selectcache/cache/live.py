@@ -187,7 +187,8 @@ class Live:
             job = await cache.live.create({'apiVersion': 'batch/v1', 'kind': 'Job', 'metadata': {...}, ...})
 
         The object is a dict, a body, or an object of kubernetes or pykube; then one of its class is returned.
-        AlreadyExists is raised if there is an object of this name.
+        AlreadyExists is raised if there is an object of this name, OutcomeUnknown if the server's answer was
+        lost and anybody may have created it: `ensure` returns the object in both cases.
         """
         return await writes.create(self._runtime, obj, as_, options)
 
@@ -410,7 +411,8 @@ class Live:
 
         The function is given a dict of its own, and changes it or returns another one. It may be called
         several times. Nothing is written if nothing has changed. With `subresource='scale'`, the function is
-        given the Scale.
+        given the Scale. OutcomeUnknown is raised if an answer was lost and the function, called once more,
+        would change something.
         """
         request = request_of("live.update", kind, name, namespace, as_)
         return await writes.update(self._runtime, request, function, options, subresource=subresource)

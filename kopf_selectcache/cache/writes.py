@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from inspect import isawaitable
 from typing import Any
 
-from kopf_selectcache._errors import AlreadyExists, Conflict, NotWritable
+from kopf_selectcache._errors import AlreadyExists, Conflict, NotWritable, OutcomeUnknown
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.redact import shown, shown_with_type
 from kopf_selectcache.core.selection.resource import Resource
@@ -171,25 +172,42 @@ async def update(
     require_subresource(request.verb, subresource)
     resource = await resource_for(runtime, request)
     end, failures = runtime.writer.end_of(options.timeout), 0
+    unknown: OutcomeUnknown | None = None
     while True:
-        record: Record | None = None
-        if subresource in WHOLE_ANSWERS:
-            record = await fetch_record(runtime, request, resource)
-            found = record.decode()
-        else:
-            found = await fetch_subresource(runtime, request, resource, subresource)
-        changed = _changed(request, function, found)
-        if changed == found:
-            return found if record is None else _as_read(runtime, request, resource, record)
+        with _rather(unknown):
+            record: Record | None = None
+            if subresource in WHOLE_ANSWERS:
+                record = await fetch_record(runtime, request, resource)
+                found = record.decode()
+            else:
+                found = await fetch_subresource(runtime, request, resource, subresource)
+            changed = _changed(request, function, found)
+            if changed == found:  # If an answer was lost: it does not matter who has written that.
+                return found if record is None else _as_read(runtime, request, resource, record)
+            if unknown is not None:
+                raise unknown
         write = Write(Verb.REPLACE, changed, request.name or "", subresource=subresource)
         try:
             left = options._replace(timeout=max(runtime.writer.left(end), 0.0))
             data = await execute(runtime, request, resource, write, left)
             return read_answer(request, resource, data, subresource=subresource, dry_run=options.dry_run)
-        except Conflict as conflict:
-            if not await runtime.writer.pause(failures, end, conflict.retry_after):
+        except (Conflict, OutcomeUnknown) as error:
+            if not await runtime.writer.pause(failures, end, error.retry_after):
                 raise
-            failures += 1
+            failures, unknown = failures + 1, error if isinstance(error, OutcomeUnknown) else None
+
+
+@contextmanager
+def _rather(unknown: OutcomeUnknown | None) -> Iterator[None]:
+    """Raise the error of an earlier write, if there is one, in place of another error: that write may have
+    been executed.
+    """
+    try:
+        yield
+    except Exception as error:
+        if unknown is None or error is unknown:
+            raise
+        raise unknown from error
 
 
 def _changed(request: Request, function: Change, found: dict[str, Any]) -> dict[str, Any]:
@@ -218,28 +236,32 @@ async def ensure(
     resource = await resource_for(runtime, request)
     require_unread(runtime, request, given)
     end, failures, is_there = runtime.writer.end_of(options.timeout), 0, False
+    unknown: OutcomeUnknown | None = None
     while True:
         left = options._replace(timeout=max(runtime.writer.left(end), 0.0))
-        try:
-            if is_there:
-                made = await _existing(runtime, request, resource, given, left, adopt=adopt)
+        with _rather(unknown):
+            try:
+                if is_there:
+                    made = await _existing(runtime, request, resource, given, left, adopt=adopt)
+                else:
+                    write = Write(Verb.CREATE, given.obj, given.name)
+                    data = await execute(runtime, request, resource, write, left)
+                    made = read_answer(request, resource, data, dry_run=options.dry_run)
+            except AlreadyExists:
+                if is_there:
+                    raise
+                is_there = True
+            except (NotFound, Conflict, OutcomeUnknown) as error:
+                # It was deleted, or changed, meanwhile; but what a new object lacks does not come by itself.
+                is_lacking = isinstance(error, NotFound) and not is_there
+                if is_lacking or not await runtime.writer.pause(failures, end, None):
+                    raise
+                failures, is_there = failures + 1, False
+                if isinstance(error, OutcomeUnknown):  # It does not matter who has written it.
+                    unknown, is_there = error, True
             else:
-                write = Write(Verb.CREATE, given.obj, given.name)
-                data = await execute(runtime, request, resource, write, left)
-                made = read_answer(request, resource, data, dry_run=options.dry_run)
-        except AlreadyExists:
-            if is_there:
-                raise
-            is_there = True
-        except (NotFound, Conflict) as error:
-            # It was deleted, or changed, meanwhile; but what a new object lacks does not come by itself.
-            is_lacking = isinstance(error, NotFound) and not is_there
-            if is_lacking or not await runtime.writer.pause(failures, end, None):
-                raise
-            failures, is_there = failures + 1, False
-        else:
-            given.connect(made)
-            return made
+                given.connect(made)
+                return made
 
 
 async def _existing(

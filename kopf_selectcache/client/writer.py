@@ -42,6 +42,9 @@ from .transport import JSON, Refused, Unreachable, WritingTransport
 MOST_DOUBLED = 3
 """The wait between tries doubles this many times, to at most 4 seconds."""
 
+MOST_REPLACED = 1000
+"""The number of versions that a writer remembers to have replaced."""
+
 METHODS: Mapping[Verb, tuple[str, str]] = {
     Verb.CREATE: ("POST", JSON),
     Verb.REPLACE: ("PUT", JSON),
@@ -91,6 +94,8 @@ class Writer:
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
+        self._replaced: dict[tuple[str, str], None] = {}
+        """The paths of objects, and the versions of them that writes here have replaced, the newest last."""
 
     async def run(self, call: Call, *, timeout: float) -> bytes:  # All tries are within it.  # noqa: ASYNC109
         """Execute a write within `timeout` seconds; return the server's answer, or the object as it was read
@@ -114,6 +119,17 @@ class Writer:
             if (refused.refusal.code, refused.refusal.reason) == (NOT_FOUND, "NotFound"):
                 return None
             raise
+
+    def remember(self, call: Call, write: Write, answer: bytes) -> None:
+        """Note that a write with a version has been executed. A later one of this version never will be."""
+        if write.version and not write.dry_run and _version(answer) not in ("", write.version):
+            self._replaced[call.object_path, write.version] = None
+            if len(self._replaced) > MOST_REPLACED:
+                del self._replaced[next(iter(self._replaced))]
+
+    def has_replaced(self, call: Call) -> bool:
+        """Return True if another write here has replaced the version that this one needs."""
+        return (call.object_path, call.write.version) in self._replaced
 
     def end_of(self, timeout: float) -> float:
         """Return the time at which a timeout that begins now ends."""
@@ -174,13 +190,14 @@ class _Attempts:
         try:
             async with limit:
                 self._answer = await self._writer.send(self._call, write)
+                self._writer.remember(self._call, write, self._answer)
                 return Done()
         except Refused as refused:
             refusal, self._last = refused.refusal, refused
             if refusal.code == TOO_MANY:
                 return Repeat(write)
             if not _may_be_executed(refusal.code):
-                return self._after_refusal(write, refusal)
+                return self._after_refusal(refusal)
             is_answered = refusal.code != _GATEWAY_TIMEOUT
         except Unreachable as error:
             self._last, is_answered = error, False
@@ -197,10 +214,11 @@ class _Attempts:
             self._is_answered = self._is_answered and is_answered
         return after_lost_answer(write)
 
-    def _after_refusal(self, write: Write, refusal: Refusal) -> Step:
-        step = after_refusal(write, refusal, is_repeat=self._is_repeat, is_settled=self._is_settled)
+    def _after_refusal(self, refusal: Refusal) -> Step:
+        is_settled = self._is_settled or self._writer.has_replaced(self._call)
+        step = after_refusal(self._call.write, refusal, is_repeat=self._is_repeat, is_settled=is_settled)
         if isinstance(step, ReadBack):
-            self._conflict, self._is_settled = refusal, False
+            self._conflict = refusal
         return step
 
     async def _read_back(self) -> Step:
@@ -248,6 +266,22 @@ def _is_passing(code: int) -> bool:
 
 def _describe(refusal: Refusal) -> str:
     return f"{refusal.code} {refusal.reason}".rstrip()
+
+
+class _Metadata(msgspec.Struct):
+    resourceVersion: str = ""  # noqa: N815  # The server's name.
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+def _version(answer: bytes) -> str:
+    """Return the version of the object that the server has answered; empty if there is none."""
+    try:
+        return msgspec.json.decode(answer, type=_Versioned).metadata.resourceVersion
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return ""
 
 
 def _object(data: bytes | None) -> Mapping[str, Any] | None:

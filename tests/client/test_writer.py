@@ -1,5 +1,5 @@
 """Writes with lost answers, enumerated: nothing is created twice, nothing is undone, and no lost write is
-reported as done."""
+reported as done, nor one of somebody else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.client.transport import Refused, Unreachable
-from kopf_selectcache.client.writer import METHODS, Call, Unsettled, Writer
+from kopf_selectcache.client.writer import METHODS, MOST_REPLACED, Call, Unsettled, Writer
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -22,6 +22,8 @@ from tests.rows import each_row
 PATH = "/api/v1/namespaces/ns/pods"
 VERBS = {content_type: verb for verb, (_, content_type) in METHODS.items() if verb is not Verb.CREATE}
 GONE = (404, "NotFound")
+EQUAL: dict[str, Any] = {"metadata": {"name": "a"}, "spec": "ours", "list": []}
+"""An object that is equal to those that are sent."""
 
 
 class Model:
@@ -46,8 +48,12 @@ class Model:
         self.obj = {**obj, "metadata": metadata}
 
     def act(self) -> None:
-        """Somebody else writes, once, after the first try."""
-        match self.foreign:
+        """Somebody else writes, once, after the first try; "first" before it."""
+        match self.foreign.removeprefix("first "):
+            case "write the same" if self.obj is not None:
+                self.put(EQUAL, uid=self.obj["metadata"]["uid"])
+            case "write the same":
+                self.create(EQUAL)
             case "change" if self.obj is not None:
                 self.put({**self.obj, "foreign": True}, uid=self.obj["metadata"]["uid"])
             case "delete":
@@ -77,6 +83,8 @@ class Model:
     ) -> bytes:
         self.sent += 1
         fault = self.schedule.pop(0) if self.schedule else ""
+        if self.foreign.startswith("first "):
+            self.act()
         try:
             return self.answer(fault, method, json.loads(body), content_type)
         finally:
@@ -174,7 +182,18 @@ def writes() -> Iterator[tuple[str, Write]]:
 
 WRITES = dict(writes())
 FAULTS = ("", "unsent", "dropped", "lost", "429", "500", "504", "large")
-FOREIGN = ("", "change", "delete", "recreate")
+FOREIGN = (
+    "",
+    "change",
+    "delete",
+    "recreate",
+    "write the same",
+    "first change",
+    "first recreate",
+    "first write the same",
+)
+EXCLUSIVE = ("create", "replace with a version", "merge with a version")
+"""Of these one caller can succeed, so that an equal object is no sign of success."""
 
 
 def is_gone(outcome: object) -> bool:
@@ -207,7 +226,7 @@ def test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done(given: str,
         model = Model(schedule, foreign, there=write.verb not in (Verb.CREATE, Verb.APPLY))
         outcome = run(model, write)
         case = f"{given}, {schedule}, {foreign or 'alone'}: {outcome!r}, {model.executed}"
-        changed = foreign in ("delete", "recreate") or write.verb in (
+        changed = foreign in ("delete", "recreate", "first recreate") or write.verb in (
             Verb.MERGE,
             Verb.STRATEGIC,
             Verb.APPLY,
@@ -217,6 +236,8 @@ def test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done(given: str,
             assert len(model.executed) <= 1, case
         if write.verb is Verb.DELETE:
             assert len(model.executed) <= 1, case
+        if given == "replace" and "write the same" in foreign:
+            continue  # It overwrites whatever is there, so that its effect may be there without it.
         if isinstance(outcome, bytes) and write.verb is not Verb.DELETE:
             assert model.executed, case
         elif isinstance(outcome, bytes):
@@ -236,8 +257,78 @@ def test_a_write_that_can_be_settled_is_done(given: str, lost: str) -> None:
     outcome = run(model, write)
     if given == "replace" and lost in ("dropped", "500"):
         assert isinstance(outcome, Unsettled), "it cannot be repeated"
+    elif given in EXCLUSIVE and lost in ("lost", "504", "large"):
+        assert isinstance(outcome, Unsettled), "anybody may have written that"
     else:
         assert isinstance(outcome, bytes), outcome
+
+
+@each_row("given", EXCLUSIVE)
+@each_row("is_executed", [False, True])
+@each_row("lost", range(1, 4))
+def test_14_an_equal_object_of_somebody_else_is_not_reported_as_done(
+    given: str, lost: int, *, is_executed: bool
+) -> None:
+    """The answers of the first tries are lost. The first one is executed, or it is refused because of the
+    equal object: nobody can tell.
+    """
+    write = WRITES[given]
+    foreign = "" if is_executed else "first write the same"
+    model = Model(("lost",) * lost, foreign, there=write.verb is not Verb.CREATE)
+    outcome = run(model, write)
+    assert len(model.executed) == is_executed
+    assert isinstance(outcome, Unsettled)
+
+
+@each_row("given", ["replace with a version", "merge with a version", "json with a test"])
+@each_row("by", ["replace with a version", "merge", "json with a test"])
+def test_14_a_write_is_refused_if_another_caller_has_replaced_its_version(given: str, by: str) -> None:
+    """The answer to the first try was lost, but not the one to the other caller."""
+
+    async def main() -> Any:
+        model, time = Model(), Time()
+        writer = Writer(model, clock=time.clock, sleep=time.sleep, chance=lambda: 1.0)
+        # The merge patch is repeated for the version that is there.
+        model.schedule = ["dropped"] if by == "merge" else []
+        await writer.run(Call(WRITES[by], f"{PATH}/a", {}, f"{PATH}/a"), timeout=30.0)
+        model.schedule = ["lost"]
+        try:
+            return await writer.run(Call(WRITES[given], f"{PATH}/a", {}, f"{PATH}/a"), timeout=30.0)
+        except (Refused, Unsettled) as error:
+            return error
+
+    outcome = asyncio.run(main())
+    assert isinstance(outcome, Refused), outcome
+    assert outcome.refusal.code == (422 if given == "json with a test" else 409)
+
+
+def test_14_a_write_that_changes_nothing_replaces_no_version() -> None:
+    """Its answer has the version that was there."""
+
+    async def main() -> Any:
+        model, time = Model(), Time()
+        writer = Writer(model, clock=time.clock, sleep=time.sleep, chance=lambda: 1.0)
+        call = Call(WRITES["replace with a version"], f"{PATH}/a", {}, f"{PATH}/a")
+        execute, answer = model.execute, json.dumps(model.obj).encode()
+        model.execute = lambda *_: answer  # type: ignore[method-assign]
+        await writer.run(call, timeout=30.0)
+        model.execute, model.schedule = execute, ["lost"]  # type: ignore[method-assign]
+        try:
+            return await writer.run(call, timeout=30.0)
+        except (Refused, Unsettled) as error:
+            return error
+
+    assert isinstance(asyncio.run(main()), Unsettled)
+
+
+def test_14_a_bounded_number_of_replaced_versions_is_remembered() -> None:
+    writer, write = Writer(Model()), WRITES["replace with a version"]
+    first, *others = (Call(write, "", {}, f"{PATH}/{number}") for number in range(MOST_REPLACED + 1))
+    for call in (first, *others):
+        writer.remember(call, write, b'{"metadata": {"resourceVersion": "7"}}')
+        assert writer.has_replaced(call)
+    assert all(map(writer.has_replaced, others))
+    assert not writer.has_replaced(first)
 
 
 @pytest.mark.parametrize(
@@ -295,14 +386,14 @@ def test_a_refusal_of_a_creation_is_raised_if_no_try_was_executed() -> None:
 
 
 def test_reading_back_is_repeated() -> None:
-    model = Model(("lost",), there=False)
+    model = Model(("lost",))
     model.reads = [
         Unreachable("lost"),
         Refused(Refusal(503)),
         Refused(Refusal(429, retry_after=1.0)),
         TooLarge(""),
     ]
-    assert isinstance(run(model, WRITES["create"]), bytes)
+    assert isinstance(run(model, WRITES["replace"]), bytes)
     assert model.sent == 1
 
 
@@ -327,9 +418,18 @@ def test_what_is_read_back_and_no_object_settles_nothing(data: bytes) -> None:
 
 
 def test_a_conflict_that_cannot_be_read_back_is_unknown() -> None:
+    model = Model(("dropped", ""), "recreate")
+    model.reads = [Unreachable("lost")] * 100
+    assert isinstance(run(model, WRITES["delete of a uid"]), Unsettled)
+
+
+def test_a_conflict_of_a_creation_that_was_not_executed_is_raised() -> None:
+    """It was absent after the first try, which was answered."""
     model = Model(("500", ""), "recreate", there=False)
-    model.reads = [Refused(Refusal(*GONE)), *[Unreachable("lost")] * 100]
-    assert isinstance(run(model, WRITES["create"]), Unsettled)
+    model.reads = [Refused(Refusal(*GONE))]
+    outcome = run(model, WRITES["create"])
+    assert isinstance(outcome, Refused)
+    assert outcome.refusal.reason == "AlreadyExists"
 
 
 def test_a_dry_run_is_repeated_and_ends_with_its_last_answer() -> None:

@@ -83,6 +83,11 @@ REFUSED = {
     ),
     "create on an overloaded server": live(create, Refuse(429, retry_after=60)),
     "create where something is gone": live(create, Refuse(410, "Gone", SAYS)),
+    "create of an object that exists, whose answer is lost": live(lambda server: server.create(WEB), LOST),
+    "replace of another version, whose answer is lost": live(
+        lambda server: server.replace({**WEB, "metadata": {**WEB["metadata"], "resourceVersion": "1"}}),
+        LOST,
+    ),
     "create of a generated name whose answer is lost": live(
         lambda server: server.create({**WEB, "metadata": {"generateName": "web-", "namespace": "ns"}}), LOST
     ),

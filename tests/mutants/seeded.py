@@ -14,6 +14,7 @@ from .reconcilers import RECONCILERS
 from .recorder import RECORDER
 from .silence import SILENCE
 from .split import SPLIT_CACHES
+from .writes import WRITES
 
 LEAST = 30
 LEAST_OF_A_PRODUCT = 3
@@ -608,38 +609,6 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("fail a handler that waits for a kind without a cache", "plugin/handlers.py", "            raise _awaiting(error, is_retried=not isinstance(cause, _kopf.WatchingCause)) from error\n", "            raise\n", 2,
            ("tests/plugin/test_handlers.py::test_a_handler_that_waits_for_a_kind_without_a_cache_is_tried_again",)),
     # ---- Writes.
-    Mutant("repeat a write whose answer is lost", "core/protocol/lost_answer.py", "            return Repeat(write)\n    return ReadBack()\n", "            return Repeat(write)\n    return Repeat(write)\n", 14,
-           ("tests/client/test_writer.py::test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done",)),
-    Mutant("treat an object that still has removed parts as the result of a replacement", "core/protocol/lost_answer.py", "        if not contains(write.body, rest):\n", "        if False:\n", 14,
-           ("tests/core/protocol/test_lost_answer.py::test_an_object_with_a_part_that_was_to_be_removed_is_not_the_result_of_a_replacement",)),
-    Mutant("repeat a JSON patch", "core/protocol/lost_answer.py", '            return Unknown("a JSON patch without a test of /metadata/resourceVersion may do harm twice")', "            return Repeat(write)", 14,
-           ("tests/client/test_writer.py::test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done",)),
-    Mutant("repeat a deletion without a uid", "core/protocol/lost_answer.py", "        case Verb.DELETE if write.uid:\n", "        case Verb.DELETE:\n", 14,
-           ("tests/client/test_writer.py::test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done",)),
-    Mutant("treat any object of the name as the one that was written", "core/protocol/lost_answer.py", "    if is_result(given, found):\n", "    if True:\n", 14,
-           ("tests/client/test_writer.py::test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done",)),
-    Mutant("treat an object of another field manager as our own", "core/protocol/lost_answer.py", "    if managed and not any(", "    if False and not any(", 14,
-           ("tests/core/protocol/test_lost_answer.py::test_an_object_of_another_manager_is_not_the_result_of_a_write",)),
-    Mutant("repeat a patch for any version", "core/protocol/lost_answer.py", "        return Repeat(given.of(uid, version)) if version", "        return Repeat(given) if version", 14,
-           ("tests/core/protocol/test_lost_answer.py::test_a_patch_is_repeated_for_the_object_and_the_version_that_were_read",)),
-    Mutant("raise the refusal of a repeated write as that of the first", "core/protocol/lost_answer.py", "    return Refuse(refusal) if is_settled else Unknown(", "    return Refuse(refusal) if True else Unknown(", 14,
-           ("tests/client/test_writer.py::test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done",)),
-    Mutant("treat an error of the server as a refusal", "client/writer.py", "(code >= 500 and code != _NOT_IMPLEMENTED)", "(code >= 600 and code != _NOT_IMPLEMENTED)", 14,
-           ("tests/client/test_writer.py::test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done",)),
-    Mutant("let the HTTP client repeat a write", "client/transport.py", '        if self.is_written:\n            raise aiohttp.ClientConnectionError("the connection broke off, and a write is not repeated")\n        self.is_written = True\n        self._consumed = True  #', "        self.is_written = True\n        self._consumed = False  #", 14,
-           ("tests/client/test_sending.py::test_a_write_whose_kept_alive_connection_breaks_is_not_repeated",)),
-    Mutant("treat a write whose answer breaks off as one that was not sent", "client/transport.py", "            error.may_have_arrived = sending.may_have_arrived\n", "            error.may_have_arrived = False\n", 14,
-           ("tests/client/test_sending.py::test_a_write_whose_answer_breaks_off_or_is_late_may_have_arrived",)),
-    Mutant("adopt an object of any version", "cache/_adoption.py", '    return {"metadata": {**changes, "uid": record.uid, "resourceVersion": record.version}}', '    return {"metadata": changes}', 14,
-           ("tests/cache/test_live.py::test_an_object_that_changes_while_it_is_adopted_is_looked_at_again",)),
-    Mutant("take an object from its controller", "cache/_adoption.py", "    if controller is None or controller.get(", "    if True or controller.get(", 14,
-           ("tests/cache/test_live.py::test_an_object_of_another_controller_is_not_adopted",)),
-    Mutant("change a label of somebody else", "cache/_adoption.py", "if key in wanted and key not in record.labels}", "if key in wanted}", 14,
-           ("tests/cache/test_live.py::test_a_label_with_another_value_is_not_changed",)),
-    Mutant("create again an object that lacks its namespace", "cache/writes.py", "is_lacking = isinstance(error, NotFound) and not is_there", "is_lacking = False", 14,
-           ("tests/cache/test_live.py::test_what_a_new_object_lacks_is_told_at_once",)),
-    Mutant("propose an adoption that fails", "cache/_adoption.py", " if is_enough else _relabel()", "", 14,
-           ("tests/cache/test_live.py::test_ensure_proposes_to_adopt_only_what_it_can_adopt",)),
     Mutant("show the server's message about a Secret", "cache/_write_errors.py", "    if (resource.kind.group, resource.kind.plural) == _OF_SECRETS:\n", "    if False:\n", 10,
            ("tests/cache/test_live_errors.py::test_10_what_the_server_says_about_a_secret_is_not_shown",)),
     Mutant("write a part back as a whole object", "cache/writes.py", "    await require_whole(runtime, request, resource, given, subresource=subresource)\n", "    assert require_whole\n", 13,
@@ -697,4 +666,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *RECONCILERS,
     *RECORDER,
     *SILENCE,
+    *WRITES,
 )

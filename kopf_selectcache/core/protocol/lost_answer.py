@@ -7,19 +7,20 @@
 
 | write | after a lost answer | after reading back | after a refusal of a repeat |
 |---|---|---|---|
-| create, with a name | read back | absent: repeat; contains all that was sent: done | 409: read back |
+| create, with a name | read back | absent: repeat | |
 | create, with generateName | unknown | | |
-| replace, with a version | repeat | contains all that was sent: done | 409: read back |
-| replace, without a version | read back | contains all that was sent: done | |
+| with a version: replace, patch or apply | repeat | | |
+| replace, without a version | read back | contains what was sent, and nothing else: done | |
 | merge or strategic patch | read back | repeat for this uid and version | 409: read back |
-| the same, with a version of the caller | repeat | contains all that was sent: done | 409: read back |
-| JSON patch with a test of the version | repeat | | |
 | other JSON patch | unknown | | |
 | apply | read back | absent: repeat; there: repeat for this uid | 409: read back |
 | delete, with a uid | repeat | absent, other uid, or being deleted: done | 404: done; 409: read back |
 | delete, without a uid | read back | absent, or being deleted: done | |
 
 Everything else is unknown. A dry run changes nothing, and is repeated.
+
+What the object contains does not tell who has written it. So a creation, or a write with a version, of which
+one caller can succeed, is done only if the server says so.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ class Write:
     @property
     def version(self) -> str:
         """The version that the object must have; empty for any."""
+        if self.verb is Verb.JSON:
+            return _tested_version(self.body)
         return _text(self._preconditions, "resourceVersion")
 
     @property
@@ -145,13 +148,9 @@ def after_lost_answer(write: Write) -> Repeat | ReadBack | Unknown:
     match write.verb:
         case Verb.CREATE if not write.name:
             return Unknown("the server makes the name, so that the object cannot be read back")
-        case Verb.REPLACE if write.version:
-            return Repeat(write)
-        case Verb.MERGE | Verb.STRATEGIC if write.version:
+        case Verb.REPLACE | Verb.MERGE | Verb.STRATEGIC | Verb.JSON | Verb.APPLY if write.version:
             return Repeat(write)
         case Verb.JSON:
-            if _tests_version(write.body):
-                return Repeat(write)
             return Unknown("a JSON patch without a test of /metadata/resourceVersion may do harm twice")
         case Verb.DELETE if write.uid:
             return Repeat(write)
@@ -159,21 +158,22 @@ def after_lost_answer(write: Write) -> Repeat | ReadBack | Unknown:
 
 
 def after_refusal(
-    write: Write, refusal: Refusal, *, is_repeat: bool, is_settled: bool
+    given: Write, refusal: Refusal, *, is_repeat: bool, is_settled: bool
 ) -> ReadBack | Done | Unknown | Refuse:
-    """Return the next step after a refusal. `is_repeat` is true if the answer to an earlier try was lost,
-    `is_settled` if none of these tries has been executed.
+    """Return the next step after a refusal. `given` is the write of the caller. `is_repeat` is true if the
+    answer to an earlier try was lost, `is_settled` if none of these tries has been executed.
     """
-    if not is_repeat or write.dry_run:
+    if not is_repeat or given.dry_run:
         return Refuse(refusal)
-    if refusal.code == NOT_FOUND and write.verb is Verb.DELETE:
+    if refusal.code == NOT_FOUND and given.verb is Verb.DELETE:
         return Done()
-    if refusal.code == NOT_FOUND and write.verb is not Verb.CREATE:
+    if refusal.code == NOT_FOUND and given.verb is not Verb.CREATE:
         return Refuse(refusal)
-    if refusal.code == CONFLICT and write.verb is not Verb.JSON:
-        return (
-            Refuse(refusal) if any(each.reason == _OWNED_ELSEWHERE for each in refusal.causes) else ReadBack()
-        )
+    if any(each.reason == _OWNED_ELSEWHERE for each in refusal.causes):
+        return Refuse(refusal)
+    is_exclusive = given.verb is Verb.CREATE or (given.verb is not Verb.DELETE and given.version)
+    if refusal.code == CONFLICT and not is_exclusive:
+        return ReadBack()
     return Refuse(refusal) if is_settled else Unknown("a repeat of it was refused")
 
 
@@ -199,7 +199,9 @@ def after_reading(
     uid, version = (_text(_metadata(found), key) for key in ("uid", "resourceVersion"))
     if given.verb is Verb.APPLY:
         return Repeat(given.of(uid)) if uid else Unknown("the object has no uid")
-    if given.verb in (Verb.MERGE, Verb.STRATEGIC) and not given.version:
+    if given.verb is Verb.CREATE:
+        return Unknown("an object of this name is there, and anybody may have created it")
+    if given.verb in (Verb.MERGE, Verb.STRATEGIC):
         if given.uid not in ("", uid):
             return Refuse(refusal if refusal is not None else Refusal(CONFLICT, "Conflict"))
         return Repeat(given.of(uid, version)) if version else Unknown("the object has no version")
@@ -225,34 +227,31 @@ def _after_deletion(given: Write, found: Mapping[str, Any] | None, refusal: Refu
 
 
 def is_result(write: Write, found: Mapping[str, Any]) -> bool:
-    """Return True if the object can be the result of the write: it contains all that was sent, and its
-    managed fields, if the server has them, name the field manager. After a replacement it contains nothing
-    else, because a part that the write removes could still be there. After a replacement of the status, only
-    the status is compared.
+    """Return True if the object can be the result of a replacement: it contains what was sent and nothing
+    else, and its managed fields, if the server has them, name the field manager. After a replacement of the
+    status, only the status is compared.
     """
     metadata = _metadata(found)
-    if write.verb is not Verb.CREATE and write.uid not in ("", _text(metadata, "uid")):
+    if write.uid not in ("", _text(metadata, "uid")):
         return False
     managed = metadata.get("managedFields")
     if managed and not any(
         isinstance(each, Mapping) and each.get("manager") == write.manager for each in managed
     ):
         return False
-    if write.verb is Verb.REPLACE and write.subresource == "status":
+    if write.subresource == "status":
         there, sent = ({"status": each.get("status")} for each in (found, write.body))
         return contains(there, sent) and contains(sent, there)
-    if write.verb is Verb.REPLACE:
-        rest = {key: value for key, value in found.items() if key not in ("apiVersion", "kind", "status")}
-        if not contains(write.body, rest):
-            return False
-    return contains(found, write.body, absent_by_none=write.verb in (Verb.MERGE, Verb.STRATEGIC))
+    rest = {key: value for key, value in found.items() if key not in ("apiVersion", "kind", "status")}
+    # A part that the write removes could still be there.
+    return contains(write.body, rest) and contains(found, write.body)
 
 
-def contains(found: Mapping[str, Any], sent: Mapping[str, Any], *, absent_by_none: bool = False) -> bool:
+def contains(found: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
     """Return True if an object contains all that was sent. Metadata that the server sets is ignored.
 
     Mappings are compared key by key, lists element by element. Empty, zero and false values may be absent.
-    None counts as not sent; with `absent_by_none`, as in a merge patch, it means absent.
+    None counts as not sent.
 
     >>> contains({"spec": {"a": 1, "b": [{"c": 2, "d": 3}]}}, {"spec": {"b": [{"c": 2}], "e": False}})
     True
@@ -273,10 +272,10 @@ def contains(found: Mapping[str, Any], sent: Mapping[str, Any], *, absent_by_non
                 for key, value in texts.items()
             }
             wanted["data"] = {**(wanted.get("data") or {}), **encoded}
-    return _contains(found, wanted, absent_by_none=absent_by_none)
+    return _contains(found, wanted)
 
 
-def _contains(found: Any, sent: Any, *, absent_by_none: bool) -> bool:
+def _contains(found: Any, sent: Any) -> bool:
     # Without recursion: objects may be nested more deeply than Python's stack.
     todo = [(found, sent)]
     while todo:
@@ -294,8 +293,7 @@ def _contains(found: Any, sent: Any, *, absent_by_none: bool) -> bool:
                 return False
             todo += zip(items, wanted, strict=True)
         elif wanted is None:
-            if absent_by_none and there not in (None, "", {}, []):
-                return False
+            continue
         elif there is None:
             if wanted:
                 return False
@@ -304,11 +302,12 @@ def _contains(found: Any, sent: Any, *, absent_by_none: bool) -> bool:
     return True
 
 
-def _tests_version(operations: Any) -> bool:
-    """Return True if a JSON patch begins by testing the version, so that it is executed once at most."""
+def _tested_version(operations: Any) -> str:
+    """Return the version that a JSON patch begins by testing, so that it is executed once at most."""
     if not isinstance(operations, (list, tuple)) or not operations or not isinstance(operations[0], Mapping):
-        return False
-    return (operations[0].get("op"), operations[0].get("path")) == ("test", "/metadata/resourceVersion")
+        return ""
+    is_test = (operations[0].get("op"), operations[0].get("path")) == ("test", "/metadata/resourceVersion")
+    return _text(operations[0], "value") if is_test else ""
 
 
 def _metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
