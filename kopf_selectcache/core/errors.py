@@ -105,8 +105,8 @@ class Garbled(Problem):
 
 
 EXITS = (KeyboardInterrupt, SystemExit)
-"""What ends the process, wherever it is raised. All else that a function of the operator's author raises is
-an error of that function, `CancelledError` too: it is called without `await`, so nobody has cancelled it."""
+"""Exceptions that end the process. Anything else that a function of the operator's author raises is an error
+of that function, `CancelledError` too: it is called without `await`, so nobody has cancelled it."""
 
 
 class TooLarge(Garbled):

@@ -29,7 +29,8 @@ from kopf_selectcache.reconciler.predicates import Event, all_of
 from kopf_selectcache.reconciler.queue import Cause, Key, Run, WorkQueue
 from kopf_selectcache.reconciler.worker import RunAgain
 
-from ._calls import Attempts, wait_until_callable
+from ._brake import Brake
+from ._calls import Attempts, noting_writes, wait_until_callable, warn_of_loop
 from ._own_patches import OwnPatches
 from ._patching import Patcher
 from .handlers import RETRY
@@ -107,6 +108,7 @@ class Calls:
         self._conflicts: dict[Key, int] = {}
         self._waiting: set[asyncio.Task[Any]] = set()
         """The runs that wait until the handler may be called."""
+        self._brake = Brake(runtime.retries.clock)
         self._warned: set[str] = set()
         """The paths, the results and the places of keys of which the log has warned."""
 
@@ -158,6 +160,13 @@ class Calls:
         """Call the handler for a key, with the object as it is now."""
         await self._wait()
         key = run.key
+        seconds, loop = self._brake.pause(key)
+        if loop is not None:
+            warn_of_loop(self._handler, loop)
+        if seconds:
+            for cause in run.causes:
+                self._queue.add_after(key, seconds, cause=cause)
+            return None
         try:
             body = self._read(key)
             again = await self._run_departures(key, body, run)
@@ -213,6 +222,8 @@ class Calls:
             self._attempts.pop((key, ""), None)
             self._conflicts.pop(key, None)
             self.own.forget(key)
+            if body is None:
+                self._brake.forget(key)
         for uid, departure in list(departures.items()):
             present = None if body is None else body.metadata.uid
             if present != uid:
@@ -240,16 +251,17 @@ class Calls:
         patch = kopf.Patch(body=body)
         memo = await self._memos.recall(body)
         arguments = ReconcileArguments(logger, body, patch, memo, run.causes, deleted)
-        outcome = await _kopf.execute_handler_once(
-            settings=self._operator.settings, handler=self._handler, cause=arguments, state=attempts
-        )
-        if outcome.final:
-            self._attempts.pop((key, uid), None)
-        else:
-            attempts.retries += 1
-            self._attempts[key, uid] = attempts
-        # As Kopf does it: also after an error.
-        is_applied = deleted or await self._patcher.apply(key, body, patch)
+        with noting_writes(self._brake, key):
+            outcome = await _kopf.execute_handler_once(
+                settings=self._operator.settings, handler=self._handler, cause=arguments, state=attempts
+            )
+            if outcome.final:
+                self._attempts.pop((key, uid), None)
+            else:
+                attempts.retries += 1
+                self._attempts[key, uid] = attempts
+            # As Kopf does it: also after an error.
+            is_applied = deleted or await self._patcher.apply(key, body, patch)
         if not outcome.final:
             return RunAgain(outcome.delay or 0.0)
         if not is_applied:

@@ -30,7 +30,15 @@ from kopf_selectcache.informer.environment import end_within
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
-from ._calls import CALLS_AT_ONCE, Attempts, call_with_cache, wait_until_callable
+from ._brake import Brake
+from ._calls import (
+    CALLS_AT_ONCE,
+    Attempts,
+    call_with_cache,
+    noting_writes,
+    wait_until_callable,
+    warn_of_loop,
+)
 from .handlers import RETRY
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
@@ -106,6 +114,7 @@ class _Delivery:
         """The calls that have one of the places of the limit."""
         self._parts = parts
         self._now = now
+        self._brake = Brake(runtime.retries.clock)
         self._reported: type[Exception] | None = None
         """The class of the last error that was logged."""
         self._has_followed = False
@@ -275,8 +284,19 @@ class _Delivery:
         call = asyncio.current_task()
         assert call is not None, "it runs in a task"
         attempts = self._attempts()
+        key = key_of(change)
         try:
-            while (pause := await self._execute(change, informer, attempts)) is not None:
+            while True:
+                pause, loop = self._brake.pause(key) if change.after is not None else (0.0, None)
+                if loop is not None:
+                    warn_of_loop(self._handler, loop)
+                is_braked = bool(pause)
+                if not is_braked:
+                    with noting_writes(self._brake, key):
+                        again = await self._execute(change, informer, attempts)
+                    if again is None:
+                        return
+                    pause = again
                 if self._is_ending:
                     return  # The handler has turned its cancellation into an error.
                 self._leave(call)
@@ -287,13 +307,19 @@ class _Delivery:
                 renewed = queue.renew(change)
                 if renewed is None:
                     return
+                if is_braked:
+                    attempts = self._attempts()
+                    change = renewed
+                    continue
                 attempts.retries += 1
                 attempts.begun += retries.clock() - since  # The handler had no part in this wait.
                 if renewed is not change and (renewed.after is None or self._has_timed_out(attempts)):
                     attempts = self._attempts()
                 change = renewed
         finally:
-            queue.finish(key_of(change))
+            if change.after is None:
+                self._brake.forget(key)
+            queue.finish(key)
             subscription.news.set()
 
     def _has_timed_out(self, attempts: Attempts) -> bool:

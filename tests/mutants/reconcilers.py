@@ -6,9 +6,18 @@ from .mutant import Mutant
 OWN, RUNS = "tests/plugin/test_own_patches.py::test_", "tests/plugin/test_reconcile.py::test_"
 PATCHES, RECONCILER = "plugin/_own_patches.py", "plugin/_reconciler.py"
 CALLS = "plugin/_reconcile_calls.py"
+BRAKE = "tests/plugin/test_brake.py::test_"
 STOPPING = "tests/plugin/test_stopping.py::test_2_"
 
 RECONCILERS: tuple[Mutant, ...] = (
+    Mutant("let a reconciler write the same object for ever", CALLS, "        if seconds:\n            for cause", "        if False:\n            for cause", 17,
+           (BRAKE + "17_a_reconciler_whose_writes_are_undone_is_slowed_down_and_named",)),
+    Mutant("slow down no writes of cache.live", "cache/server_writes.py", "            noted.add(_object_of(request, resource, write))\n", "            pass\n", 17,
+           (BRAKE + "17_a_handler_that_patches_its_own_object_by_live_is_slowed_down",)),
+    Mutant("slow down handlers of changes that get on", "plugin/_brake.py", "{each: streak.counts.get(each, 0) + 1 for each in written}", "{'any': streak.counts.get('any', 0) + 1}", 17,
+           (BRAKE + "17_a_handler_that_gets_on_is_not_slowed_down",)),
+    Mutant("slow down a handler that is called seldom", "plugin/_brake.py", "        if seconds <= 0.0:\n", "        streak.delayed += 1\n        if seconds <= 0.0:\n", 17,
+           (BRAKE + "17_a_handler_that_writes_every_few_seconds_keeps_its_times",)),
     Mutant("let waits go on when the operator begins to stop", "plugin/operator.py", "            root.add_done_callback(self.begin_to_stop)\n", "            pass\n", 2,
            (STOPPING + "an_operator_ends_though_handlers_of_its_caches_wait_in_all_threads",)),
     Mutant("begin a call in a thread after the operator has begun to stop", "plugin/_calls.py", "    if operator.is_stopping:\n", "    if False:\n", 17,
