@@ -200,7 +200,9 @@ field-labels:  ## Generate the table of field labels anew from Kubernetes' own c
 	cd tests/apiserver && GOTOOLCHAIN=local CGO_ENABLED=0 go run ./fieldlabels > ../../kopf_selectcache/core/selection/_field_table.py.new
 	mv kopf_selectcache/core/selection/_field_table.py.new kopf_selectcache/core/selection/_field_table.py
 
-merge-types: $(INSTALLED)  ## Generate the table of server-side apply anew from Kubernetes' own schema (needs Go).
+merge-types: $(INSTALLED)  ## Generate the tables of fields, and of server-side apply, from Kubernetes' own schema (needs Go).
+	$(PY) -m tests.apiserver.known_fields > kopf_selectcache/testing/api/_known_fields.py.new
+	mv kopf_selectcache/testing/api/_known_fields.py.new kopf_selectcache/testing/api/_known_fields.py
 	$(PY) -m tests.apiserver.merge_types > kopf_selectcache/testing/api/_merge_table.py.new
 	mv kopf_selectcache/testing/api/_merge_table.py.new kopf_selectcache/testing/api/_merge_table.py
 	$(PY) -m ruff format --quiet kopf_selectcache/testing/api/_merge_table.py

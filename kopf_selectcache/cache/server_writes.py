@@ -32,6 +32,7 @@ from kopf_selectcache.selectors.names import is_name
 from ._checks import require_stored
 from ._server_reads import resource_of
 from ._write_errors import not_writable, refused_write, unknown_outcome
+from .dropped_fields import DroppedFields, writer_of
 from .errors import Unreadable, failed
 from .formats.formats import form_of
 from .formats.given import Given
@@ -293,8 +294,11 @@ async def execute(
     options: Options,
     *,
     force: bool = False,
+    by: str = "",
 ) -> bytes:
-    """Send a write; return the server's answer. Raise ServerError, or NotFound, Missing or Stalled."""
+    """Send a write; return the server's answer. Raise ServerError, or NotFound, Missing or Stalled. `by` is
+    who writes, for a warning; the call of a handler by default.
+    """
     write = _with_options(write, options)
     query = {"dryRun": "All"} if options.dry_run and write.verb is not Verb.DELETE else {}
     query |= {"fieldManager": options.field_manager} if write.verb is not Verb.DELETE else {}
@@ -304,7 +308,8 @@ async def execute(
     path = f"{path}/{write.subresource}" if write.subresource else path
     if write.verb is Verb.REPLACE and write.subresource not in WHOLE_ANSWERS:
         object_path = path  # It is compared with the sent object.
-    call = Call(write, path, query, object_path)
+    dropped, by = runtime.extensions.get(DroppedFields), by or writer_of(request.verb)
+    call = Call(write, path, query, object_path, lambda header: dropped.warn(header, resource, by))
     right = RIGHTS[write.verb]
     before = frozenset[str]()
     if write.verb is Verb.DELETE:

@@ -96,6 +96,7 @@ async def patch(
     *,
     type_: str,
     subresource: str,
+    by: str = "",
 ) -> Any:
     """Patch an object or a subresource, and return it as the server has it."""
     options = options_of(request.verb, given_options)
@@ -103,7 +104,7 @@ async def patch(
     require_subresource(request.verb, subresource)
     resource = await resource_for(runtime, request)
     write = Write(_TYPES[type_], body, request.name or "", subresource=subresource)
-    data = await execute(runtime, request, resource, write, options)
+    data = await execute(runtime, request, resource, write, options, by=by)
     return read_answer(request, resource, data, subresource=subresource, dry_run=options.dry_run)
 
 

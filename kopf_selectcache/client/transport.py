@@ -35,6 +35,8 @@ from ._pacing import BATCH_DELAY, is_waking, paced
 
 _T = TypeVar("_T")
 
+Warned: TypeAlias = Callable[[str], object]
+
 JSON = "application/json"
 
 UNAUTHORIZED = 401
@@ -105,9 +107,17 @@ class WritingTransport(Transport, Protocol):
     """A transport that sends writes as well."""
 
     async def send(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str = JSON
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        content_type: str = JSON,
+        warned: Warned | None = None,
     ) -> bytes:
-        """Send a write once, and return the whole answer; raise Refused, Unreachable or TooLarge."""
+        """Send a write once, and return the whole answer; raise Refused, Unreachable or TooLarge. `warned` is
+        called with each `Warning` header of a success.
+        """
 
 
 class KopfTransport:
@@ -149,10 +159,16 @@ class KopfTransport:
             raise Unreachable(_SLOW_LOGIN) from error
 
     async def send(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str = JSON
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        content_type: str = JSON,
+        warned: Warned | None = None,
     ) -> bytes:
         headers = {"Accept": JSON, "Content-Type": content_type}
-        sending = _Sending(method, body)
+        sending = _Sending(method, body, warned)
         try:
             async with self._limit():
                 return await self._whole(path, query, headers, sending=sending)
@@ -189,6 +205,9 @@ class KopfTransport:
     ) -> bytes:
         limits = aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout)
         async with self._answer(path, query, headers, limits, sending) as response:
+            if sending is not None and sending.warned is not None:
+                for header in response.headers.getall("Warning", ()):
+                    sending.warned(header)
             return await _read(response, self._max_bytes if most is None else min(most, self._max_bytes))
 
     @asynccontextmanager
@@ -353,8 +372,8 @@ class _Sending:
     the first request, so each body can be written once only.
     """
 
-    def __init__(self, method: str, body: bytes) -> None:
-        self.method = method
+    def __init__(self, method: str, body: bytes, warned: Warned | None = None) -> None:
+        self.method, self.warned = method, warned
         self._body = body
         self._last: _OneShot | None = None
 

@@ -37,7 +37,7 @@ from kopf_selectcache.core.protocol.lost_answer import (
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.recursion import decoded, with_room
 
-from .transport import JSON, Refused, Unreachable, WritingTransport
+from .transport import JSON, Refused, Unreachable, Warned, WritingTransport
 
 MOST_DOUBLED = 3
 """The wait between tries doubles this many times, to at most 4 seconds."""
@@ -77,6 +77,8 @@ class Call:
     query: Mapping[str, str] = field(default_factory=dict)
     object_path: str = ""
     """The path of the object, to read it back. Empty if the server makes its name."""
+    warned: Warned | None = None
+    """Called with each warning of the server."""
 
 
 class Writer:
@@ -108,7 +110,7 @@ class Writer:
     async def send(self, call: Call, write: Write) -> bytes:
         method, content_type = METHODS[write.verb]
         body = with_room(partial(msgspec.json.encode, write.body))
-        return await self._transport.send(method, call.path, call.query, body, content_type)
+        return await self._transport.send(method, call.path, call.query, body, content_type, call.warned)
 
     async def read(self, call: Call) -> bytes | None:
         """Return the object; None if it is absent."""

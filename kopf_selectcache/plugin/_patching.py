@@ -15,8 +15,10 @@ import jsonpatch
 import kopf
 
 from kopf_selectcache._errors import Invalid
+from kopf_selectcache.cache import writes
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.errors import NotFound
+from kopf_selectcache.cache.request import Request
 from kopf_selectcache.client.discovery import has_subresource
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.informer import Informer
@@ -35,10 +37,13 @@ class Patcher:
         resource: Resource,
         informer: Callable[[], Informer],
         own: OwnPatches,
+        by: str,
         slowed: Callable[[Key, list[str]], object],
     ) -> None:
         self._runtime, self._resource, self._informer, self._own = runtime, resource, informer, own
         self._kind = (resource.kind.group, resource.version, resource.kind.plural)
+        self._by = by
+        """Whose patches they are, for a warning."""
         self._slowed = slowed
         """Called with a key and the paths that the server does not take over."""
         self._live = Cache(runtime).live
@@ -131,14 +136,11 @@ class Patcher:
         self, key: Key, changes: Any, subresource: str, *, type_: str = "merge"
     ) -> dict[str, Any]:
         namespace, name = key
-        answer: dict[str, Any] = await self._live.patch(
-            self._kind,
-            name,
-            namespace,
-            changes,
-            type=type_,  # type: ignore[call-overload]  # It is one of them.
-            subresource=subresource,
+        request = Request(verb="live.patch", kind=self._kind, name=name, namespace=namespace)
+        write = writes.patch(
+            self._runtime, request, changes, {}, type_=type_, subresource=subresource, by=self._by
         )
+        answer: dict[str, Any] = await self._runtime.ending.limit(write)
         return answer
 
     async def _whole(self, key: Key) -> dict[str, Any]:

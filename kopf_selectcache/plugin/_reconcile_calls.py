@@ -100,7 +100,9 @@ class Calls:
         others = all_of(handler.predicates, handler.primary.predicates)
         self.own = OwnPatches(self._call_again, self._note_departure, others)
         """Drops the changes that the patches of the calls have caused."""
-        self._patcher = Patcher(runtime, resource, self._informer, self.own, self._warn_of_lost)
+        self._patcher = Patcher(
+            runtime, resource, self._informer, self.own, f"a patch of {handler}", self._warn_of_lost
+        )
         self._attempts: dict[tuple[Key, str], Attempts] = {}
         """The attempts for a key that have failed so far; those for a departed object with its uid."""
         self._departures: dict[Key, dict[str, _Departure]] = {}

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from kopf_selectcache._errors import own_loop
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.transport import JSON, Refused, Transport, seconds_to_wait
+from kopf_selectcache.client.transport import JSON, Refused, Transport, Warned, seconds_to_wait
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import read_refusal
 from kopf_selectcache.core.protocol.machine import (
@@ -293,14 +293,23 @@ class Faulty(InProcess):
         raise AssertionError(f"a read or a write opens no watch: {path} {query}")
 
     async def send(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str = JSON
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        content_type: str = JSON,
+        warned: Warned | None = None,
     ) -> bytes:
         headers = {
             "authorization": f"Bearer {self._cluster.token}",
             "accept": JSON,
             "content-type": content_type,
         }
-        return _body_of(self._cluster.answer_write(Request(method, path, query, headers, body)))
+        answer = self._cluster.answer_write(Request(method, path, query, headers, body))
+        if warned is not None and "Warning" in answer.headers:
+            warned(answer.headers["Warning"])
+        return _body_of(answer)
 
 
 def _body_of(answer: Answer) -> bytes:

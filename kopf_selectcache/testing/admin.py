@@ -5,8 +5,11 @@ waits.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from kopf_selectcache.cache.dropped_fields import fields_in
 
 from .api.admission import Steps, finish
 from .api.kinds import Served
@@ -51,6 +54,10 @@ class Admin:
             raise Problem(
                 answer.code, answered.get("reason", ""), answered["message"], details=answered.get("details")
             )
+        for field in fields_in(answer.headers.get("Warning", "")):
+            kind, name = answered["kind"], answered["metadata"]["name"]
+            text = f"A {kind} has no field {field}: the server has dropped it from {name!r}. Correct its name"
+            warnings.warn(text, stacklevel=2)
         return answered
 
     def creating(self, obj: Mapping[str, Any], *, merge: bool = False) -> Steps[dict[str, Any]]:

@@ -65,9 +65,9 @@ def fake(*objects: Obj, label: str = "", **kept: Any) -> FakeCache:
     )
 
 
-def built(cache: FakeCache) -> FakeCache:
+def built(cache: FakeCache, kind: str = "pods") -> FakeCache:
     """Build what is wanted, as an operator does on its loop."""
-    while cache._runtime.informer("pods").state.union.build(10):
+    while cache._runtime.informer(kind).state.union.build(10):
         pass
     return cache
 
@@ -102,15 +102,19 @@ def test_where_is_served_by_an_index_of_its_path(ready: bool) -> None:
 @pytest.mark.parametrize("ready", [False, True])
 def test_contract_1_true_is_not_1_and_false_is_not_0(ready: bool) -> None:
     values: dict[str, object] = {"one": 1, "zero": 0, "true": True, "false": False, "float": 1.0}
-    objects = [pod(name) | {"spec": {"value": value, "list": [value]}} for name, value in values.items()]
-    objects.append(pod("all") | {"spec": {"list": [1, True, 0, False]}})
-    cache = fake(*objects, index={"value": "spec.value", "list": "spec.list"})
-    cache = built(cache) if ready else cache
+    thing = {"apiVersion": "example.com/v1", "kind": "Thing"}
+    objects = [
+        pod(name) | thing | {"spec": {"value": value, "list": [value]}} for name, value in values.items()
+    ]
+    objects.append(pod("all") | thing | {"spec": {"list": [1, True, 0, False]}})
+    index = {"value": "spec.value", "list": "spec.list"}
+    cache = FakeCache(objects, {"example.com/v1/things": Cached(Selector(), index=index)})
+    cache = built(cache, "things") if ready else cache
     for required, found in ((1, ["float", "one"]), (True, ["true"]), (0, ["zero"]), (False, ["false"])):
-        assert names(cache.list("pods", where={"spec.value": required})) == found
-        assert names(cache.list("pods", where={"spec": {"value": required, "list": [required]}})) == found
-        assert names(cache.list("pods", index={"value": required})) == found
-        assert names(cache.list("pods", index={"list": required})) == sorted(["all", *found])
+        assert names(cache.list("things", where={"spec.value": required})) == found
+        assert names(cache.list("things", where={"spec": {"value": required, "list": [required]}})) == found
+        assert names(cache.list("things", index={"value": required})) == found
+        assert names(cache.list("things", index={"list": required})) == sorted(["all", *found])
 
 
 def test_a_where_of_what_a_transform_may_change_is_looked_at() -> None:

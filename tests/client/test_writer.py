@@ -79,7 +79,13 @@ class Model:
         raise AssertionError("a writer never watches")
 
     async def send(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str = ""
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        content_type: str = "",
+        warned: object = None,
     ) -> bytes:
         self.sent += 1
         fault = self.schedule.pop(0) if self.schedule else ""

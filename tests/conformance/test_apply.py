@@ -8,7 +8,7 @@ import pytest
 from tests.apiserver.client import ApiError
 
 from .applying import APPLY, applied, causes, fields, refused, whole
-from .places import Place, raw, refusal, since_worded
+from .places import SPECS, Place, raw, refusal, since_worded
 
 CHANGED = "the object has been modified; please apply your changes to the latest version and try again"
 UNTYPED = "failed to create typed patch object (/it; /v1, Kind=ConfigMap)"
@@ -512,6 +512,28 @@ def test_objects_that_cannot_be_applied(maps: Place, change: Any, code: int, mes
     )
     assert (status["code"], status["message"]) == (code, message)
     assert maps.get("it")["data"] == {"k": "1"}
+
+
+def test_a_field_that_a_built_in_kind_lacks_cannot_be_applied(place: Place) -> None:
+    spec, _ = SPECS["deployments"]
+    template = {**spec["template"], "spec": {**spec["template"]["spec"], "nodeNam": "n"}}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "it"},
+        "spec": {**spec, "template": template},
+    }
+    deployments = place.of("deployments")
+    status = refusal(
+        place.api,
+        "PATCH",
+        deployments.path("it"),
+        body=body,
+        content_type=APPLY,
+        query={"fieldManager": "a"},
+    )
+    assert status["code"] == 500
+    assert status["message"].endswith(": .spec.template.spec.nodeNam: field not declared in schema")
 
 
 def test_the_uid_of_another_object(maps: Place) -> None:

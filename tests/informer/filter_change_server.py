@@ -263,7 +263,8 @@ class ModelServer:
         path: str,
         query: Mapping[str, str],
         body: bytes,
-        content_type: str = JSON,  # The signature of WritingTransport.
+        content_type: str = JSON,
+        warned: object = None,  # The signature of WritingTransport.
     ) -> bytes:
         await self._arrive()
         if path.startswith("/apis/authorization"):

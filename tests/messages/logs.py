@@ -13,6 +13,8 @@ from typing import Any, Self, cast
 import kopf
 
 from kopf_selectcache import AnyOf, Selector, settings_of
+from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.dropped_fields import DroppedFields
 from kopf_selectcache.client.discovery import Resolution
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.protocol.machine import Due, Lost, Start
@@ -33,6 +35,7 @@ from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.informer.metrics import Counts
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers
+from kopf_selectcache.plugin.handlers import call
 from kopf_selectcache.plugin.narrowing import advice_on, narrow, warn_of_filter
 from kopf_selectcache.selectors.kind_keys import assigned
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -203,6 +206,30 @@ def _advise() -> None:
         narrowing=False,
     )
     LOGGER.warning(line.template, line.parts)
+
+
+def _drop_a_field() -> None:
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+    live = FakeCache([space], {"pods": "app=web"}).blocking.live
+    for _ in range(2):  # The log names it once.
+        live.patch("namespaces", "shop", changes={"status": {"nope": 1}}, subresource="status")
+
+
+def _drop_a_field_of_a_reconciler() -> None:
+    resource = Resource(PODS.kind, "v1")
+    DroppedFields(None).warn(
+        r'299 - "unknown field \"status.nope\""', resource, "a patch of Reconciler 'web'"
+    )
+
+
+def _fail_with_a_set() -> None:
+    async def handle(patch: kopf.Patch, **_: object) -> None:
+        patch.status["names"] = {"a"}
+        raise ZeroDivisionError
+
+    kwargs = {"patch": kopf.Patch(), "logger": LOGGER}
+    with contextlib.suppress(ZeroDivisionError):
+        asyncio.run(call(handle, cast("Any", None), kwargs, Waits()))
 
 
 def _index_fails() -> None:
@@ -446,6 +473,9 @@ RECORDS: dict[str, Callable[[], Any]] = {
         "example.com/v1/widgets",
         selector=("example.com", "v1", "widgets"),
     ),
+    "a field that the server has dropped": _drop_a_field,
+    "a field that the server has dropped from a patch of a reconciler": _drop_a_field_of_a_reconciler,
+    "a patch with a set, of a call that has failed": _fail_with_a_set,
     "a function of an index fails": _index_fails,
     "an audit finds drift": _audit(METADATA),
     "an audit is refused": _audit(Refused(Refusal(503, "ServiceUnavailable"))),

@@ -5,6 +5,10 @@ from __future__ import annotations
 from .mutant import Mutant
 
 PLAIN, PLAINLY = "cache/formats/plain.py", "tests/plugin/test_plain_patches.py::test_20_"
+FIELDS, DROPPED = "cache/dropped_fields.py", "tests/plugin/test_dropped_fields.py::test_20_"
+NAMED = (
+    "tests/conformance/test_dropped_fields.py::test_20_the_log_names_each_field_that_the_server_has_dropped"
+)
 HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_plain_patches.py"
 
 SILENCE: tuple[Mutant, ...] = (
@@ -59,5 +63,45 @@ SILENCE: tuple[Mutant, ...] = (
         "isinstance(value, type)",
         20,
         (PLAINLY + "what_cannot_be_json_is_an_error_with_its_path_and_type",),
+    ),
+    Mutant(
+        "ignore the warnings of the server",
+        "client/transport.py",
+        "                    sending.warned(header)\n",
+        "                    pass\n",
+        20,
+        (NAMED,),
+    ),
+    Mutant(
+        "name a dropped field at each write",
+        FIELDS,
+        "                self._warned.add(key)\n",
+        "",
+        20,
+        (DROPPED + "the_warning_names_the_handler_that_writes",),
+    ),
+    Mutant(
+        "name a call that the author of a reconciler has not made",
+        "plugin/_patching.py",
+        "by=self._by",
+        'by=""',
+        20,
+        (DROPPED + "a_field_that_the_server_drops_from_a_patch_is_named_at_the_first_one",),
+    ),
+    Mutant(
+        "store a misspelt field of a built-in kind in the embedded server",
+        "testing/api/objects.py",
+        "new = known_fields.known(served, new, paths)",
+        "known_fields.known(served, new, paths)",
+        20,
+        (NAMED,),
+    ),
+    Mutant(
+        "drop a misspelt field of a test's own object without a word",
+        "testing/admin.py",
+        "            warnings.warn(text, stacklevel=2)\n",
+        "",
+        20,
+        (DROPPED + "a_test_is_warned_of_a_misspelt_field_in_its_objects",),
     ),
 )

@@ -77,7 +77,13 @@ class EventServer:
         """Seconds until a write is answered."""
 
     async def send(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str = JSON
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        content_type: str = JSON,
+        warned: object = None,
     ) -> bytes:
         assert content_type == (JSON if method == "POST" else "application/merge-patch+json")
         sent = json.loads(body)

@@ -492,7 +492,6 @@ class TestWaiting:
             "kind": "Secret",
             "metadata": {"name": "a"},
             "stringData": {"key": "canary"},
-            "status": {"key": "canary"},
         }
         cluster.create({**pod("a"), "status": {"message": "x" * 100_000}}, secret)
         for awaited in (pod("a"), secret):

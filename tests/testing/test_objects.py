@@ -234,8 +234,8 @@ def test_one_and_true_are_two_values(store: Store) -> None:
     store.define()
     store.create("widgets.example.com", "a", spec={"x": 1})
     assert store.patch("widgets.example.com", "a", {"spec": {"x": True}})["metadata"]["generation"] == 2
-    before = store.create("leases.coordination.k8s.io", "a", spec={"other": 1})
-    after = store.patch("leases.coordination.k8s.io", "a", {"spec": {"other": True}})
+    before = store.create("controllerrevisions.apps", "a", data={"other": 1})
+    after = store.patch("controllerrevisions.apps", "a", {"data": {"other": True}})
     assert after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
 
 

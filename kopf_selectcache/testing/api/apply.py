@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from . import body as reading
-from . import field_sets, managed_fields, merge_types, merging, types
+from . import field_sets, known_fields, managed_fields, merge_types, merging, types
 from .field_sets import Fields, Path
 from .kinds import Served
 from .managed_fields import APPLY, BEFORE_FIRST_APPLY, UPDATE, Entry, Managed, Manager, Writer
@@ -147,10 +147,11 @@ def _require_kind(served: Served, sent: Mapping[str, Any]) -> None:
 
 def _require_type(served: Served, sent: Mapping[str, Any], type_: Type) -> None:
     found = list(merging.problems_of(sent, type_))
-    unknown = types.unknown_metadata(sent)
-    if not served.custom:
-        known = types.fields_of(served)
-        unknown += [key for key in sent if key not in known and key not in ("metadata", *types.TYPE)]
+    unknown: list[str] = []
+    if served.custom:
+        unknown += known_fields.unknown_metadata(sent)
+    else:
+        known_fields.known(served, sent, unknown)
         if not found:
             try:
                 types.require(served, sent)

@@ -18,6 +18,7 @@ from . import (
     checks,
     deletion,
     events,
+    known_fields,
     managed_fields,
     merge_types,
     metadata,
@@ -405,12 +406,13 @@ class Objects:
         if why := types.misfit({"kind": kind, "apiVersion": api_version}, types.TYPE, ""):
             raise bad_request(f"couldn't get version/kind; json parse error: {why}")
         checks.require_kind(served, kind or "", api_version or "", new)
-        paths = types.unknown_metadata(new)
+        paths: list[str] = []
         if served.custom:
+            paths += known_fields.unknown_metadata(new)
             paths += sorted(path for path, _, _ in schemas.unknown(served.schema or {}, new))
         else:
             types.require(served, new)
-            paths += types.drop_unknown(served, new)
+            new = known_fields.known(served, new, paths)
         unknown(served, paths)
         strategies.read_data(served, new)
         if served.group == events.GROUP:

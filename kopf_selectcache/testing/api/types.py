@@ -1,7 +1,7 @@
 """The Go types of bodies: their fields and values, with the errors of Go's decoder.
 
-It has the fields at the top of each built-in kind, and those below that this server itself reads. Other
-fields are not checked.
+It has the fields at the top of each built-in kind, and those below that this server itself reads. The values
+of other fields are not checked.
 """
 
 from __future__ import annotations
@@ -44,26 +44,6 @@ _TEXTS = frozenset(
     }
 )
 _INTEGERS: Mapping[str, int] = {"int32": 2**31, "int64": 2**63}
-_METADATA = frozenset(
-    {
-        "annotations",
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "finalizers",
-        "generateName",
-        "generation",
-        "labels",
-        "managedFields",
-        "name",
-        "namespace",
-        "ownerReferences",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    }
-)
-
 # ---- Nested types.
 
 _WEBHOOK: Fields = {
@@ -406,18 +386,3 @@ def refuse(served: Served, paths: Sequence[str]) -> None:
 
 def unknown_field(path: str) -> str:
     return f'unknown field "{path}"'
-
-
-def unknown_metadata(body: Mapping[str, Any]) -> list[str]:
-    """Return the paths of unknown fields in metadata."""
-    sent = body.get("metadata")
-    return [f"metadata.{key}" for key in sent if key not in _METADATA] if isinstance(sent, Mapping) else []
-
-
-def drop_unknown(served: Served, body: dict[str, Any]) -> list[str]:
-    """Drop the unknown fields at the top of a built-in kind, as the server does; return their paths."""
-    known = fields_of(served)
-    unknown = [key for key in body if key not in known and key != "metadata"]
-    for key in unknown:
-        del body[key]
-    return unknown

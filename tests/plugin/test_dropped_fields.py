@@ -1,0 +1,97 @@
+"""Fields that the server has dropped from the patches of handlers: who names them in the log."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache.plugin.handlers import with_cache
+from kopf_selectcache.testing import FakeCache
+from tests.faults.environment import run, until
+from tests.plugin.reconciling import APPS, app, operated, serving
+
+DROPPED = "The server has dropped status.nope from "
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+@pytest.mark.parametrize("by_function", [False, True])
+def test_20_a_field_that_the_server_drops_from_a_patch_is_named_at_the_first_one(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, by_function: bool
+) -> None:
+    """A patch that changes nothing makes no version, and no other call. The log names the field once."""
+    calls: list[str] = []
+
+    @selectcache.reconcile(APPS, registry=registry, id="follow")
+    async def follow(name: str, patch: kopf.Patch, **_: Any) -> None:
+        calls.append(name)
+        if by_function:
+            patch.fns.append(lambda obj: obj.__setitem__("status", {"nope": 1}))
+        else:
+            patch.status["nope"] = 1
+
+    async def main() -> None:
+        async with serving(app("a"), app("b")) as cluster, operated(registry, cluster):
+            await until(lambda: len(cluster.requests.where(verb="patch")) > 1)
+            await until(lambda: DROPPED in caplog.text)
+
+    run(main())
+    assert set(calls) == {"a", "b"}
+    assert (
+        caplog.text.count(f"{DROPPED}a patch of Reconciler 'follow': webapps.example.com have no such field")
+        == 1
+    )
+
+
+def test_20_the_warning_names_the_handler_that_writes(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sync handler has another stack than its write."""
+
+    @kopf.timer("example.com", "v1", "webapps", interval=0.01, id="check", registry=registry)
+    @with_cache
+    def check(cache: Any, name: str, namespace: str, **_: Any) -> None:
+        cache.blocking.live.patch(APPS, name, namespace, {"status": {"nope": 1}}, subresource="status")
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await until(lambda: len(cluster.requests.where(verb="patch")) > 2)
+
+    run(main())
+    assert caplog.text.count(f"{DROPPED}cache.live.patch() of Timer 'check'") == 1
+
+
+def test_20_kopf_itself_warns_of_a_field_that_the_server_drops_from_its_patch(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    @kopf.timer("example.com", "v1", "webapps", interval=0.01, registry=registry)
+    @with_cache
+    def check(patch: kopf.Patch, **_: Any) -> None:
+        patch.status["nope"] = 1
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await until(lambda: "finished with inconsistencies" in caplog.text)
+
+    run(main())
+    assert "('status', 'nope')" in caplog.text
+
+
+def test_20_a_test_is_warned_of_a_misspelt_field_in_its_objects() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        cache = FakeCache([pod | {"spec": {"nodeNam": "n"}}], {"pods": selectcache.EVERYTHING})
+        cache.cluster.patch(pod, {"status": {"nope": 1}})
+    assert [str(each.message) for each in caught] == [
+        f"A Pod has no field {field}: the server has dropped it from 'a'. Correct its name"
+        for field in ("spec.nodeNam", "status.nope")
+    ]
+    assert not cache.get("pods", "a", "shop")["spec"]
