@@ -33,7 +33,7 @@ from .formats.given import as_dict
 
 def remember_answer(runtime: Runtime, resource: Resource, answer: bytes) -> None:
     """Show an object as the server answered a write, until the streams have passed its version."""
-    for informer in _informers_of(runtime, resource):
+    for informer in informers_of(runtime, resource):
         if informer.resource is not None and informer.resource.version == resource.version:
             _lay(informer, resource, answer)
 
@@ -52,10 +52,10 @@ async def read_written(
 
     Only the server converts objects. If the object cannot be read, it is shown when its event arrives.
     """
-    known = [informer.resource for informer in _informers_of(runtime, resource)]
+    known = [informer.resource for informer in informers_of(runtime, resource)]
     shown = resource.version if is_whole else None
     others = {each.version: each for each in known if each is not None and each.version != shown}
-    name = _metadata_in(answer).name if others else ""
+    name = metadata_in(answer).name if others else ""
     for other in others.values() if name else ():
         with suppress(Refused, Unreachable, Garbled, TimeoutError):
             async with asyncio.timeout(seconds):
@@ -68,7 +68,7 @@ def shown_uids(runtime: Runtime, resource: Resource, namespace: str | None, name
     is deleted after this, they are gone.
     """
     key, found = (namespace or "", name), set[str]()
-    for informer in _informers_of(runtime, resource):
+    for informer in informers_of(runtime, resource):
         with informer.own_writes.lock:
             found |= {each.uid for each in (_held(informer, key), informer.own_writes.get(key)) if each}
     return frozenset(found)
@@ -87,11 +87,11 @@ def remember_deletion(
     """Hide a deleted object, and those of the name that were shown before the deletion was sent. If the
     server's answer is the object, which waits for its finalizers or the end of its grace period, show that.
     """
-    last = _metadata_in(answer)
+    last = metadata_in(answer)
     if last.is_there:
         remember_answer(runtime, resource, answer)
         return
-    for informer in _informers_of(runtime, resource):
+    for informer in informers_of(runtime, resource):
         _lay_deletion(informer, (namespace or "", name), uid, before, last.resource_version)
 
 
@@ -127,7 +127,7 @@ def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = Fal
             _lay(informer, resource, with_room(partial(msgspec.json.encode, obj)))
 
 
-def _informers_of(runtime: Runtime, resource: Resource) -> Iterator[Informer]:
+def informers_of(runtime: Runtime, resource: Resource) -> Iterator[Informer]:
     """Return the informers of a resource, in any version of its API."""
     for informer in list(runtime.informers.values()):
         known = informer.resource
@@ -207,7 +207,7 @@ def _held(informer: Informer, key: tuple[str, str]) -> Record | None:
     return informer.store.peek(*key)
 
 
-def _metadata_in(answer: bytes) -> _Metadata:
+def metadata_in(answer: bytes) -> _Metadata:
     """Return the metadata in an answer, which is an object, a Status, or empty."""
     try:
         return msgspec.json.decode(answer, type=_Answer).metadata
@@ -217,6 +217,7 @@ def _metadata_in(answer: bytes) -> _Metadata:
 
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
+    uid: str = ""
     resource_version: str = ""
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.recursion import decoded, with_room
-from kopf_selectcache.core.redact import clipped, printable_name, shown, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown, shown_with_type
 from kopf_selectcache.core.selection.kinds import find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_label
@@ -37,6 +36,7 @@ from .errors import Unreadable, failed
 from .formats.formats import form_of
 from .formats.given import Given
 from .formats.partial import partial_of
+from .noting import noting
 from .own_writes import read_written, remember_answer, remember_deletion, shown_uids
 from .request import Request, replace, requested_key
 
@@ -60,10 +60,6 @@ RIGHTS: Mapping[Verb, str] = {
 _MANAGED = ("metadata", "managedFields")
 WHOLE_ANSWERS = ("", "approval", "ephemeralcontainers", "finalize", "resize", "status")
 """Subresources that are written and answered as the whole object."""
-
-
-written: ContextVar[set[str] | None] = ContextVar("selectcache_written", default=None)
-"""The objects that the running call of a handler has written, if somebody wants to know."""
 
 
 class Options(NamedTuple):
@@ -314,6 +310,7 @@ async def execute(
     before = frozenset[str]()
     if write.verb is Verb.DELETE:
         before = shown_uids(runtime, resource, request.namespace, write.name)
+    note = noting(runtime, resource, request.namespace, write)
     try:
         data = await runtime.writer.run(call, timeout=options.timeout)
     except Refused as error:
@@ -323,18 +320,11 @@ async def execute(
     except Unreachable as error:
         raise failed(request, error) from error
     if not options.dry_run:
-        if (noted := written.get()) is not None:
-            noted.add(_object_of(request, resource, write))
+        note(data)
         _remember(runtime, request, resource, write, data, before)
         is_whole = write.subresource in WHOLE_ANSWERS
         await read_written(runtime, resource, request.namespace, data, options.timeout, is_whole=is_whole)
     return data
-
-
-def _object_of(request: Request, resource: Resource, write: Write) -> str:
-    """Return the name of a written object, with its kind; of one that the server names, the prefix."""
-    name = request.name or write.name or f"{write.body.get('metadata', {}).get('generateName', '')}*"
-    return f"{resource} {printable_name(request.namespace or '', name)}"
 
 
 def _with_options(write: Write, options: Options) -> Write:

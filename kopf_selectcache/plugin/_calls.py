@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,15 +14,11 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import NotSynced, ReadError
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.server_writes import written
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.recorder.recorder import current_runtime
 
-from ._brake import Brake, Loop
 from .handlers import RETRY, call
 from .operator import STOPPING, Operator
-
-_logger = logging.getLogger("kopf_selectcache")
 
 CALLS_AT_ONCE = 100
 """Calls of one handler that run at the same time, unless `settings.queueing.worker_limit` is set."""
@@ -46,27 +40,6 @@ class Attempts:
     @property
     def runtime(self) -> timedelta:
         return timedelta(seconds=self.clock() - self.begun)
-
-
-@contextmanager
-def noting_writes(brake: Brake, key: Hashable) -> Iterator[None]:
-    """Note what the calls of `cache.live` inside have written, for the brake of the handler."""
-    noted = set[str]()
-    token = written.set(noted)
-    try:
-        yield
-    finally:
-        written.reset(token)
-        brake.note(key, noted)
-
-
-def warn_of_loop(handler: object, loop: Loop) -> None:
-    """Log that a handler is slowed down."""
-    _logger.warning(
-        "%(handler)s has written %(written)s in %(calls)s calls in a row: somebody undoes it, or each write"
-        " differs from the last. It is called less often from now on, down to once a minute.",
-        {"handler": str(handler), "written": loop.written, "calls": loop.calls},
-    )
 
 
 async def wait_until_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> None:

@@ -12,19 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
+from kopf_selectcache.cache.noting import Path
 from kopf_selectcache.core.store.record import is_number, is_older
 from kopf_selectcache.reconciler.predicates import Event, Obj, Predicate
 from kopf_selectcache.reconciler.queue import Key
 
-Path: TypeAlias = tuple[str, ...]
-
 ROUNDS = 3
-"""Patches in a row of which the server has not taken over a path, until the reconciler is slowed down."""
-
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0
-"""Seconds until the next call that only such a patch has caused. Each doubles them."""
+"""Patches in a row of which the server has not taken over a path, until the log says so."""
 
 MOST_WRITES = 20
 """The patches of one object whose changes have not arrived yet. Older ones are forgotten."""
@@ -42,20 +38,18 @@ class Write:
 
     version: str
     effect: Callable[[Any], Any]
-    paths: frozenset[Path]
-    """The paths that it sets."""
 
 
 class OwnPatches(Predicate):
     """Drops the changes that are explained by own patches of the object, and notes departures.
 
-    `call` has the reconciler called with a key for an event, after some seconds. `depart` is called with each
-    departure. Other changes count if `others` admits them, the predicates of the operator's author.
+    `call` has the reconciler called with a key for an event. `depart` is called with each departure. Other
+    changes count if `others` admits them, the predicates of the operator's author.
     """
 
     def __init__(
         self,
-        call: Callable[[Key, Event, float], object],
+        call: Callable[[Key, Event], object],
         depart: Callable[[Key, Event], object],
         others: Predicate,
     ) -> None:
@@ -67,7 +61,6 @@ class OwnPatches(Predicate):
         """The changes that wait for the answer to a patch, and if other predicates admit them."""
         self._rounds: dict[Key, dict[Path, int]] = {}
         """The paths that the server has not taken over, with the number of patches in a row."""
-        self._pauses: dict[Key, int] = {}
 
     # ---- Patches.
 
@@ -85,7 +78,7 @@ class OwnPatches(Predicate):
         """Note that no patch is sent any more, and look at the changes that have waited."""
         for event, is_admitted in self._held.pop(key, ()):
             if self._must_call(key, event, is_admitted=is_admitted):
-                self._call(key, event, 0.0)
+                self._call(key, event)
 
     def note_lost(self, key: Key, paths: Sequence[Path]) -> list[Path]:
         """Note the paths of a patch that the server has not taken over; return those for which that is so for
@@ -94,14 +87,12 @@ class OwnPatches(Predicate):
         before = self._rounds.pop(key, {})
         if paths:
             self._rounds[key] = {path: before.get(path, 0) + 1 for path in paths}
-        else:
-            self._pauses.pop(key, None)
         return [path for path in paths if self._rounds[key][path] == ROUNDS]
 
     def forget(self, key: Key) -> None:
         """Forget the patches of an object that has departed."""
-        for each in (self._writes, self._rounds, self._pauses):
-            each.pop(key, None)
+        self._writes.pop(key, None)
+        self._rounds.pop(key, None)
 
     # ---- Changes.
 
@@ -118,7 +109,7 @@ class OwnPatches(Predicate):
         return self._must_call(key, event, is_admitted=is_admitted)
 
     def _must_call(self, key: Key, event: Event, *, is_admitted: bool) -> bool:
-        """Return True if the reconciler must be called at once."""
+        """Return True if the reconciler must be called."""
         old, new = event.old, event.new
         assert new is not None, "it is an update"
         writes, version = self._writes.get(key, []), version_of(new)
@@ -140,24 +131,13 @@ class OwnPatches(Predicate):
                     expected = write.effect(expected)
                 except Exception:  # The object before was another one than that of the patch.  # noqa: BLE001
                     return True
-        paths = frozenset().union(*(write.paths for write in passed))
-        differing = list(_differing(_without(expected), _without(new)))
-        if not differing:
-            return False
-        if not self._is_slowed(key) or not all(_is_within(path, paths) for path in differing):
-            return True
-        pauses = self._pauses[key] = self._pauses.get(key, -1) + 1
-        self._call(key, event, min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**pauses))
-        return False
+        return any(_differing(_without(expected), _without(new)))
 
     def _keep(self, key: Key, writes: list[Write]) -> None:
         if writes:
             self._writes[key] = writes
         else:
             self._writes.pop(key, None)
-
-    def _is_slowed(self, key: Key) -> bool:
-        return any(count >= ROUNDS for count in self._rounds.get(key, {}).values())
 
 
 # ---- Merge patches.
@@ -178,19 +158,6 @@ def merged(obj: Any, patch: Any) -> Any:
         else:
             found[name] = merged(found.get(name), value)
     return found
-
-
-def paths_of(patch: Any, path: Path = ()) -> Iterator[Path]:
-    """Yield the paths that a merge patch sets or removes.
-
-    >>> list(paths_of({'status': {'ready': 1, 'phase': None}}))
-    [('status', 'ready'), ('status', 'phase')]
-    """
-    if isinstance(patch, Mapping) and patch:
-        for name, value in patch.items():
-            yield from paths_of(value, (*path, name))
-    else:
-        yield path
 
 
 def stored_part(patch: Mapping[str, Any], stores: Callable[[Path], bool], path: Path = ()) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from kopf_selectcache._errors import Invalid
 from kopf_selectcache.cache import writes
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.errors import NotFound
+from kopf_selectcache.cache.noting import Path, paths_of
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.client.discovery import has_subresource
 from kopf_selectcache.core.selection.resource import Resource
@@ -25,7 +26,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.queue import Key
 
-from ._own_patches import OwnPatches, Path, Write, lost_paths, merged, paths_of, stored_part, version_of
+from ._own_patches import OwnPatches, Write, lost_paths, merged, stored_part, version_of
 
 
 class Patcher:
@@ -38,13 +39,13 @@ class Patcher:
         informer: Callable[[], Informer],
         own: OwnPatches,
         by: str,
-        slowed: Callable[[Key, list[str]], object],
+        warn: Callable[[Key, list[str]], object],
     ) -> None:
         self._runtime, self._resource, self._informer, self._own = runtime, resource, informer, own
         self._kind = (resource.kind.group, resource.version, resource.kind.plural)
         self._by = by
         """Whose patches they are, for a warning."""
-        self._slowed = slowed
+        self._warn = warn
         """Called with a key and the paths that the server does not take over."""
         self._live = Cache(runtime).live
         self._has_status: bool | None = None
@@ -75,16 +76,15 @@ class Patcher:
                 continue
             newest = await self._send(key, part, subresource)
             effect = partial(merged, patch=stored_part(part, projection.stores))
-            paths = frozenset(paths_of(part))
-            self._note(key, before, newest, effect, paths)
-            lost += lost_paths(expected, newest, paths)
+            self._note(key, before, newest, effect)
+            lost += lost_paths(expected, newest, frozenset(paths_of(part)))
         is_complete = True
         if patch.fns:
             if newest is None:
                 newest = await self._whole(key) if projection.partial else copy.deepcopy(dict(body))
             is_complete = await self._apply_functions(key, newest, patch, projection.stores, lost)
         if names := [".".join(path) for path in self._own.note_lost(key, lost)]:
-            self._slowed(key, names)
+            self._warn(key, names)
         return is_complete
 
     async def _parts(self, patch: kopf.Patch) -> list[tuple[str, dict[str, Any]]]:
@@ -125,10 +125,9 @@ class Patcher:
                 if error.causes:
                     raise
                 return False  # The test has failed.
-            paths = frozenset(map(_path_of, part))
             stored = [each for each in part if stores(_path_of(each))]
-            self._note(key, base, answer, partial(_after, operations=stored), paths)
-            lost += lost_paths(_after(base, part), answer, paths)
+            self._note(key, base, answer, partial(_after, operations=stored))
+            lost += lost_paths(_after(base, part), answer, frozenset(map(_path_of, part)))
             base = answer
         return True
 
@@ -153,11 +152,10 @@ class Patcher:
         before: Mapping[str, Any],
         answer: Mapping[str, Any],
         effect: Callable[[Any], Any],
-        paths: frozenset[Path],
     ) -> None:
         version = version_of(answer)
         if version != version_of(before):
-            self._own.note(key, Write(version, effect, paths))
+            self._own.note(key, Write(version, effect))
 
 
 def _path_of(operation: Mapping[str, Any]) -> Path:

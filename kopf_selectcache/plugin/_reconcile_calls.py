@@ -29,8 +29,8 @@ from kopf_selectcache.reconciler.predicates import Event, all_of
 from kopf_selectcache.reconciler.queue import Cause, Key, Run, WorkQueue
 from kopf_selectcache.reconciler.worker import RunAgain
 
-from ._brake import Brake
-from ._calls import Attempts, noting_writes, wait_until_callable, warn_of_loop
+from ._brake import Brake, Caller
+from ._calls import Attempts, wait_until_callable
 from ._own_patches import OwnPatches
 from ._patching import Patcher
 from .handlers import RETRY
@@ -103,6 +103,7 @@ class Calls:
         self._patcher = Patcher(
             runtime, resource, self._informer, self.own, f"a patch of {handler}", self._warn_of_lost
         )
+        self._brake = Brake(str(handler), str(resource), runtime.retries.clock)
         self._attempts: dict[tuple[Key, str], Attempts] = {}
         """The attempts for a key that have failed so far; those for a departed object with its uid."""
         self._departures: dict[Key, dict[str, _Departure]] = {}
@@ -110,7 +111,6 @@ class Calls:
         self._conflicts: dict[Key, int] = {}
         self._waiting: set[asyncio.Task[Any]] = set()
         """The runs that wait until the handler may be called."""
-        self._brake = Brake(runtime.retries.clock)
         self._warned: set[str] = set()
         """The paths, the results and the places of keys of which the log has warned."""
 
@@ -122,27 +122,22 @@ class Calls:
 
     # ---- Changes.
 
-    def _call_again(self, key: Key, event: Event, seconds: float) -> None:
-        cause = Cause(event.cause, str(self._resource), key)
-        if seconds:
-            self._queue.add_after(key, seconds, cause=cause)
-        else:
-            self._queue.add(key, cause=cause)
+    def _call_again(self, key: Key, event: Event) -> None:
+        self._queue.add(key, cause=Cause(event.cause, str(self._resource), key, version=event.version))
 
     def _note_departure(self, key: Key, event: Event) -> None:
         body = event.old
         assert isinstance(body, BodyView), "it departs from a cache"
         departure = _Departure(body, event.cause == ChangeCause.GONE)
         self._departures.setdefault(key, {})[str(body.metadata.uid)] = departure
-        self._call_again(key, event, 0.0)  # No predicate keeps it from its last run.
+        self._call_again(key, event)  # No predicate keeps it from its last run.
 
     def _warn_of_lost(self, key: Key, paths: list[str]) -> None:
         for path in paths:
             if self._is_first(path):
                 _logger.warning(
                     "The server has not taken over %(path)s of three patches of %(resource)s %(object)s by"
-                    " %(handler)s: its schema may lack the field. Calls that only such patches have caused"
-                    " are delayed.",
+                    " %(handler)s: its schema may lack the field.",
                     {**self._names, "path": path, "object": printable_name(key[0] or "", key[1])},
                 )
 
@@ -162,12 +157,9 @@ class Calls:
         """Call the handler for a key, with the object as it is now."""
         await self._wait()
         key = run.key
-        seconds, loop = self._brake.pause(key)
-        if loop is not None:
-            warn_of_loop(self._handler, loop)
-        if seconds:
+        if seconds := self._brake.pause(key, _callers(run)):
             for cause in run.causes:
-                self._queue.add_after(key, seconds, cause=cause)
+                self._queue.add_after(key, seconds, priority=run.priority, cause=cause)
             return None
         try:
             body = self._read(key)
@@ -224,8 +216,6 @@ class Calls:
             self._attempts.pop((key, ""), None)
             self._conflicts.pop(key, None)
             self.own.forget(key)
-            if body is None:
-                self._brake.forget(key)
         for uid, departure in list(departures.items()):
             present = None if body is None else body.metadata.uid
             if present != uid:
@@ -253,7 +243,7 @@ class Calls:
         patch = kopf.Patch(body=body)
         memo = await self._memos.recall(body)
         arguments = ReconcileArguments(logger, body, patch, memo, run.causes, deleted)
-        with noting_writes(self._brake, key):
+        with self._brake.watching(key, _callers(run)):
             outcome = await _kopf.execute_handler_once(
                 settings=self._operator.settings, handler=self._handler, cause=arguments, state=attempts
             )
@@ -281,3 +271,7 @@ class Calls:
                 {**self._names, "type": type(result).__name__},
             )
         return None if seconds is None else RunAgain(seconds)
+
+
+def _callers(run: Run) -> list[Caller]:
+    return [(cause.obj, cause.version) for cause in run.causes]

@@ -26,19 +26,13 @@ from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.store.change_queue import key_of
 from kopf_selectcache.core.store.store import Change as StoreChange
 from kopf_selectcache.core.store.store import ChangeCause
-from kopf_selectcache.informer.environment import end_within
+from kopf_selectcache.informer.environment import end_within, sleep_until
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.reconciler.queue import Key
 
 from ._brake import Brake
-from ._calls import (
-    CALLS_AT_ONCE,
-    Attempts,
-    call_with_cache,
-    noting_writes,
-    wait_until_callable,
-    warn_of_loop,
-)
+from ._calls import CALLS_AT_ONCE, Attempts, call_with_cache, wait_until_callable
 from .handlers import RETRY
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
@@ -114,12 +108,14 @@ class _Delivery:
         """The calls that have one of the places of the limit."""
         self._parts = parts
         self._now = now
-        self._brake = Brake(runtime.retries.clock)
         self._reported: type[Exception] | None = None
         """The class of the last error that was logged."""
         self._has_followed = False
         self._is_ending = False
         self._called = replace(handler, fn=partial(call_with_cache, handler.fn, operator, runtime))
+        self._brake = Brake(str(handler), "", runtime.retries.clock)
+        self._slowed: dict[Key, asyncio.Event] = {}
+        """The objects whose calls the brake delays. Set by their further changes."""
 
     async def run(self) -> None:
         """Call the handler with each change until cancelled. A bug in this package starts it again."""
@@ -201,6 +197,8 @@ class _Delivery:
             is_plain=handler.where is None,
         )
         subscription = Subscription(informer, request, initial=handler.initial, causes=handler.causes)
+        subscription.queue.heard = self._hear
+        self._brake.resource = str(informer.resource)
         if ChangeCause.RESYNC in handler.causes and not (informer.declared.resync or self._has_followed):
             _logger.warning(
                 "%(handler)s is not called for resyncs: %(resource)s are declared without resync=.",
@@ -284,43 +282,47 @@ class _Delivery:
         call = asyncio.current_task()
         assert call is not None, "it runs in a task"
         attempts = self._attempts()
-        key = key_of(change)
         try:
             while True:
-                pause, loop = self._brake.pause(key) if change.after is not None else (0.0, None)
-                if loop is not None:
-                    warn_of_loop(self._handler, loop)
-                is_braked = bool(pause)
-                if not is_braked:
-                    with noting_writes(self._brake, key):
-                        again = await self._execute(change, informer, attempts)
-                    if again is None:
-                        return
-                    pause = again
-                if self._is_ending:
-                    return  # The handler has turned its cancellation into an error.
+                key = _key_of(change)
+                slowed = self._brake.pause(key, self._brake.heard(key))
+                pause = slowed or await self._execute(change, informer, attempts)
+                if pause is None or self._is_ending:
+                    return  # The handler may have turned its cancellation into an error.
                 self._leave(call)
-                await retries.sleep(pause)
                 since = retries.clock()
+                if slowed:
+                    await self._sleep_slowed(key, slowed)
+                else:
+                    await retries.sleep(pause)
+                    since = retries.clock()
                 await self._enter()
                 self._entered.add(call)
                 renewed = queue.renew(change)
                 if renewed is None:
                     return
-                if is_braked:
-                    attempts = self._attempts()
-                    change = renewed
-                    continue
-                attempts.retries += 1
+                attempts.retries += not slowed
                 attempts.begun += retries.clock() - since  # The handler had no part in this wait.
                 if renewed is not change and (renewed.after is None or self._has_timed_out(attempts)):
                     attempts = self._attempts()
                 change = renewed
         finally:
-            if change.after is None:
-                self._brake.forget(key)
-            queue.finish(key)
+            queue.finish(key_of(change))
             subscription.news.set()
+
+    async def _sleep_slowed(self, key: Key, seconds: float) -> None:
+        """Wait until the brake lets an object be called, or the object changes again."""
+        self._slowed[key] = heard = asyncio.Event()
+        try:
+            await sleep_until(heard, self._runtime.retries.sleep(seconds))
+        finally:
+            del self._slowed[key]
+
+    def _hear(self, change: StoreChange) -> None:
+        key = _key_of(change)
+        self._brake.hear(key, "" if change.after is None else change.after.version)
+        if (slowed := self._slowed.get(key)) is not None:
+            slowed.set()
 
     def _has_timed_out(self, attempts: Attempts) -> bool:
         timeout = self._handler.timeout
@@ -330,13 +332,15 @@ class _Delivery:
         """Call the handler once; return None if that was the last call for the change, else the seconds until
         the next.
         """
+        key = _key_of(change)
         try:
-            outcome = await _kopf.execute_handler_once(
-                settings=self._operator.settings,
-                handler=self._called,
-                cause=self._arguments(change, informer),
-                state=attempts,
-            )
+            with self._brake.watching(key, self._brake.heard(key)):
+                outcome = await _kopf.execute_handler_once(
+                    settings=self._operator.settings,
+                    handler=self._called,
+                    cause=self._arguments(change, informer),
+                    state=attempts,
+                )
         except Exception:
             _logger.exception("A call of %(handler)s is made again.", {"handler": str(self._handler)})
             return RETRY
@@ -352,3 +356,8 @@ class _Delivery:
         given = Change(change, resource, change.cause)
         logger = _kopf.ObjectLogger(body=given.body, settings=self._operator.settings)
         return ChangeArguments(logger, given)
+
+
+def _key_of(change: StoreChange) -> Key:
+    namespace, name = key_of(change)
+    return namespace or None, name

@@ -112,7 +112,8 @@ class Deliveries:
         if not self._admits(event):
             return
         last = event.new if event.new is not None else event.old
-        cause = Cause(event.cause, self._source, None if last is None else _key_of(last))
+        obj = None if last is None else _key_of(last)
+        cause = Cause(event.cause, self._source, obj, version=event.version)
         states = [state for state in (event.old if event.is_whole else None, event.new) if state is not None]
         if not event.is_whole:
             self._deliver_remembered(event, name, priority, cause)

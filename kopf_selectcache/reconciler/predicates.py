@@ -33,6 +33,11 @@ class Event:
     is_whole: bool = True
     """False if the former object is not known any more."""
 
+    @property
+    def version(self) -> str:
+        """The version of the object after the change; empty if there is none."""
+        return str(_value(self.new or {}, ("metadata", "resourceVersion")) or "")
+
 
 class Predicate(ABC):
     """Decides if a change is reacted to.

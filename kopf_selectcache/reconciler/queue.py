@@ -66,6 +66,8 @@ class Cause(NamedTuple):
     obj: Key | None = None
     time: float = 0.0
     """When the key was added, by the clock of the queue. The queue sets it."""
+    version: str = ""
+    """The version of the object after the event."""
 
     def __str__(self) -> str:
         named = "" if self.obj is None else "/".join(filter(None, self.obj))

@@ -15,6 +15,7 @@ import kopf
 from kopf_selectcache import AnyOf, Selector, settings_of
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.dropped_fields import DroppedFields
+from kopf_selectcache.cache.noting import Target, Written, notes
 from kopf_selectcache.client.discovery import Resolution
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.protocol.machine import Due, Lost, Start
@@ -35,6 +36,7 @@ from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.informer.metrics import Counts
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers
+from kopf_selectcache.plugin._brake import LIMIT, Brake
 from kopf_selectcache.plugin.handlers import call
 from kopf_selectcache.plugin.narrowing import advice_on, narrow, warn_of_filter
 from kopf_selectcache.selectors.kind_keys import assigned
@@ -451,11 +453,31 @@ def _fail_beside() -> None:
         asyncio.run(run_again(fail, environment, PODS, dict))
 
 
+def _loop(uids: Callable[[int], str]) -> Callable[[], None]:
+    """Return a function that has a reconciler write an object, of a uid in each call, until it is slowed
+    down.
+    """
+
+    def work() -> None:
+        brake, key = Brake("Reconciler 'reconcile'", "webapps.example.com", lambda: 0.0), ("shop", "web")
+        target = Target("configmaps", "shop", "config", "")
+        for number in range(LIMIT + 1):
+            version = str(number)
+            with brake.watching(key, [(("shop", "config"), str(number - 1))]):
+                note = notes.get()
+                assert note is not None
+                note(Written(target, "config", uids(number), version, False, frozenset(), frozenset()))
+
+    return work
+
+
 RECORDS: dict[str, Callable[[], Any]] = {
     "all of a cache is there": _follow(_become_well),
     "all of a cache is there, over two streams": _follow(_become_well, streams=2),
     "a cache follows again": _follow(_become_well, _fail, _become_well),
     "unreadable objects": _follow(_hold_unreadable, _become_well),
+    "a reconciler calls itself": _loop(lambda _: "one"),
+    "the objects of a reconciler are deleted again and again": _loop(str),
     "the loop stood still": lambda: asyncio.run(_beat(lambda _: None)),
     "the loop stood still, and the reaction failed": lambda: asyncio.run(_beat(_fail_at_gap)),
     "two versions of one resource": _claim_two_versions,

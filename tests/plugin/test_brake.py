@@ -1,32 +1,325 @@
-"""Handlers that write the same object again and again are slowed down; all others are not."""
+"""Calls that go on without end because they write: how often they are made, in whole operators and in virtual
+time.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-from collections.abc import Callable
+import asyncio
 from contextlib import suppress
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache.plugin._brake import (
-    CALLS_PER_PAUSE,
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    MOST_CALLS,
-    MOST_REMEMBERED,
-    QUIET,
-    Brake,
-    Loop,
-)
+from kopf_selectcache.cache.noting import Target, Written, notes
+from kopf_selectcache.plugin._brake import LIMIT, LONGEST_PAUSE, MOST_TARGETS, QUIET, Brake
+from kopf_selectcache.reconciler.queue import Key
+from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.api.status import Problem
 from tests.faults.environment import run, until
+from tests.plugin.reconciling import APPS, app, config, operated, serving
+from tests.plugin.virtual import Times
 
-from .reconciling import APPS, app, config, operated, serving
+PERIOD = 150.0
+"""Seconds in which the versions are counted."""
+
+FEW = 2 * LIMIT
+"""The calls in this time at most: the first ones, and then one after each pause."""
+
+ENDLESS = 2000
+"""Calls after which a handler gives up, so that a test ends."""
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> Times:
+    return Times(monkeypatch)
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if "are delayed" in each.getMessage()]
+
+
+def has_status(cluster: EmbeddedCluster, wanted: dict[str, int]) -> bool:
+    return bool(cluster.get(app()).get("status") == wanted)
+
+
+def status(count: int) -> dict[str, Any]:
+    return {"status": {"count": count}}
+
+
+def test_17_writes_of_a_reconciler_to_its_own_object_do_not_call_it_without_end(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+
+    @selectcache.reconcile(APPS, registry=registry, id="follow")
+    async def follow(cache: selectcache.Cache, name: str, **_: Any) -> None:
+        calls.append(name)
+        if len(calls) < ENDLESS:
+            await cache.live.patch(APPS, name, "shop", status(len(calls)), subresource="status")
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: calls, within=10)
+            await asyncio.sleep(PERIOD)
+            assert LIMIT < len(calls) <= FEW
+            before = len(calls)
+            cluster.patch(app(), {"spec": {"size": 1}})  # Somebody else's change is not delayed.
+            await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE / 10)
+
+    times.run(main())
+    (warning,) = warnings_in(caplog)
+    assert "Reconciler 'follow'" in warning
+    assert "its own write to webapps.example.com shop/web" in warning
+
+
+def test_17_writes_in_a_thread_count_too(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr("kopf_selectcache.plugin._brake.QUIET", 60.0)  # The threads take real time.
+
+    @selectcache.reconcile(APPS, registry=registry, id="follow")
+    def follow(cache: selectcache.Cache, name: str, **_: Any) -> None:
+        calls.append(name)
+        if len(calls) < ENDLESS:
+            cache.blocking.live.patch(APPS, name, "shop", status(len(calls)), subresource="status")
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await until(lambda: warnings_in(caplog) or len(calls) > 2 * LIMIT)
+
+    run(main())
+    assert len(warnings_in(caplog)) == 1
+
+
+def test_17_writes_of_a_handler_of_changes_to_its_own_object_do_not_call_it_without_end(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+
+    @selectcache.on.change(APPS, registry=registry, id="follow")
+    async def follow(cache: selectcache.Cache, name: str, **_: Any) -> None:
+        calls.append(name)
+        if len(calls) < ENDLESS:
+            await cache.live.patch(APPS, name, "shop", status(len(calls)), subresource="status")
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: calls, within=10)
+            await asyncio.sleep(PERIOD)
+            assert LIMIT < len(calls) <= FEW
+            before = len(calls)
+            cluster.patch(app(), {"spec": {"size": 1}})
+            await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE / 10)
+
+    times.run(main())
+    (warning,) = warnings_in(caplog)
+    assert "'follow'" in warning
+    assert "its own write to webapps.example.com shop/web" in warning
+
+
+def test_17_a_reconciler_whose_objects_are_deleted_each_time_is_slowed_down(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a restore: the uid of the owner is that of an object that has gone, so the garbage collector
+    deletes what belongs to it."""
+    calls: list[str] = []
+
+    @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
+    async def follow(cache: selectcache.Cache, name: str, body: Any, **_: Any) -> None:
+        calls.append(name)
+        if len(calls) < ENDLESS:
+            metadata = {"name": name, "uid": "0a0a0a0a-0000-0000-0000-000000000000"}
+            await cache.live.ensure(config("child", {**body, "metadata": metadata}))
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: calls, within=10)
+            await asyncio.sleep(PERIOD)
+            created = cluster.requests.where(verb="create", resource="configmaps")
+            assert LIMIT < len(created) <= FEW
+            assert len(calls) <= 2 * FEW
+
+    times.run(main())
+    (warning,) = warnings_in(caplog)
+    assert warning.startswith("Somebody undoes what Reconciler 'follow'")
+    assert "for webapps.example.com shop/web" in warning
+    assert "to configmaps shop/child" in warning
+
+
+@pytest.mark.parametrize("verb", ["patch", "apply"])
+def test_17_a_reconciler_whose_changes_are_reverted_each_time_is_slowed_down(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, verb: str
+) -> None:
+    calls: list[str] = []
+    clusters: list[EmbeddedCluster] = []
+
+    @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
+    async def follow(cache: selectcache.Cache, name: str, **_: Any) -> None:
+        calls.append(name)
+        child = cache.get("configmaps", "child", "shop")
+        if child["data"]["size"] == "1" or len(calls) >= ENDLESS:
+            return
+        if verb == "patch":
+            await cache.live.patch("configmaps", "child", "shop", {"data": {"size": "1"}})
+        else:
+            await cache.live.apply(config("child", size="1"), force=True)
+
+    @selectcache.on.change("configmaps", registry=registry)
+    async def revert(new: Any, **_: Any) -> None:
+        if new["data"]["size"] == "1":
+            clusters[0].patch(config("child"), {"data": {"size": "2"}})
+
+    async def main() -> None:
+        async with serving(app()) as cluster:
+            clusters.append(cluster)
+            cluster.create(config("child", cluster.get(app()), size="2"))
+            async with operated(registry, cluster):
+                await times.until(lambda: calls, within=10)
+                await asyncio.sleep(PERIOD)
+                assert LIMIT < len(cluster.requests.where(verb="patch", resource="configmaps")) <= FEW
+
+    times.run(main())
+    (warning,) = warnings_in(caplog)
+    assert "writes for webapps.example.com shop/web" in warning
+
+
+# ---- What looks alike, and is not delayed.
+
+
+def test_17_a_reconciler_that_creates_one_object_per_call_is_not_slowed_down(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    most = 5 * LIMIT
+
+    @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
+    async def follow(cache: selectcache.Cache, body: Any, patch: kopf.Patch, **_: Any) -> None:
+        count = len(cache.owned(body, "configmaps"))
+        patch.status["count"] = count
+        if count < most:
+            await cache.live.create(config(f"child-{count}", body))
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: cluster.get(app()).get("status") == {"count": most}, within=5)
+
+    times.run(main())
+    assert not warnings_in(caplog)
+
+
+@pytest.mark.parametrize("decorator", [selectcache.reconcile, selectcache.on.change])
+def test_17_a_handler_that_writes_the_status_for_each_change_of_a_user_is_not_slowed_down(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, decorator: Any
+) -> None:
+    """The user is fast, so that changes are joined with those of the handler."""
+
+    async def follow(cache: selectcache.Cache, name: str, body: Any, **_: Any) -> None:
+        seen = {"count": body["spec"].get("size", 0)}
+        if body.get("status") != seen:
+            await cache.live.patch(APPS, name, "shop", {"status": seen}, subresource="status")
+
+    decorator(APPS, registry=registry, id="follow")(follow)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: cluster.get(app()).get("status") == {"count": 0}, within=10)
+            for size in range(1, 20 * LIMIT):
+                cluster.patch(app(), {"spec": {"size": size}})
+                for _ in range(size % 7):
+                    await asyncio.sleep(0)
+            await times.until(lambda: cluster.get(app())["status"] == {"count": 20 * LIMIT - 1}, within=0.5)
+
+    times.run(main())
+    assert not warnings_in(caplog)
+
+
+@pytest.mark.parametrize("by_patch", [True, False])
+def test_17_a_status_that_follows_an_object_that_goes_to_and_fro_is_not_delayed(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, by_patch: bool
+) -> None:
+    @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
+    async def follow(cache: selectcache.Cache, name: str, patch: kopf.Patch, **_: Any) -> None:
+        count = int(cache.get("configmaps", "child", "shop")["data"]["size"])
+        found = {"count": count, "other": 1}
+        if by_patch:
+            patch.status.update(found)
+        else:
+            await cache.live.patch(APPS, name, "shop", {"status": found}, subresource="status")
+
+    async def main() -> None:
+        async with serving(app()) as cluster:
+            cluster.create(config("child", cluster.get(app()), size="0"))
+            async with operated(registry, cluster):
+                for number in range(5 * LIMIT):
+                    cluster.patch(config("child"), {"data": {"size": str(number % 2)}})
+                    wanted = {"count": number % 2, "other": 1}
+                    await times.until(partial(has_status, cluster, wanted), within=0.5)
+
+    times.run(main())
+    assert not warnings_in(caplog)
+
+
+def test_17_objects_that_somebody_deletes_all_at_one_time_are_created_again_without_a_delay(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [f"child-{number}" for number in range(5 * LIMIT)]
+
+    @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
+    async def follow(cache: selectcache.Cache, body: Any, **_: Any) -> None:
+        found = {each["metadata"]["name"] for each in cache.owned(body, "configmaps")}
+        for name in [each for each in names if each not in found][:1]:
+            await cache.live.create(config(name, body))
+
+    def uids(cluster: EmbeddedCluster) -> set[str]:
+        found = set()
+        for name in names:
+            with suppress(Problem):  # It is absent.
+                found.add(cluster.get(config(name))["metadata"]["uid"])
+        return found
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: len(uids(cluster)) == len(names), within=5)
+            before = uids(cluster)
+            for name in names:
+                cluster.delete(config(name))
+            await times.until(lambda: len(uids(cluster) - before) == len(names), within=0.5)
+
+    times.run(main())
+    assert not warnings_in(caplog)
+
+
+def test_17_an_apply_that_changes_nothing_is_not_taken_for_one_that_was_undone(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+
+    @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
+    async def follow(cache: selectcache.Cache, name: str, body: Any, **_: Any) -> None:
+        calls.append(name)
+        await cache.live.apply(config("child", body, size="1"))
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: calls, within=10)
+            for number in range(5 * LIMIT):
+                calls.clear()
+                cluster.patch(config("child"), {"data": {"other": str(number)}})
+                await times.until(lambda: calls, within=0.5)
+
+    times.run(main())
+    assert not warnings_in(caplog)
+
+
+# ---- The brake itself.
 
 
 class Clock:
@@ -37,144 +330,53 @@ class Clock:
         return self.now
 
 
-def play(written: Callable[[int], set[str]], *, seconds: float, apart: float = 0.005) -> list[float]:
-    """Return the times of the calls of a handler that its own writes call again."""
+KEY = ("shop", "web")
+
+
+def written(version: int) -> Written:
+    target = Target("webapps.example.com", "shop", "web", "")
+    return Written(target, "web", "uid", str(version), is_deletion=False, found=frozenset(), left=frozenset())
+
+
+def called(brake: Brake, clock: Clock, number: int, *, key: Key = KEY) -> float:
+    """Make a call that the last one has caused; return how long it waits."""
+    callers = [(KEY, str(number - 1))]
+    pause = brake.pause(key, callers)
+    clock.now += pause
+    with brake.watching(key, callers):
+        note = notes.get()
+        assert note is not None
+        note(written(number))
+    return pause
+
+
+def test_17_the_pauses_grow_to_a_minute_and_the_log_repeats_it_after_an_hour(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = Clock()
-    brake, calls = Brake(clock), list[float]()
-    while clock.now < seconds:
-        pause, _ = brake.pause("key")
-        clock.now += pause
-        brake.note("key", written(len(calls)))
-        calls.append(clock.now)
-        clock.now += apart
-    return calls
+    brake = Brake("Reconciler 'follow'", "webapps.example.com", clock)
+    pauses = [called(brake, clock, number) for number in range(100)]
+    assert pauses[: LIMIT + 1] == [0.0] * (LIMIT + 1)
+    assert pauses[LIMIT + 1 : LIMIT + 9] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    assert len(warnings_in(caplog)) == 1 + int(clock.now // 3600)
 
 
-def test_17_a_loop_of_writes_is_slowed_down_to_a_call_a_minute() -> None:
-    """At 200 calls a second, 150 seconds took 30,000 writes."""
-    calls = play(lambda _: {"pods shop/web"}, seconds=150)
-    assert len(calls) <= MOST_CALLS + 150
-    calls = play(lambda _: {"pods shop/web"}, seconds=3600)
-    pauses = [after - before for before, after in pairwise(calls)]
-    assert pauses[MOST_CALLS] == pytest.approx(FIRST_PAUSE)
-    assert pauses[-1] == pytest.approx(LONGEST_PAUSE)
-    assert len(calls) < MOST_CALLS + 8 * CALLS_PER_PAUSE
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        lambda call: {f"pods shop/web-{call}"},
-        lambda call: {"pods shop/web"} if call % MOST_CALLS else set(),
-        lambda _: set(),
-    ],
-    ids=["one object after the other", "with an end", "nothing"],
-)
-def test_17_a_handler_that_gets_on_is_not_slowed_down(written: Callable[[int], set[str]]) -> None:
-    calls = play(written, seconds=10)
-    assert len(calls) >= 1999
-
-
-def test_17_a_handler_that_writes_every_few_seconds_keeps_its_times() -> None:
-    calls = play(lambda _: {"webapps shop/web"}, seconds=3600, apart=FIRST_PAUSE + 1)
-    assert len(calls) == 3600 / (FIRST_PAUSE + 1)
-
-
-def test_17_calls_before_a_quiet_time_do_not_count() -> None:
+def test_17_a_row_is_over_after_a_quiet_time() -> None:
     clock = Clock()
-    brake = Brake(clock)
-    for _ in range(3):
-        for _ in range(MOST_CALLS):
-            assert brake.pause("key") == (0.0, None)
-            brake.note("key", {"pods shop/web"})
-        clock.now += QUIET + FIRST_PAUSE + 0.1
-
-
-def test_20_a_loop_is_named_once() -> None:
-    clock = Clock()
-    brake = Brake(clock)
-    for _ in range(MOST_CALLS):
-        brake.note("key", {"pods shop/web", "configmaps shop/other"} if _ else {"pods shop/web"})
-    assert brake.pause("key") == (FIRST_PAUSE, Loop("pods shop/web", MOST_CALLS))
-    assert brake.pause("key") == (FIRST_PAUSE, None)
-    assert brake.pause("other") == (0.0, None)
-    clock.now += FIRST_PAUSE
-    assert brake.pause("key") == (0.0, None)
-    brake.note("key", {"pods shop/web"})
-    assert brake.pause("key") == (FIRST_PAUSE, None)
+    brake = Brake("Reconciler 'follow'", "webapps.example.com", clock)
+    for number in range(5 * LIMIT):
+        assert called(brake, clock, number) == 0.0
+        clock.now += QUIET + 0.1
 
 
 def test_17_what_is_remembered_of_calls_is_bounded() -> None:
     clock = Clock()
-    brake = Brake(clock)
-    for number in range(5 * MOST_REMEMBERED):
-        brake.note(number, {"pods shop/web"})
-        clock.now += QUIET
-    assert len(brake._streaks) <= MOST_REMEMBERED
-
-
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if "calls in a row" in each.getMessage()]
-
-
-def test_17_a_reconciler_whose_writes_are_undone_is_slowed_down_and_named(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Somebody deletes what it creates, as the garbage collector does after a restore."""
-    calls = Counter[str]()
-
-    @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="create")
-    async def reconcile(cache: selectcache.Cache, body: Any, name: str, **_: Any) -> None:
-        calls[name] += 1
-        if not cache.exists("configmaps", name, "shop"):
-            await cache.live.create(config(name, body))
-
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-
-            def is_named() -> bool:
-                with suppress(Problem):  # It is not created again yet.
-                    cluster.delete(config("web"))
-                return bool(warnings_of(caplog))
-
-            await until(is_named)
-            cluster.create(app("other"))
-            await until(lambda: calls["other"] > 0)
-
-    caplog.set_level(logging.WARNING)
-    run(main())
-    assert calls["web"] == MOST_CALLS
-    (warning,) = warnings_of(caplog)
-    assert warning == (
-        f"Reconciler 'create' has written configmaps shop/web in {MOST_CALLS} calls in a row: somebody"
-        " undoes it, or each write differs from the last. It is called less often from now on, down to once"
-        " a minute."
-    )
-
-
-@pytest.mark.parametrize("decorator", [selectcache.on.change, selectcache.reconcile])
-def test_17_a_handler_that_patches_its_own_object_by_live_is_slowed_down(
-    decorator: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    calls = 0
-
-    async def handle(cache: selectcache.Cache, name: str, namespace: str, **_: Any) -> None:
-        nonlocal calls
-        calls += 1
-        await cache.live.patch(APPS, name, namespace, changes={"spec": {"calls": calls}})
-
-    decorator(APPS, registry=registry)(handle)
-
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: bool(warnings_of(caplog)) or calls > MOST_CALLS)
-
-    caplog.set_level(logging.WARNING)
-    run(main())
-    assert calls == MOST_CALLS
-    assert len(warnings_of(caplog)) == 1
+    brake = Brake("Reconciler 'follow'", "webapps.example.com", clock)
+    for number in range(1000):
+        called(brake, clock, number, key=("shop", f"web-{number}"))
+        clock.now += QUIET / 10
+    assert len(brake._rows) < 25
+    for number in range(2 * MOST_TARGETS):
+        called(brake, clock, number)
+    (row,) = (row for key, row in brake._rows.items() if key == KEY)
+    assert len(row.versions) == MOST_TARGETS

@@ -70,6 +70,8 @@ class ChangeQueue:
         self._has_objects_aside = False
         self.lost = 0
         """The number of departures that were dropped, because there were too many."""
+        self.heard: Callable[[Change], object] = lambda _: None
+        """Called with each change of an object."""
 
     def __len__(self) -> int:
         """Return the number of names with pending changes."""
@@ -94,6 +96,7 @@ class ChangeQueue:
                 return
             else:
                 change = Change(dropped, after, ChangeCause.UPDATED)
+        self.heard(change)
         if change.after is None:
             self._depart(change)
         elif change.cause in self._causes or self._has_arrival(change.after.key):
