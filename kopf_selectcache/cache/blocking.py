@@ -29,6 +29,7 @@ from .declaring import Options, at, caller
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import FetchOptions, FetchSelection, Obj, Predicate, WaitOptions
+from .unawaited import Call
 
 if TYPE_CHECKING:
     from kopf_selectcache.informer.audit import Audit
@@ -318,9 +319,11 @@ def awaited(method: _M) -> _M:
 
     @wraps(method)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        name = getattr(self, "_prefix", "") + method.__name__
         if own_loop() is not self._runtime.loop:
-            raise refuse_thread(getattr(self, "_prefix", "") + method.__name__)
-        return read(self, *args, **kwargs)
+            raise refuse_thread(name)
+        work = read(self, *args, **kwargs)
+        return work if name in FAST else Call(work, name, caller())
 
     return cast("_M", call)
 
@@ -341,6 +344,10 @@ class Looped(Protocol):
     @property
     def ending(self) -> Ending: ...
 
+
+FAST = ("fetch", "fetch_list")
+"""Reads that the cache may answer: a `Call` would take a sixth of their time. A forgotten `await` shows, as a
+coroutine has nothing of an object."""
 
 WAITS = ("wait_for", "wait_gone", "wait_synced")
 """The awaited reads that may wait for longer than a request takes."""

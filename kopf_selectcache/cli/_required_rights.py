@@ -26,6 +26,7 @@ from ._code import fetches_in, posts_events, records_events
 from ._event_rights import NOTE
 from ._late import Beside, Late, declarations_in, second_caches
 from ._rights import CRDS, LIVE, RECONCILERS, SETTLING, of_events, of_fetch, of_handlers, of_kopf, of_live
+from ._unawaited import Unawaited, unawaited_in
 from .operator_loader import PROBLEM, Loaded, Unloadable
 
 UNSEEN = (
@@ -50,6 +51,11 @@ class Needs:
         """Rights that are unknown, and were left out or assumed."""
         self.declared_later: list[KindKey | None] = []
         """The kinds that the operator's files declare at run time; None for one that is not written out."""
+
+    @property
+    def unawaited(self) -> list[Unawaited]:
+        """The calls in the operator's files that do nothing, since nobody awaits them."""
+        return [each for file, tree in self._code for each in unawaited_in(tree, file)]
 
     async def all(self, fetched: Sequence[str] = ()) -> list[Right]:
         """Return all needed rights; raise Unloadable."""

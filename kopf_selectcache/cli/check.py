@@ -118,6 +118,13 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
         handled = [key for key, *_ in declared] + [key for key in needs.declared_later if key is not None]
         never, not_yet = await _undeclared_changes(operator, handled)
         others += never
+        others += [
+            Problem(
+                f"{call.method}() in {call.where} is not awaited, and does nothing",
+                f"Write: await {call.method}(...)",
+            )
+            for call in needs.unawaited
+        ]
         unknown = [*needs.unknown, *(not_yet if None not in needs.declared_later else ())]
         limit, total = operator.declared.max_bytes, sum(expected.values())
         if limit is not None and total > (bytes_in(limit) or 0):

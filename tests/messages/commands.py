@@ -106,6 +106,11 @@ def _refuse(cluster: EmbeddedCluster) -> None:
 OPERATOR = "FOLDER/web.py"
 COMMANDS: dict[str, Callable[[], Lines]] = {
     "check: nothing is wrong": run("check", OPERATOR),
+    "check: a write that is not awaited": run(
+        "check",
+        OPERATOR,
+        source=f"{HEAD}    {WEB}\n\nasync def f(cache): cache.live.delete('pods', 'a', 'b')\n",
+    ),
     "check: a kind that is not served": run("check", OPERATOR, declared="select['x.io/v1/things'] = 'a=b'"),
     "check: a selector with a mistake": run("check", OPERATOR, declared="select['v1/pods'] = 'app in'"),
     "check: no caches are declared": run("check", OPERATOR, source="import kopf, kopf_selectcache\n"),

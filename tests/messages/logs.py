@@ -16,6 +16,7 @@ from kopf_selectcache import AnyOf, Selector, settings_of
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.dropped_fields import DroppedFields
 from kopf_selectcache.cache.noting import Target, Written, notes
+from kopf_selectcache.cache.unawaited import Call
 from kopf_selectcache.client.discovery import Resolution
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.protocol.machine import Due, Lost, Start
@@ -222,6 +223,14 @@ def _drop_a_field_of_a_reconciler() -> None:
     DroppedFields(None).warn(
         r'299 - "unknown field \"status.nope\""', resource, "a patch of Reconciler 'web'"
     )
+
+
+def _forget_await() -> None:
+    async def work() -> None: ...
+
+    coroutine = work()
+    Call(coroutine, "live.patch", "app.py:12")
+    coroutine.close()
 
 
 def _fail_with_a_set() -> None:
@@ -497,6 +506,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     ),
     "a field that the server has dropped": _drop_a_field,
     "a field that the server has dropped from a patch of a reconciler": _drop_a_field_of_a_reconciler,
+    "a write that is not awaited": _forget_await,
     "a patch with a set, of a call that has failed": _fail_with_a_set,
     "a function of an index fails": _index_fails,
     "an audit finds drift": _audit(METADATA),

@@ -9,6 +9,7 @@ FIELDS, DROPPED = "cache/dropped_fields.py", "tests/plugin/test_dropped_fields.p
 NAMED = (
     "tests/conformance/test_dropped_fields.py::test_20_the_log_names_each_field_that_the_server_has_dropped"
 )
+UNAWAITED = "tests/cache/test_unawaited.py::test_20_"
 HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_plain_patches.py"
 
 SILENCE: tuple[Mutant, ...] = (
@@ -103,5 +104,37 @@ SILENCE: tuple[Mutant, ...] = (
         "",
         20,
         (DROPPED + "a_test_is_warned_of_a_misspelt_field_in_its_objects",),
+    ),
+    Mutant(
+        "throw a write away without a word",
+        "cache/blocking.py",
+        "return work if name in FAST else Call(work, name, caller())",
+        "return work",
+        20,
+        (UNAWAITED + "the_log_names_the_place_of_a_write_that_nobody_awaits",),
+    ),
+    Mutant(
+        "name a cancelled write as one that nobody has awaited",
+        "cache/unawaited.py",
+        "        self._is_used = True\n        return self._work.throw",
+        "        return self._work.throw",
+        20,
+        (UNAWAITED + "no_log_names_a_write_that_is_cancelled_or_closed",),
+    ),
+    Mutant(
+        "take a write in a condition for one that is awaited",
+        "cli/_unawaited.py",
+        "        case ast.If(test=value) | ast.While",
+        "        case ast.While",
+        20,
+        ("tests/cli/test_unawaited.py::test_20_a_call_that_nobody_awaits_is_found",),
+    ),
+    Mutant(
+        "check no file for calls that nobody awaits",
+        "cli/check.py",
+        "for call in needs.unawaited",
+        "for call in needs.unawaited[:0]",
+        20,
+        ("tests/cli/test_unawaited.py::test_20_check_names_each_call_that_nobody_awaits",),
     ),
 )

@@ -1,0 +1,62 @@
+"""`check` and calls that nobody awaits."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from kopf_selectcache.cli._unawaited import unawaited_in
+from tests.cli.conftest import Command
+
+PATCH = "cache.live.patch('pods', 'a', 'b', {})"
+LOST = {
+    "a line of its own": f"async def f(cache):\n  {PATCH}",
+    "a condition": f"async def f(cache):\n  if {PATCH}: pass",
+    "a part of a condition": f"async def f(cache):\n  x = {PATCH} or 5",
+    "a negation": f"async def f(cache):\n  return not {PATCH}",
+    "a comparison": f"async def f(cache):\n  return {PATCH} is None",
+    "a name that nothing reads": f"async def f(cache):\n  made = {PATCH}",
+    "a function in a sync one": f"def g(cache):\n  async def f():\n    {PATCH}",
+}
+FOUND = {
+    "awaited": f"async def f(cache):\n  await {PATCH}",
+    "awaited condition": f"async def f(cache):\n  if await {PATCH}: pass",
+    "a task": f"async def f(cache):\n  asyncio.create_task({PATCH})",
+    "gathered": f"async def f(cache):\n  await asyncio.gather({PATCH}, *[{PATCH}])",
+    "awaited later": f"async def f(cache):\n  made = {PATCH}\n  await made",
+    "returned": f"async def f(cache):\n  return {PATCH}",
+    "of a thread": f"async def f(cache):\n  {PATCH.replace('cache.', 'cache.blocking.')}",
+    "a sync function, which gets an error": f"def f(cache):\n  {PATCH}",
+    "a sync function in an async one": f"async def f(cache):\n  def g():\n    {PATCH}",
+    "a read that nobody awaits": "async def f(cache):\n  cache.held('pods')",
+    "of another object": f"async def f(store):\n  {PATCH.replace('cache', 'store')}",
+}
+
+
+@pytest.mark.parametrize("title", LOST)
+def test_20_a_call_that_nobody_awaits_is_found(title: str) -> None:
+    line = next(number for number, text in enumerate(LOST[title].split("\n"), 1) if PATCH in text)
+    assert list(unawaited_in(ast.parse(LOST[title]), "web.py")) == [
+        ("cache.live.patch", f"web.py, line {line}")
+    ]
+
+
+@pytest.mark.parametrize("title", FOUND)
+def test_20_other_calls_are_no_problem(title: str) -> None:
+    assert not list(unawaited_in(ast.parse(FOUND[title]), "web.py"))
+
+
+@pytest.mark.usefixtures("busy")
+def test_20_check_names_each_call_that_nobody_awaits(command: Command) -> None:
+    handlers = """
+async def f(cache):
+    cache.wait_gone('pods', 'a', 'b')
+    cache.live.delete('pods', 'a', 'b')
+"""
+    said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
+    assert said.code == 1
+    (first, line), (second, next_line) = re.findall(r"! (\S+)\(\) in web.py, line (\d+) is not", said.output)
+    assert (first, second) == ("cache.wait_gone", "cache.live.delete")
+    assert int(next_line) == int(line) + 1
