@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +13,9 @@ import kopf
 
 from kopf_selectcache._errors import NotWritable
 from kopf_selectcache.cache.formats.plain import plain
+from kopf_selectcache.core.redact import function_name
+
+_logger = logging.getLogger("kopf_selectcache")
 
 
 def make_plain(patch: object) -> NotWritable | None:
@@ -43,11 +48,17 @@ def _writable(part: object) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Plain:
-    """A function of a patch that leaves plain JSON."""
+    """A function of a patch that leaves plain JSON, or the object as it was: no timer survives an error."""
 
     function: Callable[[Any], object]
 
     def __call__(self, obj: Any) -> None:
+        before = copy.deepcopy(obj)
         self.function(obj)
-        for name, part in tuple(obj.items()):
-            obj[name] = plain("the object that a function of the patch has changed", part, name)
+        try:
+            for name, part in tuple(obj.items()):
+                obj[name] = plain(f"{function_name(self.function)}() of patch.fns", part, name)
+        except NotWritable as error:
+            obj.clear()
+            obj.update(before)
+            _logger.error("A part is not applied: %(error)s", {"error": str(error)})  # noqa: TRY400  # It is no bug.

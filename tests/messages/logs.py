@@ -38,6 +38,7 @@ from kopf_selectcache.informer.metrics import Counts
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers
 from kopf_selectcache.plugin._brake import LIMIT, Brake
+from kopf_selectcache.plugin._plain_patches import make_plain
 from kopf_selectcache.plugin.handlers import call
 from kopf_selectcache.plugin.narrowing import advice_on, narrow, warn_of_filter
 from kopf_selectcache.selectors.kind_keys import assigned
@@ -231,6 +232,15 @@ def _forget_await() -> None:
     coroutine = work()
     Call(coroutine, "live.patch", "app.py:12")
     coroutine.close()
+
+
+def _change_to_a_set() -> None:
+    def rename(obj: Any) -> None:
+        obj["spec"] = {"names": {"a"}}
+
+    patch = kopf.Patch(fns=[rename])
+    make_plain(patch)
+    patch.fns[0](cast("Any", {}))
 
 
 def _fail_with_a_set() -> None:
@@ -507,6 +517,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "a field that the server has dropped": _drop_a_field,
     "a field that the server has dropped from a patch of a reconciler": _drop_a_field_of_a_reconciler,
     "a write that is not awaited": _forget_await,
+    "a function of a patch that leaves a set": _change_to_a_set,
     "a patch with a set, of a call that has failed": _fail_with_a_set,
     "a function of an index fails": _index_fails,
     "an audit finds drift": _audit(METADATA),

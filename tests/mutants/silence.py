@@ -50,6 +50,14 @@ SILENCE: tuple[Mutant, ...] = (
         (PLAINLY + "objects_in_the_patch_of_a_handler_become_plain_json",),
     ),
     Mutant(
+        "leave a value that cannot be written in what a function of a patch does",
+        PATCHED,
+        "            obj.clear()\n            obj.update(before)\n",
+        "",
+        20,
+        (PLAINLY + "a_function_of_a_patch_that_leaves_a_set_leaves_the_object_as_it_was",),
+    ),
+    Mutant(
         "leave a value in a patch that cannot be written",
         PATCHED,
         "            patch[name] = _writable(part)\n",

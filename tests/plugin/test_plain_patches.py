@@ -270,6 +270,37 @@ def test_20_a_timer_goes_on_after_a_patch_that_cannot_be_written(
     assert ("A part is not applied: the patch: spec.names[0].x is a set" in caplog.text) is fails
 
 
+def test_20_a_timer_goes_on_after_a_function_of_its_patch_that_leaves_a_set(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[int] = []
+
+    def name(obj: Any) -> None:
+        obj["spec"] = {"names": {"a"}}
+
+    @kopf.timer("example.com", "v1", "webapps", interval=0.01, registry=registry)
+    @with_cache
+    def count(patch: kopf.Patch, **_: Any) -> None:
+        seen.append(1)
+        patch.fns.append(name)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await until(lambda: len(seen) > 2 or "Traceback" in caplog.text)
+            assert cluster.get(app())["spec"] == {}
+
+    run(main())
+    assert "A part is not applied: name() of patch.fns: spec.names is a set, which JSON lacks" in caplog.text
+
+
+def test_20_a_function_of_a_patch_that_leaves_a_set_leaves_the_object_as_it_was() -> None:
+    patch = kopf.Patch(fns=[lambda obj: obj["spec"].update(a={1}, b=2)])
+    assert make_plain(patch) is None
+    obj: Any = {"spec": {"a": 0}}
+    patch.fns[0](obj)
+    assert obj == {"spec": {"a": 0}}
+
+
 # ---- Reconcilers.
 
 
