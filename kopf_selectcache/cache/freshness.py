@@ -205,13 +205,20 @@ class _Wait:
                 await self._informer.wait_until_settled()
 
     async def _for_all(self) -> bool:
-        """Wait for all streams. Return False if the informer has replaced them meanwhile."""
-        reflectors = self._informer.reflectors
-        await _together(
-            [self._for_stream(reflector) for reflector in reflectors if not self._is_fresh(reflector)]
-        )
-        await self._for_confirmation()
-        return self._informer.reflectors is reflectors
+        """Wait for all streams. Return False if the informer has replaced them meanwhile.
+
+        A stream that was as new as the server while another one was waited for may have lost its watch since:
+        what it had not delivered by then is still missing.
+        """
+        reflectors, waited = self._informer.reflectors, set[Reflector]()
+        late = [reflector for reflector in reflectors if not self._is_fresh(reflector)]
+        while True:
+            await _together([self._for_stream(reflector) for reflector in late])
+            await self._for_confirmation()
+            waited.update(late)
+            late = [each for each in reflectors if each not in waited and not self._is_fresh(each)]
+            if not late:
+                return self._informer.reflectors is reflectors
 
     def _is_fresh(self, reflector: Reflector) -> bool:
         if self._has_reached(reflector) or (self._event.uid, self._event.version) in reflector.foreign:

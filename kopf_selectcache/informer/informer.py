@@ -586,8 +586,8 @@ class Informer:
         oldest = self.state.union.oldest_unconfirmed
         if oldest is None:
             self.awaited.wake()
-        elif oldest.version:
-            self.awaited.reach(oldest.version)
+        elif oldest.since:
+            self.awaited.reach(oldest.since)
 
     async def _resolved(self) -> Plan:
         """Resolve the key, with retries, until the cluster serves it and the filter fits; return the plan."""

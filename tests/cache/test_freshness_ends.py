@@ -418,8 +418,8 @@ def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None
 def test_the_oldest_unconfirmed_leave_is_found_however_often_leaves_come_and_are_settled() -> None:
     doubts = UnconfirmedLeaves()
     for number in range(3 * SPARE):
-        doubts[("shop", "a")] = UnconfirmedLeave("shop", "a", "uid-a", str(number + 10), 0)
-        doubts[("shop", "b")] = UnconfirmedLeave("shop", "b", "uid-b", "5", 0)
+        doubts[("shop", "a")] = UnconfirmedLeave("shop", "a", "uid-a", "", 0, str(number + 10))
+        doubts[("shop", "b")] = UnconfirmedLeave("shop", "b", "uid-b", "", 0, "5")
     assert doubts.oldest() is doubts["shop", "b"]
     assert len(doubts._heap) < 2 * SPARE
     doubts["shop", "c"] = UnconfirmedLeave("shop", "c", "uid-c", "", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -187,5 +188,37 @@ def test_a_list_that_is_older_than_was_asked_for_is_a_failure_that_is_paid_for()
             assert environment.time.now - began > 60
             assert not waits.done()
             comparison.discard(waits)
+
+    run(main())
+
+
+def test_9_a_stream_whose_watch_ends_during_the_wait_for_another_is_waited_for() -> None:
+    """It had caught up with the server when the handler began to wait. Then its watch ends before it has
+    delivered a change from before the event."""
+
+    def read(cache: Any, **_: Any) -> list[str]:
+        return sorted(each["metadata"]["resourceVersion"] for each in cache.held("pods"))
+
+    async def main() -> None:
+        filters = [Selector("app=web", namespaces=["shop"]), Selector("app=db", namespaces=["infra"])]
+        other = pod("d", namespace="infra", app="db")
+        async with gated(filters, pod("a", **WEB), other) as environment:
+            cluster = environment.cluster
+            await environment.catch_up()
+            first, second = environment.informer.reflectors
+            slow, lost = (cluster.inject(Silence(), "pods", namespace=each) for each in ("shop", "infra"))
+            sibling = cluster.patch(other, {"metadata": {"annotations": {"seen": "new"}}})
+            changed = cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
+            call = handling("event", read)(changed)
+            await environment.clock.move(0.1)
+            second.comparison.close()  # As its reflector notes the end of the watch.
+            slow.release()
+            await until(lambda: first.version == changed["metadata"]["resourceVersion"])
+            await environment.clock.move(0.1)
+            assert not call.done()
+            lost.release()
+            cluster.bookmark()
+            await environment.clock.move_until(call.done)
+            assert await call == [each["metadata"]["resourceVersion"] for each in (sibling, changed)]
 
     run(main())

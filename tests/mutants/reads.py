@@ -13,6 +13,25 @@ OWN, WRITTEN = "core/store/own_writes.py", "tests/informer/test_own_writes.py::t
 
 READS: tuple[Mutant, ...] = (
     Mutant(
+        "trust a watch that has ended while another one was waited for",
+        "cache/freshness.py",
+        "late = [each for each in reflectors if each not in waited and not self._is_fresh(each)]",
+        "late = []",
+        9,
+        (
+            "tests/cache/test_freshness_lists.py::test_9_a_stream_whose_watch_ends_during_the_wait_for_another_is_waited_for",
+        ),
+    ),
+    Mutant(
+        "take the version of a list for that of a leave",
+        "core/store/unconfirmed.py",
+        '    since: str = field(default="", compare=False)\n',
+        '    since_: str = field(default="", compare=False)\n\n    @property\n    def since(self) -> str:\n'
+        "        return self.version\n\n",
+        9,
+        ("tests/core/store/test_union_rules.py::test_9_an_object_that_a_list_lacks_may_have_left_at_any_earlier_version",),
+    ),
+    Mutant(
         "wait for streams that never select what was written",
         OWN,
         "                or self._selects(substore, write.record)\n",

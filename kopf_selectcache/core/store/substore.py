@@ -112,6 +112,9 @@ class Left(NamedTuple):
     lost: bool = False
     """True if the visible record predates the current epoch (the server was restored). Any report from a
     stream supersedes it."""
+    since: str = ""
+    """The first version without the object; empty if only a list shows that it has left. `version` may be
+    newer: what must be reached to know that it is not elsewhere."""
 
 
 class Read(NamedTuple):
@@ -448,6 +451,11 @@ def least(versions: Iterable[str]) -> str:
         if is_older(version, found):
             found = version
     return found
+
+
+def first_of(one: str, other: str) -> str:
+    """Return the older of two versions; empty if one of them is unknown."""
+    return "" if not one or not other else other if is_older(other, one) else one
 
 
 def key_of(change: Change) -> ObjectKey:

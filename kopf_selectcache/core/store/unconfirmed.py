@@ -11,7 +11,7 @@ the leaves, but a server that was restored unnoticed may already be past it, wit
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
@@ -34,6 +34,9 @@ class UnconfirmedLeave:
     """The least version of an answer that settles it. If empty, only a consistent read that begins later
     does."""
     epoch: int
+    since: str = field(default="", compare=False)
+    """The first version that may lack the object; empty if that is unknown. An answer as of this version may
+    not settle it."""
 
     @property
     def key(self) -> ObjectKey:
@@ -41,7 +44,7 @@ class UnconfirmedLeave:
 
 
 class UnconfirmedLeaves(dict[ObjectKey, UnconfirmedLeave]):
-    """Unconfirmed leaves by key, with a heap for the oldest. Leaves at an unknown version come first."""
+    """Unconfirmed leaves by key, with a heap for the oldest. Leaves since an unknown version come first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +65,7 @@ class UnconfirmedLeaves(dict[ObjectKey, UnconfirmedLeave]):
         return self._heap[0][2] if self._heap else None
 
     def _push(self, leave: UnconfirmedLeave) -> None:
-        rank = rank_of(leave.version) if is_number(leave.version) else (0, "")
+        rank = rank_of(leave.since) if is_number(leave.since) else (0, "")
         heappush(self._heap, (rank, next(self._numbers), leave))
 
 

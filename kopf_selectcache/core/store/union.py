@@ -44,6 +44,7 @@ from .substore import (
     UnionView,
     View,
     first_behind,
+    first_of,
     groups_of,
     is_denied,
     key_of,
@@ -215,16 +216,16 @@ class Union:
 
     @property
     def oldest_unconfirmed(self) -> UnconfirmedLeave | None:
-        """The unconfirmed leave with the oldest version. An unknown version comes first."""
+        """The unconfirmed leave that was the first. One since an unknown version comes before all others."""
         return self._unconfirmed.oldest()
 
     def has_unconfirmed_up_to(self, version: str, *, besides: ObjectKey) -> bool:
-        """Return True if another object than `besides` has an unconfirmed leave up to this version."""
+        """Return True if another object than `besides` may have left up to this version, unconfirmed."""
         oldest = self._unconfirmed.oldest()
-        if oldest is None or is_newer(oldest.version or version, version):
-            return False  # All others are newer.
+        if oldest is None or is_newer(oldest.since or version, version):  # All others are newer.
+            return False
         return any(
-            key != besides and (not leave.version or not is_newer(leave.version, version))
+            key != besides and not is_newer(leave.since or version, version)
             for key, leave in self._unconfirmed.items()
         )
 
@@ -339,7 +340,7 @@ class Union:
             return changes
         if is_newer(record.version, substore.version):
             # An event at a version implies that all earlier events have arrived.
-            self._leaves(key, record.version)
+            self._leaves(key, record.version, since=record.version)
             return self._settled([key, *self._reach(substore, record.version)], said=substore)
         # Some servers send a deletion with the version of the deleted object. The next event gives an upper
         # bound of the version of the deletion.
@@ -451,15 +452,15 @@ class Union:
             self._left[key] = Left(self.epoch, first.version, lost=True)
         return orphans
 
-    def _leaves(self, key: ObjectKey, version: str, *, lost: bool = False) -> None:
-        before = self._left.get(key)
-        lost = lost or (before is not None and before.lost)
-        if before is not None and not is_newer(version, before.version):
+    def _leaves(self, key: ObjectKey, version: str, *, lost: bool = False, since: str = "") -> None:
+        before = self._left.get(key) or Left(self.epoch, version, lost, since)
+        lost, since = lost or before.lost, first_of(before.since, since)
+        if not is_newer(version, before.version):
             version = before.version
         for substore in self._could_hold(key):
             if substore.epoch == self.epoch and is_older(version, substore.listed):
                 version = substore.listed
-        self._left[key] = Left(self.epoch, version, lost)
+        self._left[key] = Left(self.epoch, version, lost, since)
 
     def _reach(self, substore: Substore, version: str) -> list[ObjectKey]:
         """Advance a substore; return the keys that waited for it."""
@@ -621,8 +622,8 @@ class Union:
             if shown is None or (left is None and not vague):
                 self._forget(key)
                 return None
-            since = left.version if left is not None and not vague else ""
-            self._unconfirmed[key] = UnconfirmedLeave(*key, shown.uid, since, self.epoch)
+            at, since = (left.version, left.since) if left is not None and not vague else ("", "")
+            self._unconfirmed[key] = UnconfirmedLeave(*key, shown.uid, at, self.epoch, since)
             return shown
         if shown is not None:
             orphan = shown_epoch < 0

@@ -534,3 +534,18 @@ def test_objects_enter_and_leave_the_filter_and_those_outside_of_it_are_not_seen
         (inside, None, ChangeCause.LEFT),
         (inside, inside, ChangeCause.UPDATED),
     ]
+
+
+def test_9_an_object_that_a_list_lacks_may_have_left_at_any_earlier_version() -> None:
+    """A handler that was called with an event from before the list waits until the leave is confirmed."""
+    union, a, _ = two(pod("1"))
+    listed(a, "20")
+    (doubt,) = union.unconfirmed
+    assert doubt.version == "20"
+    assert union.has_unconfirmed_up_to("15", besides=("shop", "other"))
+
+
+def test_9_an_object_that_left_by_an_event_has_not_left_before() -> None:
+    union, *_ = doubtful()
+    assert not union.has_unconfirmed_up_to("11", besides=("shop", "other"))
+    assert union.has_unconfirmed_up_to("12", besides=("shop", "other"))
