@@ -284,7 +284,7 @@ class Deliveries:
             return call()
         except EXITS:
             raise
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # It is the operator's code.  # noqa: BLE001
             self._report(what, error)
             return None
 
