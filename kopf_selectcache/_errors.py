@@ -9,12 +9,24 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
+from inspect import currentframe
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import kopf
 
 from .core.protocol.messages import FieldCause
 from .core.redact import MOST_SHOWN, clipped, printable, shown_by_type, shown_with_type
+
+_PACKAGE = str(Path(__file__).parent)
+
+
+def caller() -> str:
+    """Return the file and line of the innermost call from outside of this package."""
+    frame = currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else "?"
 
 
 class SelectCacheError(Exception):

@@ -15,7 +15,7 @@ from functools import partial, wraps
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
 
-from kopf_selectcache._errors import NoSuchRead, ReadError, for_thread, own_loop
+from kopf_selectcache._errors import NoSuchRead, ReadError, caller, for_thread, own_loop
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.ending import Ending
@@ -25,7 +25,7 @@ from kopf_selectcache.selectors.suggestions import near
 from kopf_selectcache.settings.declaration import Declared
 
 from ._blocking_live import LIVE, BlockingLive
-from .declaring import Options, at, caller
+from .declaring import Options, at
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import FetchOptions, FetchSelection, Obj, Predicate, WaitOptions

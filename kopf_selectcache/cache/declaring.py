@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import wraps
-from inspect import currentframe
-from pathlib import Path as FilePath
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
 
 from kopf_selectcache._errors import (
@@ -19,6 +17,7 @@ from kopf_selectcache._errors import (
     ReadError,
     StateError,
     call_of,
+    caller,
     require,
 )
 from kopf_selectcache.core.errors import NO_VALUE
@@ -47,8 +46,6 @@ from .snapshots import informer_of
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 
-_PACKAGE = str(FilePath(__file__).parents[1])
-
 
 class Options(TypedDict, total=False):
     """The options of `declare` and `change`: those of `Cached`, and the timeout in seconds."""
@@ -69,14 +66,6 @@ class Options(TypedDict, total=False):
     audit_interval: float
     bookmarks: bool
     resync: float
-
-
-def caller() -> str:
-    """Return the file and line of the innermost call from outside of this package."""
-    frame = currentframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    return f"{FilePath(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else "?"
 
 
 class _Placed(Protocol):

@@ -15,7 +15,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self, TypeVar
 from weakref import WeakValueDictionary
 
-from kopf_selectcache._errors import ReadError
+from kopf_selectcache._errors import ReadError, caller
 from kopf_selectcache.core.store.record import is_newer, is_older
 from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.informer.extensions import Extensions
@@ -25,7 +25,6 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 
 from ._at_least import lists_of, require_comparable, version_reached
 from ._introspection import no_such_pinned_read
-from .declaring import caller
 from .errors import stale
 from .reads import Reads
 from .request import Request, requested_key

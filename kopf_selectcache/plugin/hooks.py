@@ -21,6 +21,7 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from ._reconciler import run_reconcilers
@@ -186,7 +187,10 @@ class _Declarations:
     """The attribute `settings.selectcache`: created at the first access, and stored in the settings."""
 
     def __get__(self, settings: kopf.OperatorSettings | None, _: type) -> object:
-        return self if settings is None else vars(settings).setdefault("selectcache", SelectCacheSettings())
+        if settings is None:
+            return self
+        declared = SelectCacheSettings(Selectors(declarer=lambda: _kopf.handler_var.get(None)))
+        return vars(settings).setdefault("selectcache", declared)
 
 
 def install() -> None:

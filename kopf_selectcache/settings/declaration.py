@@ -6,17 +6,18 @@ run` at once, with one thing to change.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from kopf_selectcache._errors import (
     BadSelector,
     ConflictingSelectors,
     DeclarationError,
     awaited_call,
+    caller,
     require,
 )
 from kopf_selectcache.core.redact import clipped, shown, shown_with_type
@@ -316,6 +317,21 @@ Declared: TypeAlias = Filter | Cached
 """A value that is assigned to a kind."""
 
 
+class _Part(NamedTuple):
+    """A declaration of a kind: one assignment, or one call of `add`, in one handler."""
+
+    by: object
+    place: str
+    cached: Cached
+    is_added: bool
+
+    @property
+    def options(self) -> object:
+        """All but the filter, to compare; None if there is nothing else."""
+        bare, given = Cached(self.cached.filter), self.cached.given
+        return (self.cached.replaced(filter=None), given) if given or self.cached != bare else None
+
+
 class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
     """The filter of each kind that is cached.
 
@@ -324,12 +340,17 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
     >>> select['batch', 'jobs'] = Selector(namespaces=['shop'])
     >>> select['pods']
     Selector(label='app=web')
+
+    Different filters of two handlers for one kind are an error. `add` makes an OR of them.
     """
 
-    __slots__ = ("_declared", "_uses", "site")
+    __slots__ = ("_declared", "_declarer", "_parts", "_uses", "site")
 
-    def __init__(self, *, site: Site = SETTINGS) -> None:
+    def __init__(self, *, site: Site = SETTINGS, declarer: Callable[[], object] = lambda: None) -> None:
         self._declared: dict[KindKey, Cached] = {}
+        self._parts: dict[KindKey, list[_Part]] = {}
+        self._declarer = declarer
+        """Returns the handler that is running, which may declare a kind again; None for other code."""
         self._uses = 0
         self.site = site
         """The place of the declarations, in messages."""
@@ -342,26 +363,44 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
         return self._declared[self._declared_as(key_of(key))]
 
     def __setitem__(self, key: AnyKey, value: Declared) -> None:
+        self._declare(key, value, is_added=False)
+
+    def add(self, key: AnyKey, value: Declared) -> None:
+        """Cache these objects of a kind, too: an OR with all that handlers declare of it, in any order.
+
+        Options of a `Cached` apply to all objects of the kind. If two handlers give options, they must be
+        equal.
+        """
+        self._declare(key, value, is_added=True)
+
+    def _declare(self, key: AnyKey, value: Declared, *, is_added: bool) -> None:
         key = checked_key(key)
         kind = find(key)
-        cached = checked(key, kind, value)
+        new = _Part(self._declarer(), caller(), checked(key, kind, value), is_added)
         for other in self._declared:
             if other != key and are_one_kind(key, other):
                 raise ConflictingSelectors(
-                    f"{text_of(key)} and {text_of(other)} are both"
-                    f" {kind.plural if kind is not None else parse_key(key)[2]}, which are declared already",
+                    f"{text_of(key)}, declared at {new.place}, and {text_of(other)}, declared at"
+                    f" {self._parts[other][0].place}, are both"
+                    f" {kind.plural if kind is not None else parse_key(key)[2]}",
                     remedy="Declare each kind once",
                 )
-        if self._uses and self._declared.get(key) != cached:
+        # A handler replaces what it has declared: Kopf calls it again after an error.
+        parts = [each for each in self._parts.get(key, ()) if is_added or each.by != new.by]
+        if all((each.by, each.cached) != (new.by, new.cached) for each in parts):
+            parts.append(new)
+        joined = _joined(key, kind, parts)
+        if self._uses and self._declared.get(key) != joined:
             verb = "change" if key in self._declared else "declare"
             raise self._too_late(key, f"Write: {awaited_call(f'{verb}({key!r}, ...)')}")
-        self._declared[key] = cached
+        self._parts[key], self._declared[key] = parts, joined
 
     def __delitem__(self, key: AnyKey) -> None:
         key = self._declared_as(key_of(key))
         if self._uses:
             raise self._too_late(key, f"Write: {awaited_call(f'remove({key!r})')}")
         del self._declared[key]
+        del self._parts[key]
 
     def __iter__(self) -> Iterator[KindKey]:
         return iter(self._declared)
@@ -415,6 +454,37 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
         if key in self._declared or (kind := find(key)) is None:
             return key
         return next((other for other in self._declared if find(other) is kind), key)
+
+
+def _joined(key: KindKey, kind: Kind | None, parts: Sequence[_Part]) -> Cached:
+    """Return what handlers have declared of a kind together: an OR of all that is added, and of the
+    assignment. Raise ConflictingSelectors if two assignments, or their options, differ.
+    """
+    assigned = [each for each in parts if not each.is_added] or [parts[0]]
+    chosen = next((each for each in parts if each.options is not None), assigned[0])
+    for other in assigned:
+        if other.cached.filter != assigned[0].cached.filter:
+            filters = [f"{clipped(each.cached.filter, 100)} at {each.place}" for each in (assigned[0], other)]
+            what = f"{text_of(key)} is declared with {filters[0]}, and with {filters[1]}"
+            remedy = f"Declare it in one place; or cache both: selectors.add({key!r}, ...)"
+            raise ConflictingSelectors(what, remedy=remedy)
+    for each in parts:
+        may_lack = each.is_added or len(assigned) == 1
+        if each.options != chosen.options and not (may_lack and each.options is None):
+            what = f"{text_of(key)} is declared at {chosen.place}, and with other options at {each.place}"
+            remedy = f"Give options in one place; elsewhere write selectors.add({key!r}, 'app=web')"
+            raise ConflictingSelectors(what, remedy=remedy)
+        if each.cached.namespaces != chosen.cached.namespaces:
+            what = f"{text_of(key)} is declared with different namespaces= at {chosen.place} and {each.place}"
+            raise ConflictingSelectors(what, remedy="Write them in the filter: Selector(namespaces=[...])")
+    if all(each.cached.filter == chosen.cached.filter for each in parts):
+        return chosen.cached
+    branches = dict.fromkeys(each for part in parts for each in part.cached.filter.branches)
+    with named(key):
+        joined = chosen.cached.replaced(filter=AnyOf(list(branches)))
+    if joined.outside is not None:
+        require_splittable(assemble(joined.filter, joined.namespaces, kind=kind).filter)
+    return checked(key, kind, joined)
 
 
 # ---- Checks of declarations.

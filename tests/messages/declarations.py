@@ -17,6 +17,7 @@ from kopf_selectcache.plugin.handlers import check_handlers
 from kopf_selectcache.plugin.operator import launch, namespaces_of
 from kopf_selectcache.selectors.kind_keys import assigned
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
+from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.planner import plan
 from tests.cache.environment import NODES, PODS
 from tests.kopf_operators import Cluster, activity, called, context, declaring, launched, only
@@ -133,10 +134,17 @@ def _launch_twice() -> None:
     asyncio.run(work())
 
 
-def declare_twice() -> None:
-    selectors = settings_of(kopf.OperatorSettings()).selectors
-    for key in ("pods", "v1/pods"):
-        selectors[key] = "app=web"
+def declare_apart(first: str, second: str) -> Callable[[], None]:
+    """Return a function that runs a line of two files, each in a handler of its own."""
+
+    def provoke() -> None:
+        running = ""
+        selectors = Selectors(declarer=lambda: running)
+        for running, line in (("web.py", first), ("db.py", second)):
+            # Its file has a name, and its only line a number.
+            exec(compile(line, running, "exec"), {"select": selectors, "Cached": Cached})  # noqa: S102
+
+    return provoke
 
 
 def claim_twice() -> None:
@@ -170,7 +178,19 @@ KINDS: dict[str, Callable[[], Any]] = {
     "a key of another type": declare("app=web", 5),
     "a class that names no kind": declare("app=web", Nothing),
     "two keys that mean one version": claim_twice,
-    "a kind that is declared twice": declare_twice,
+    "a kind that is declared by two names": declare_apart(
+        "select['pods'] = 'app=web'", "select['v1/pods'] = 'app=web'"
+    ),
+    "a kind that two handlers declare differently": declare_apart(
+        "select['pods'] = 'app=web'", "select['pods'] = 'app=db'"
+    ),
+    "a kind that two handlers declare with different options": declare_apart(
+        "select.add('pods', Cached('app=web', keep=['spec']))",
+        "select.add('pods', Cached('app=db', keep=['status']))",
+    ),
+    "a kind that one of two handlers confines to namespaces": declare_apart(
+        "select['pods'] = Cached('app=web', namespaces=['shop'])", "select.add('pods', 'app=db')"
+    ),
 }
 
 SELECTORS: dict[str, Callable[[], Any]] = {

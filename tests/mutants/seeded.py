@@ -5,6 +5,7 @@ where code changes, find the place where the same mistake can be made. `make mut
 """
 from __future__ import annotations
 
+from .declared import DECLARED
 from .filter_change import FILTER_CHANGE
 from .mutant import OVERLAY, PROJECTION, THREADS, TRANSIT, Mutant
 from .packing import PACKING
@@ -665,6 +666,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *RECONCILE,
     *RECONCILERS,
     *RECORDER,
+    *DECLARED,
     *SILENCE,
     *WRITES,
 )

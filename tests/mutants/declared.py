@@ -1,0 +1,65 @@
+"""Seeded bugs that let a mistake in what an operator declares pass in silence."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+DECLARING = "settings/declaration.py"
+TWICE = "tests/plugin/test_two_declarations.py::test_20_"
+
+DECLARED: tuple[Mutant, ...] = (
+    Mutant(
+        "let the later of two startup handlers decide about a kind",
+        DECLARING,
+        "if is_added or each.by != new.by]",
+        "if is_added or each.is_added]",
+        20,
+        (
+            TWICE + "two_handlers_that_declare_a_kind_differently_are_an_error_with_both_places",
+            TWICE + "check_reports_two_files_that_declare_a_kind_in_any_order",
+        ),
+    ),
+    Mutant(
+        "refuse what the same handler declares again",
+        DECLARING,
+        "if is_added or each.by != new.by]",
+        "if each]",
+        20,
+        (TWICE + "a_handler_may_declare_a_kind_again_and_so_may_its_retry",),
+    ),
+    Mutant(
+        "lose what was added before the assignment of another handler",
+        DECLARING,
+        "if is_added or each.by != new.by]",
+        "if is_added or (each.by != new.by and not each.is_added)]",
+        20,
+        (TWICE + "what_is_added_is_an_or_in_any_order",),
+    ),
+    Mutant(
+        "take the options of the first of two handlers",
+        DECLARING,
+        "if each.options != chosen.options and not (may_lack and each.options is None):",
+        "if False:",
+        20,
+        (
+            TWICE + "other_options_are_a_difference",
+            TWICE + "different_options_of_two_sides_are_an_error_with_both_places",
+        ),
+    ),
+    Mutant(
+        "confine what another handler adds to the namespaces of the first",
+        DECLARING,
+        "if each.cached.namespaces != chosen.cached.namespaces:",
+        "if False:",
+        20,
+        (TWICE + "namespaces_beside_the_filter_confine_nothing_that_another_adds",),
+    ),
+    Mutant(
+        "take an option that has its default for one that is not given",
+        DECLARING,
+        "if given or self.cached != bare else None",
+        "if self.cached != bare else None",
+        20,
+        (TWICE + "an_option_that_is_given_its_default_is_a_difference",),
+    ),
+)
