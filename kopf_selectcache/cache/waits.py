@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from typing import Any
 
 from kopf_selectcache._errors import NotDeclared, ReadError, Stale
@@ -16,6 +16,7 @@ from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.signatures import is_async
 
 from ._at_least import wait
 from .errors import behind
@@ -141,7 +142,7 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
             f"cache.wait_for(): the predicate is {shown_by_type(predicate)}",
             remedy="Give a function of an object",
         )
-    if iscoroutinefunction(predicate):
+    if is_async(predicate):
         raise _async_predicate(predicate)
     informer = informer_of(access.runtime, request)
     seen = Seen(request.timeout)

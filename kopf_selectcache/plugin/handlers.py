@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import MethodType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
@@ -31,7 +32,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.plain import plain
 from kopf_selectcache.recorder.recorder import current_runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
-from kopf_selectcache.selectors.signatures import check_call
+from kopf_selectcache.selectors.signatures import check_call, is_async
 
 from ._plain_patches import make_plain
 from .narrowing import narrowed
@@ -440,8 +441,33 @@ def _refuse_missing_cache(handler: str, fn: _Function, indices: Collection[str],
             raise DeclarationError(f"{handler} takes {what}, and Kopf has none to pass", remedy=where)
 
 
+def async_callbacks(registry: _kopf.OperatorRegistry) -> Iterator[str]:
+    """Yield a text about each async callback of Kopf's handlers. Kopf does not await callbacks, and their
+    coroutines count as true.
+    """
+    for handler in (*_kopf.watching_handlers(registry), *_kopf.admission_handlers(registry)):
+        for argument in ("when", *_VALUES):
+            for given in _given(handler, argument):
+                for fn in filter(is_async, map(_undecorated, (given, *_combined(given)))):
+                    code = getattr(fn, "__code__", None) or type(fn).__call__.__code__
+                    place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+                    yield f"{handler}: its {argument}= is async ({place}), and would always be true"
+
+
+def _undecorated(fn: Any) -> Any:
+    """Return the function in a partial, or in a wrapper of `with_cache`."""
+    while isinstance(fn, partial) or hasattr(fn, _ORIGINAL):
+        fn = fn.func if isinstance(fn, partial) else getattr(fn, _ORIGINAL)
+    return fn
+
+
+NOT_ASYNC = "Write a plain function, and await in the handler"
+
+
 def check_handlers(registry: _kopf.OperatorRegistry) -> None:
     """Refuse handlers that would fail later, for each object."""
+    if (text := next(async_callbacks(registry), None)) is not None:
+        raise DeclarationError(text, remedy=NOT_ASYNC)
     watching = (*_kopf.watching_handlers(registry), *_kopf.admission_handlers(registry))
     for handler in watching:
         # `with_cache` cannot see handlers of a registry that is not the default one.

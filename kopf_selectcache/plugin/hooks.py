@@ -11,6 +11,7 @@ cleanup            the task is cancelled and awaited (`_cleanup`)
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial, wraps
@@ -29,7 +30,7 @@ from .access import note_activity
 from .caches import named_caches
 from .changes import deliver_changes
 from .events import Route, route_events
-from .handlers import check_handlers
+from .handlers import NOT_ASYNC, async_callbacks, check_handlers
 from .narrowing import narrow
 from .on import change_handlers, check_change_handlers
 from .operator import (
@@ -48,6 +49,8 @@ from .reconcile import check_reconcilers
 # The attribute of a registry of activities with the operator's registry that it is part of.
 _OWNER = "_selectcache_registry"
 
+_logger = logging.getLogger("kopf_selectcache")
+
 
 def checked(
     settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None
@@ -60,6 +63,9 @@ def checked(
     check_change_handlers(registry, filters)
     check_reconcilers(registry, filters)
     if declared is None or not settings_of(settings).selectors:
+        # Without caches it is an operator of Kopf alone, whose behaviour is not changed.
+        for text in dict.fromkeys(() if registry is None else async_callbacks(registry)):
+            _logger.warning("%(text)s. %(remedy)s.", {"text": text, "remedy": NOT_ASYNC})
         return None
     namespaces_of(settings, declared)
     if registry is not None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
-from inspect import Parameter, iscoroutinefunction, signature
+from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 from kopf_selectcache._errors import DeclarationError, require
+from kopf_selectcache.selectors.signatures import is_async
 
 from .predicates import Obj, takes
 from .queue import Key
@@ -120,7 +121,7 @@ class Function(Mapping):
 
     @property
     def is_async(self) -> bool:  # type: ignore[override]  # It depends on the function.
-        return iscoroutinefunction(self.fn) or iscoroutinefunction(type(self.fn).__call__)
+        return is_async(self.fn)
 
     def map(self, obj: Obj, cache: Any) -> Keys | Awaitable[Keys] | None:
         return self.fn(obj, cache=cache) if self.needs_cache else self.fn(obj)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from inspect import iscoroutinefunction, signature
+from inspect import signature
 from typing import Any, TypeAlias, cast
 
 from kopf_selectcache._errors import DeclarationError, require
+from kopf_selectcache.selectors.signatures import is_async
 from kopf_selectcache.selectors.text import LabelSelector
 
 Obj: TypeAlias = Mapping[str, Any]
@@ -215,7 +216,7 @@ def predicate_of(given: AnyPredicate) -> Predicate:
     """
     if isinstance(given, Predicate):
         return given
-    fits = takes(given, None, None) and not iscoroutinefunction(given)
+    fits = takes(given, None, None) and not is_async(given)
     require(fits, DeclarationError, "predicates=", "one", given, "a sync function that takes (old, new)")
     return _Function(given)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import ParamSpec, TypeVar
 
 from kopf_selectcache.core.redact import clipped
@@ -49,6 +49,14 @@ def check_call(
         return call
 
     return decorate
+
+
+def is_async(fn: object) -> bool:
+    """Return True if a call of this function, or object, has to be awaited. It counts as true otherwise."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    called = (fn, getattr(type(fn), "__call__", None))  # noqa: B004  # It may not have it.
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in called)
 
 
 def miscalled(what: str, *, remedy: str) -> TypeError:

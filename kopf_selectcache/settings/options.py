@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
-from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, get_args
 
 from kopf_selectcache._errors import DeclarationError, require
@@ -18,7 +17,7 @@ from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
-from kopf_selectcache.selectors.signatures import check_call
+from kopf_selectcache.selectors.signatures import check_call, is_async
 from kopf_selectcache.selectors.suggestions import near
 
 from .checks import LONGEST, Complaint, changed_late, interval, no_option, number, objects_per_page, one_of
@@ -332,7 +331,7 @@ def _page_bytes(value: object) -> Complaint:
 
 
 def _function(value: object) -> Complaint:
-    if value is not None and (not callable(value) or iscoroutinefunction(value)):
+    if value is not None and (not callable(value) or is_async(value)):
         return "not a plain function", "Assign a function of one argument that is not async, or None"
     return None
 

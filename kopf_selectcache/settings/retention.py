@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from inspect import Parameter, iscoroutinefunction, signature
+from inspect import Parameter, signature
 from typing import cast
 
 from kopf_selectcache._errors import DeclarationError, require
@@ -12,6 +12,7 @@ from kopf_selectcache.core.errors import BadPath
 from kopf_selectcache.core.redact import shown, shown_with_type
 from kopf_selectcache.core.store.index_spec import PARTS, Indexed
 from kopf_selectcache.core.store.projection import Path, Projection, Transform, as_written, keys_of
+from kopf_selectcache.selectors.signatures import is_async
 
 PATHS = (
     "Write keys with dots between them, 'spec.nodeName', or a tuple where a key has a dot itself:"
@@ -117,14 +118,9 @@ def _takes_parts(given: Callable[..., object]) -> bool:
     return False
 
 
-def _is_async(given: object) -> bool:
-    """Return True for a coroutine function, and for an object that is called as one."""
-    return any(map(iscoroutinefunction, (given, getattr(type(given), "__call__", None))))  # noqa: B004  # It may not have it.
-
-
 def _require_parts(argument: str, given: Callable[..., object]) -> None:
     """Raise DeclarationError unless a function can be called with the parts of an object."""
-    reason = "a coroutine function" if _is_async(given) else ""
+    reason = "a coroutine function" if is_async(given) else ""
     takes = signature(given)
     try:
         takes.bind(**dict.fromkeys(PARTS))
@@ -140,7 +136,7 @@ def _require_function(argument: str, given: object, returns: str, *, by_parts: b
     """
     wanted = f"a plain function of one object, as a dict, that returns {returns}"
     require(callable(given), DeclarationError, "Cached()", argument, given, wanted)
-    reason, remedy = "a coroutine function" if _is_async(given) else "", f"Give {wanted}"
+    reason, remedy = "a coroutine function" if is_async(given) else "", f"Give {wanted}"
     with suppress(ValueError):  # Of some built-in functions nothing is known.
         takes = signature(cast("Callable[..., object]", given))
         try:

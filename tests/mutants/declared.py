@@ -5,6 +5,8 @@ from __future__ import annotations
 from .mutant import Mutant
 
 DECLARING = "settings/declaration.py"
+SIGNATURES, HANDLERS, HOOKS = "selectors/signatures.py", "plugin/handlers.py", "plugin/hooks.py"
+ASYNC = "tests/plugin/test_async_callbacks.py::test_20_"
 TWICE = "tests/plugin/test_two_declarations.py::test_20_"
 
 DECLARED: tuple[Mutant, ...] = (
@@ -61,5 +63,37 @@ DECLARED: tuple[Mutant, ...] = (
         "if self.cached != bare else None",
         20,
         (TWICE + "an_option_that_is_given_its_default_is_a_difference",),
+    ),
+    Mutant(
+        "take an async when= for one that is true",
+        HANDLERS,
+        "    if (text := next(async_callbacks(registry), None)) is not None:",
+        "    if (text := None) is not None:",
+        20,
+        (
+            ASYNC + "an_async_when_is_refused_in_each_form",
+            ASYNC + "an_async_callback_is_refused_wherever_kopf_calls_one",
+        ),
+    ),
+    Mutant(
+        "warn of no async when= without caches",
+        HOOKS,
+        "dict.fromkeys(() if registry is None else async_callbacks(registry))",
+        "()",
+        20,
+        (ASYNC + "an_operator_without_caches_is_warned_of_an_async_when",),
+    ),
+    Mutant(
+        "take an object with an async __call__ for a plain function",
+        SIGNATURES,
+        'called = (fn, getattr(type(fn), "__call__", None))',
+        "called = (fn,)",
+        20,
+        (
+            ASYNC + "an_async_when_is_refused_in_each_form",
+            ASYNC + "an_async_predicate_is_refused_in_each_form",
+            ASYNC + "an_async_alert_is_refused_in_each_form",
+            ASYNC + "an_async_map_is_awaited_in_each_form",
+        ),
     ),
 )

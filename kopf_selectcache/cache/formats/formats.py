@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
 from functools import lru_cache, partial
-from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, TypeAlias, get_origin
 
 import msgspec
@@ -15,6 +14,7 @@ from kopf_selectcache.core.redact import clipped, shown_with_type
 from kopf_selectcache.core.store.projection import MANAGED, Keys
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.client_classes import is_of_client, made
+from kopf_selectcache.selectors.signatures import is_async
 
 from ._structs import is_struct, paths, reader, wrong
 from .partial import object_of
@@ -138,7 +138,7 @@ def form_of(call: str, as_: Any) -> Form:
         return Form(as_, partial(_as_client, as_), as_)
     if not callable(as_):
         raise _unusable(call, as_)
-    if iscoroutinefunction(as_) or iscoroutinefunction(type(as_).__call__):
+    if is_async(as_):
         raise _async_function(call)
     return Form(as_, partial(_as_function, call, as_))
 
