@@ -65,6 +65,8 @@ COVERED := plugin/test_embedding.py core/store/test_union_groups.py \
 	$(addprefix faults/test_,streams.py lists.py rights.py uncertain_fields.py signs_of_life.py)
 # Where no coverage is measured: the other tests cover all that must be covered.
 UNMEASURED := $(filter-out tests/messages,$(ONCE)) $(addprefix tests/,$(UNTRACED) $(COVERED))
+# What only lost answers of a server lead to.
+LOST := tests/conformance/test_lost_updates.py tests/conformance/test_lost_events.py
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Tests wait for each other's servers and processes as well: one more has something to do meanwhile.
@@ -169,6 +171,7 @@ test-between: $(INSTALLED)
 cover-lines: $(INSTALLED)  ## The same as on every other CPython; all lines but those of testing/ and cli/ must be covered.
 	COVERAGE_CORE=$$($(PY) -c 'import sys; print("sysmon" if hasattr(sys, "monitoring") else "ctrace")') \
 		$(PY) -m pytest --cov --cov-report= $(or $(ARGS),$(WAITING) $(call LEAVING,$(filter-out tests/messages,$(ONCE))))
+	$(if $(ARGS),@true || ,)$(PY) -m pytest --cov --cov-append --cov-report= $(PARALLEL) $(LOST)
 	$(if $(ARGS),@true || ,)$(PY) -m coverage report --fail-under=100
 
 # CPython before 3.11.5 matches some patterns otherwise. It takes the packages of another 3.11: it may have no pip.

@@ -104,9 +104,13 @@ class Garbled(Problem):
         super().__init__(printable(reason, LONGEST_REASON))
 
 
-EXITS = (KeyboardInterrupt, SystemExit)
-"""Exceptions that end the process. Anything else that a function of the operator's author raises is an error
-of that function, `CancelledError` too: it is called without `await`, so nobody has cancelled it."""
+def let_exit(error: BaseException) -> None:
+    """Raise an exception that ends the process again. Anything else that a function of the operator's author
+    raises is an error of that function, `CancelledError` too: it is called without `await`, so nobody has
+    cancelled it.
+    """
+    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        raise error
 
 
 class TooLarge(Garbled):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from kopf_selectcache.core.errors import EXITS
+from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.reasons import ReasonLabel
 from kopf_selectcache.core.store.projection import where_of
 from kopf_selectcache.settings.planner import Stream
@@ -39,9 +39,8 @@ class WatchErrors:
                     message=condition.message,
                 )
             )
-        except EXITS:
-            raise
         except BaseException as error:  # It is anybody's code.  # noqa: BLE001
+            let_exit(error)
             self._logger.error(  # Its text may have anything in it.  # noqa: TRY400
                 "settings.selectcache.on_watch_error raised %(error)s%(place)s.",
                 {"error": type(error).__name__, "place": where_of(error)},

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from kopf_selectcache.core.errors import EXITS
+from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
 
@@ -63,9 +63,8 @@ class Subscribers:
     def _call(self, called: Callable[[Any], None], argument: object) -> None:
         try:
             called(argument)
-        except EXITS:
-            raise
-        except BaseException:
+        except BaseException as error:
+            let_exit(error)
             self._logger.exception(
                 "A subscriber to the changes of %(resource)s failed.",
                 {"resource": str(self._resource)},

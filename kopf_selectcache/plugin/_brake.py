@@ -220,15 +220,18 @@ class Brake:
             "count": LIMIT,
             "seconds": LONGEST_PAUSE,
         }
-        _logger.warning(_UNDONE if by_others else _OWN, values)
-
-
-_OWN = (
-    "%(handler)s calls itself for %(object)s: %(count)d calls in a row, each caused by its own write to"
-    " %(written)s. Further calls are delayed, by up to %(seconds)d s. Write only what differs."
-)
-_UNDONE = (
-    "Somebody undoes what %(handler)s writes for %(object)s: %(count)d writes in a row to %(written)s."
-    " Further calls are delayed, by up to %(seconds)d s. The metadata.managedFields of an object name its"
-    " writers. If it is deleted each time, look whether its ownerReferences have the uid of its owner."
-)
+        if by_others:
+            _logger.warning(
+                "Somebody undoes what %(handler)s writes for %(object)s: %(count)d writes in a row to"
+                " %(written)s. Further calls are delayed, by up to %(seconds)d s. The metadata.managedFields"
+                " of an object name its writers. If it is deleted each time, look whether its ownerReferences"
+                " have the uid of its owner.",
+                values,
+            )
+        else:
+            _logger.warning(
+                "%(handler)s calls itself for %(object)s: %(count)d calls in a row, each caused by its own"
+                " write to %(written)s. Further calls are delayed, by up to %(seconds)d s. Write only what"
+                " differs.",
+                values,
+            )

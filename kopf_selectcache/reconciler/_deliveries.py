@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from inspect import isawaitable
 from typing import Any, TypeVar, cast
 
-from kopf_selectcache.core.errors import EXITS
+from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.protocol.backoff import delay
 
 from .mapping import Itself, Mapping, checked_keys
@@ -202,9 +202,8 @@ class Deliveries:
         try:
             async with self._limit:
                 keys = await self._mapped_by_any(state)
-        except EXITS:
-            raise
         except BaseException as error:
+            let_exit(error)
             if self._is_closing:
                 raise
             self._report("map=", error)
@@ -282,9 +281,8 @@ class Deliveries:
         """Call a function of the operator's author; report its error, and return None then."""
         try:
             return call()
-        except EXITS:
-            raise
         except BaseException as error:  # It is the operator's code.  # noqa: BLE001
+            let_exit(error)
             self._report(what, error)
             return None
 

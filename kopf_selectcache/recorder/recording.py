@@ -27,7 +27,7 @@ from typing import Literal, TypeAlias
 
 from kopf_selectcache.client.fetcher import Pace
 from kopf_selectcache.client.transport import WritingTransport
-from kopf_selectcache.core.errors import EXITS
+from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.redact import printable, printable_name
 from kopf_selectcache.informer.environment import sleep_until
 
@@ -169,9 +169,8 @@ class Recording:
             with self._lock:
                 self._recorded += 1
                 event = self._accept(occurrence)
-        except EXITS:
-            raise
         except BaseException as error:  # A function of Limits has failed.  # noqa: BLE001
+            let_exit(error)
             self._fail(error)
             return
         if event is not None:
@@ -245,9 +244,8 @@ class Recording:
         for sink in self._sinks:
             try:
                 sink(event)
-            except EXITS:
-                raise
             except BaseException as error:  # It is anybody's code.  # noqa: BLE001
+                let_exit(error)
                 self._log.raised(error)
 
     def _log_event(self, event: Event) -> None:
@@ -359,9 +357,8 @@ class Recording:
         occurrence, stamp = self._raw.popleft()
         try:
             verdict = self._correlator.correlate(occurrence, self._clock(), stamp)
-        except EXITS:
-            raise
         except BaseException as error:  # As above.  # noqa: BLE001
+            let_exit(error)
             self._fail(error)
             return None
         if verdict.event is None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.client.transport import Refused, Unreachable
-from kopf_selectcache.client.writer import METHODS, MOST_REPLACED, Call, Unsettled, Writer
+from kopf_selectcache.client.writer import METHODS, MOST_REPLACED, Call, Unsettled, Writer, _version
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -501,3 +501,8 @@ def test_a_body_may_be_nested_deeply() -> None:
         deep = [deep]
     model = Model(there=False)
     assert isinstance(run(model, Write(Verb.CREATE, {"metadata": {"name": "a"}, "list": deep}, "a")), bytes)
+
+
+@pytest.mark.parametrize("answer", [b"", b"no JSON", b"[1]"])
+def test_an_answer_without_an_object_has_no_version(answer: bytes) -> None:
+    assert _version(answer) == ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
 from kopf_selectcache import ReadError
 from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.informer._stream_tasks import StreamTasks
 from tests.faults.environment import operating, run
 from tests.faults.server import Server, listed, pod
 from tests.rows import each_row
@@ -44,3 +46,20 @@ def test_a_kind_that_the_cluster_does_not_have_can_be_changed() -> None:
                 await environment.cache.change("things.nowhere.org", "app=db", timeout=0.05)
 
     run(main())
+
+
+def test_8_a_stream_that_something_it_awaits_has_cancelled_is_an_error_that_starts_the_cache_again() -> None:
+    """Nobody has told it to end: the cache would be dead, and say nothing."""
+
+    class Stream:
+        filter = "app=web"
+
+        async def run(self) -> None:
+            raise asyncio.CancelledError
+
+    async def main() -> None:
+        tasks = StreamTasks("pods", cast("Any", None), "pods", dict)
+        with pytest.raises(RuntimeError, match="was cancelled"):
+            await tasks.run([cast("Any", Stream())], None, [], lambda: None)
+
+    asyncio.run(main())

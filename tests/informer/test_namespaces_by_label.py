@@ -456,6 +456,9 @@ def test_16_a_change_waits_for_the_namespaces_until_its_timeout() -> None:
             environment.cluster.faults.add(Silence(), verb="list", resource="namespaces")
             with pytest.raises(NotSynced):
                 await environment.cache.change("secrets", TENANTS, timeout=0)
+            environment.runtime.settings.sync_timeout = 0.001
+            with pytest.raises(NotSynced):
+                await environment.cache.plan("secrets", TENANTS)
             assert not environment.runtime.namespaces.labelled
 
     run(main())

@@ -16,7 +16,7 @@ RECONCILE: tuple[Mutant, ...] = (
     Mutant(
         "let a map that raises CancelledError end its source",
         "reconciler/_deliveries.py",
-        "        except EXITS:\n            raise\n        except BaseException as error:  # It is the operator's code.  # noqa: BLE001\n            self._report",
+        "        except BaseException as error:  # It is the operator's code.  # noqa: BLE001\n            let_exit(error)\n            self._report",
         "        except Exception as error:  # noqa: BLE001\n            self._report",
         17,
         (FAILING + "a_map_that_raises_anything_is_called_again", FAILING + "a_predicate_that_fails_drops_nothing"),

@@ -14,7 +14,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache.cache.noting import Target, Written, notes
-from kopf_selectcache.plugin._brake import LIMIT, LONGEST_PAUSE, MOST_TARGETS, QUIET, Brake
+from kopf_selectcache.plugin._brake import LIMIT, LONGEST_PAUSE, MOST_TARGETS, QUIET, Brake, _Row
 from kopf_selectcache.reconciler.queue import Key
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.api.status import Problem
@@ -380,3 +380,11 @@ def test_17_what_is_remembered_of_calls_is_bounded() -> None:
         called(brake, clock, number)
     (row,) = (row for key, row in brake._rows.items() if key == KEY)
     assert len(row.versions) == MOST_TARGETS
+
+
+def test_17_a_departure_is_a_change_that_a_deletion_has_caused() -> None:
+    row = _Row(0.0)
+    target = Target("pods", "shop", "web", "")
+    row.note(Written(target, "web", "uid", "8", is_deletion=True, found=frozenset(), left=frozenset()), 0.0)
+    assert row.has_called([(("shop", "web"), "")])
+    assert not row.has_called([(("shop", "other"), "")])

@@ -143,3 +143,8 @@ def test_the_stored_part_of_a_patch() -> None:
     patch = {"metadata": {"labels": {"a": "b"}}, "status": {"ready": 1, "log": {}}, "spec": {"x": {"y": 1}}}
     stored = stored_part(patch, lambda path: path[0] == "status" and path[-1] != "log")
     assert stored == {"status": {"ready": 1}}
+
+
+def test_other_predicates_decide_about_a_change_that_an_own_patch_has_caused(own: Patches) -> None:
+    own.patched(2, {"status": {"ready": 1}})
+    assert not own.admits(updated(obj(1), obj(2, status={"quiet": True})))

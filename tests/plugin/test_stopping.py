@@ -18,6 +18,7 @@ from kopf._core.intents import causes
 import kopf_selectcache as selectcache
 from kopf_selectcache import NotDeclared, ReadError, Selector, cache_of
 from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.plugin._calls import call_with_cache
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.plugin.operator import last_operator_of
 from tests.kopf_operators import (
@@ -435,5 +436,26 @@ def test_the_error_of_an_async_daemon_that_is_not_stopped_is_raised(registry: ko
         async with launched(declaring(pods=""), Cluster(pod())):
             with pytest.raises(NotDeclared):
                 await called(only(registry._spawning), spawned())
+
+    run(main())
+
+
+def test_2_a_call_whose_handler_was_cancelled_in_the_queue_of_threads_is_not_begun() -> None:
+    waits = Waits()
+    waits.check()
+    waits.end("the handler was cancelled")
+    with pytest.raises(ReadError, match="was cancelled"):
+        waits.check()
+
+
+def test_an_error_of_a_read_is_the_handlers_own_while_the_operator_runs() -> None:
+    async def fail(**_: Any) -> None:
+        raise ReadError("no", remedy="none")
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())) as operator:
+            await operator.gate(None, None)
+            with pytest.raises(ReadError, match="no"):
+                await call_with_cache(fail, operator, operator.runtime)
 
     run(main())

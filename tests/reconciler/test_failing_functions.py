@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.reconciler.queue import WorkQueue
 from kopf_selectcache.reconciler.sources import Kind
 from kopf_selectcache.testing import FakeCache
@@ -74,3 +75,10 @@ def test_a_predicate_that_fails_drops_nothing(
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
         "A function of predicates= of the source pods fails: the change is not dropped."
     ]
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_process_is_not_an_error_of_a_function(raised: type[BaseException]) -> None:
+    let_exit(ValueError("no"))
+    with pytest.raises(raised):
+        let_exit(raised())

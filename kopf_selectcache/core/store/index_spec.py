@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from kopf_selectcache.core.errors import EXITS, BadIndex, Undecodable
+from kopf_selectcache.core.errors import BadIndex, Undecodable, let_exit
 from kopf_selectcache.core.redact import function_name
 
 from .json_values import key_of, keys_of
@@ -130,9 +130,8 @@ class Indexed:
             values = _returned(made, as_dicts=self.by_parts)
         except Undecodable:
             raise
-        except EXITS:
-            raise
         except BaseException as error:  # It is anybody's code.  # noqa: BLE001
+            let_exit(error)
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:
             if not isinstance(values, str):

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from kopf_selectcache.core.errors import EXITS, BadPath, BadTransform, Undecodable
+from kopf_selectcache.core.errors import BadPath, BadTransform, Undecodable, let_exit
 from kopf_selectcache.core.recursion import decode_exactly, decoded, on_empty_stack, with_room
 from kopf_selectcache.core.redact import function_name
 from kopf_selectcache.core.scanner import Unscannable, items, members
@@ -295,9 +295,8 @@ class Projection:
             )
         except Undecodable:
             raise
-        except EXITS:
-            raise
         except BaseException as error:  # It is anybody's code.  # noqa: BLE001
+            let_exit(error)
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:
             if made is None:

@@ -1,0 +1,18 @@
+"""Values as plain JSON, for patches, return values and writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.cache.formats.plain import plain
+from kopf_selectcache.errors import NotWritable
+
+
+def test_a_value_that_is_nested_deeper_than_the_encoder_goes_is_refused() -> None:
+    value: Any = []
+    for _ in range(5_000):
+        value = [value]
+    with pytest.raises(NotWritable, match="nested too deeply"):
+        plain("the patch", value)
