@@ -208,28 +208,43 @@ class _Wait:
         """Wait for all streams. Return False if the informer has replaced them meanwhile.
 
         A stream that was as new as the server while another one was waited for may have lost its watch since:
-        what it had not delivered by then is still missing.
+        what it had not delivered by then is still missing. It waits for no stream more than twice: for the
+        event, and for a list of another stream.
         """
-        reflectors, waited = self._informer.reflectors, set[Reflector]()
+        reflectors, waited = self._informer.reflectors, list[Reflector]()
         late = [reflector for reflector in reflectors if not self._is_fresh(reflector)]
         while True:
             await _together([self._for_stream(reflector) for reflector in late])
             await self._for_confirmation()
-            waited.update(late)
-            late = [each for each in reflectors if each not in waited and not self._is_fresh(each)]
+            waited += late
+            late = [each for each in reflectors if waited.count(each) < 2 and not self._is_fresh(each)]
             if not late:
                 return self._informer.reflectors is reflectors
 
     def _is_fresh(self, reflector: Reflector) -> bool:
-        if self._has_reached(reflector) or (self._event.uid, self._event.version) in reflector.foreign:
+        if (self._event.uid, self._event.version) in reflector.foreign:
             return True
-        return reflector.comparison.has_caught_up and not self._event.is_delivered_by(reflector)
+        version, is_by_itself = self._goal(reflector)
+        return self._has_reached(reflector, version) or (
+            reflector.comparison.has_caught_up and not is_by_itself
+        )
 
-    def _has_reached(self, reflector: Reflector) -> bool:
+    def _goal(self, reflector: Reflector) -> tuple[str, bool]:
+        """Return the version that the stream must have reached, and True if only its own progress shows that.
+
+        After a list of another stream that goes beyond the event, that is the version of this list: an object
+        may have moved between them unseen.
+        """
+        event, listed = self._event, reflector.unreached_list
+        if not self._has_reached(reflector, event.version) and event.is_delivered_by(reflector):
+            return event.version, True
+        return listed if is_older(event.version, listed) else event.version, False
+
+    def _has_reached(self, reflector: Reflector, version: str) -> bool:
         event = self._event
-        if not is_newer(event.version, reflector.version):
+        if not is_newer(version, reflector.version):
             return True
-        if is_number(event.version):
+        if is_number(version):
             return False
         held = reflector.substore.view.held(event.key)
         return held is not None and (held.uid, held.version) == (event.uid, event.version)
@@ -244,13 +259,14 @@ class _Wait:
             reflector.awaited,
             reflector.lists,
         )
-        reached = awaited.wait(event.version)
-        compared = [] if event.is_delivered_by(reflector) else [comparison.wait(event.version)]
+        version, is_by_itself = self._goal(reflector)
+        reached = awaited.wait(version)
+        compared = [] if is_by_itself else [comparison.wait(version)]
         watched_for, before = 0.0, self.clock()
         try:
             while self._may_wait(reflector):
                 await self._tick(reached, *compared)
-                if any(map(_is_true, (reached, *compared))) or self._has_reached(reflector):
+                if any(map(_is_true, (reached, *compared))) or self._has_reached(reflector, version):
                     return
                 if reflector.newest_list > lists_before:
                     if is_older(reflector.version, event.version):
@@ -263,9 +279,9 @@ class _Wait:
                 if watched_for >= LONGEST:
                     reflector.relist(MetricReason.BEHIND)
                 if reached.done():
-                    reached = awaited.wait(event.version)  # All futures were released.
+                    reached = awaited.wait(version)  # All futures were released.
         finally:
-            awaited.discard(event.version, reached)
+            awaited.discard(version, reached)
             for future in compared:
                 comparison.discard(future)
 

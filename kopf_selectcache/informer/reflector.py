@@ -167,6 +167,13 @@ class Reflector:
         return self.writer.substore.version
 
     @property
+    def unreached_list(self) -> str:
+        """The version of the newest list of another stream that this one has not reached; empty if there is
+        none.
+        """
+        return self.writer.union.unreached_list(self.substore)
+
+    @property
     def awaited(self) -> AwaitedVersions:
         """Futures that wait for this stream to reach a version."""
         return self.writer.awaited

@@ -15,11 +15,21 @@ READS: tuple[Mutant, ...] = (
     Mutant(
         "trust a watch that has ended while another one was waited for",
         "cache/freshness.py",
-        "late = [each for each in reflectors if each not in waited and not self._is_fresh(each)]",
+        "late = [each for each in reflectors if waited.count(each) < 2 and not self._is_fresh(each)]",
         "late = []",
         9,
         (
             "tests/cache/test_freshness_lists.py::test_9_a_stream_whose_watch_ends_during_the_wait_for_another_is_waited_for",
+        ),
+    ),
+    Mutant(
+        "read between two streams of which one was listed beyond the event",
+        "cache/freshness.py",
+        "        return listed if is_older(event.version, listed) else event.version, False\n",
+        "        return event.version, False\n",
+        9,
+        (
+            "tests/cache/test_freshness_lists.py::test_9_an_object_that_moved_unseen_by_a_list_beyond_the_event_is_waited_for",
         ),
     ),
     Mutant(

@@ -392,6 +392,14 @@ class Substore:
             self.epoch == mark.epoch and not is_newer(mark.version, self.version)
         )
 
+    def lacks(self, other: Substore) -> bool:
+        """Return True if the substore has not reached the list of another one that could hold the same
+        keys.
+        """
+        return other.keys.meet(self.keys) and (
+            self.version == "" or self.epoch < other.epoch or is_older(self.version, other.listed)
+        )
+
     def lags(self, read: Read) -> bool:
         """Return True if the substore may still report states older than the read. Versions that cannot be
         compared never lag.

@@ -139,6 +139,12 @@ class Union:
             versions.append("")
         return tuple(versions)
 
+    def unreached_list(self, substore: Substore) -> str:
+        """Return the version of the newest list of another substore that this one has not reached; empty if
+        there is none. An object may have moved between them unseen.
+        """
+        return max((each.listed for each in self._listed if substore.lacks(each)), key=rank_of, default="")
+
     def _arrange(self, substores: tuple[Substore, ...]) -> None:
         """Compute the groups of substores that could hold the same keys."""
         self.substores: tuple[Substore, ...] = substores
@@ -192,13 +198,8 @@ class Union:
 
     def newest(self) -> list[Record]:
         """Return the distinct records of all substores; of each, the larger of its two generations."""
-        return list(
-            dict.fromkeys(
-                record
-                for substore in self.substores
-                for record in max(substore.view.records()[0], substore.view.writing(), key=len)
-            )
-        )
+        generations = ((each.view.records()[0], each.view.writing()) for each in self.substores)
+        return list(dict.fromkeys(record for both in generations for record in max(both, key=len)))
 
     def writing(self) -> list[Record]:
         """Return the records that all substores write. A record of several substores is repeated."""
@@ -581,13 +582,7 @@ class Union:
         return records[0] if len(records) == 1 else None
 
     def _is_ahead(self, listed: Substore) -> bool:
-        return any(
-            substore.version == ""
-            or substore.epoch < listed.epoch
-            or is_older(substore.version, listed.listed)
-            for substore in self.substores
-            if listed.epoch == self.epoch and substore.keys.meet(listed.keys)
-        )
+        return listed.epoch == self.epoch and any(substore.lacks(listed) for substore in self.substores)
 
     def _choice(
         self, key: ObjectKey, shown: Record | None, said: Substore | None, *, anew: bool
