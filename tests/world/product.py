@@ -1,0 +1,307 @@
+"""The only file of this world that knows the product: its public reads, writes and declarations, the seam of
+its transport, and how Kopf calls a handler."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextvars import ContextVar
+from typing import Any, cast
+
+import kopf
+import msgspec
+
+from kopf_selectcache import (
+    LabelSelector,
+    NotFound,
+    OutcomeUnknown,
+    OutsideFilter,
+    SelectCacheError,
+    Selector,
+)
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.client.transport import JSON, Refused, Unreachable, WritingTransport
+from kopf_selectcache.core.protocol import messages
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.plugin.handlers import with_cache
+from kopf_selectcache.plugin.operator import launch
+from kopf_selectcache.settings.options import settings_of
+from tests.kopf_operators import called, context, only, watching
+
+from .history import Filter, Key, Labels, State
+from .judge import Lie, Read
+from .loop import WorldLoop
+from .server import Lost, Refusal, Server, as_labels
+
+KIND = "pods"
+CALLER: ContextVar[str] = ContextVar("CALLER", default="")
+"""The call of the operator that sends a request."""
+
+ERRORS = (SelectCacheError, kopf.TemporaryError)
+__all__ = ["ERRORS", "KIND", "OutcomeUnknown", "Product", "operating"]
+
+
+def declared(filter_: Filter) -> Any:
+    """Return a filter as it is declared to the product."""
+    alternatives = [
+        Selector(
+            _text(each.labels) or None,
+            namespaces=LabelSelector.from_dict({"team": each.teams}) if each.teams else each.namespaces,
+        )
+        for each in filter_
+    ]
+    return alternatives if len(alternatives) > 1 else alternatives[0]
+
+
+def _text(labels: Labels) -> str:
+    return ",".join(f"{name}={value}" for name, value in labels)
+
+
+def state_of(obj: Mapping[str, Any]) -> State:
+    metadata = obj["metadata"]
+    version, labels = int(metadata["resourceVersion"]), as_labels(metadata.get("labels") or {})
+    return State(version, metadata["uid"], labels, obj["spec"]["value"])
+
+
+def key_of(obj: Mapping[str, Any]) -> Key:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]
+
+
+class Seam:
+    """The transport of the product: the server of the world."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def get(
+        self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None
+    ) -> bytes:
+        return cast(
+            "bytes", await self._ask("get", path, query, metadata_only="PartialObjectMetadata" in accept)
+        )
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        content_type: str = JSON,
+        warned: object = None,
+    ) -> bytes:
+        given = msgspec.json.decode(body) if body else {}
+        return cast("bytes", await self._ask(method.lower(), path, query, body=given, caller=CALLER.get()))
+
+    def watch(
+        self, path: str, query: Mapping[str, str], *, accept: str = JSON
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._watch(path, query)
+
+    @asynccontextmanager
+    async def _watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        stream = await self._ask("watch", path, query)
+        chunks: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+        stream.send = chunks.put_nowait
+
+        async def lines() -> AsyncIterator[bytes]:
+            while (chunk := await chunks.get()) is not None:
+                if isinstance(chunk, Exception):
+                    raise _as_product(chunk)
+                yield chunk
+
+        try:
+            yield lines()
+        finally:
+            self._server.close(stream)
+
+    async def _ask(self, verb: str, path: str, query: Mapping[str, str], **more: Any) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def reply(answer: Any) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        request = self._server.ask(verb, path, query, reply, **more)
+        try:
+            answer = await future
+        finally:
+            self._server.forget(request)
+        if isinstance(answer, Exception):
+            raise _as_product(answer)
+        return answer
+
+
+def _as_product(error: Exception) -> Exception:
+    if isinstance(error, Refusal):
+        return Refused(messages.Refusal(error.code, error.reason, error.message))
+    assert isinstance(error, Lost), error
+    return Unreachable("the connection was lost", may_have_arrived=error.arrived)
+
+
+class Product:
+    """One operator, as the actors of the world use it."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.cache = Cache(runtime)
+
+    # ---- Reads. Each yields what it was shown; one that raises is no answer.
+
+    def look(self, keys: list[Key], request: Filter, *, cache: Any = None, **who: Any) -> list[Read]:
+        """Read in all ways: what is cached, a list, each object."""
+        cache, found = cache or self.cache, []
+        (asked,) = request
+        labels = _text(asked.labels)
+        where = {"namespace": list(asked.namespaces)} if asked.namespaces else {}
+
+        def several(reader: str, read: Callable[[], Any], **more: Any) -> None:
+            with suppress(*ERRORS):
+                objects = read()
+                shown = {key_of(obj): state_of(obj) for obj in objects}
+                found.append(Read(f"{who['by']} {reader}", shown, int(objects.version or 0), **more))
+
+        more = {name: value for name, value in who.items() if name != "by"}
+        several("held", lambda: cache.held(KIND), **more)
+        several(
+            "list",
+            lambda: cache.list(KIND, label=labels or None, **where),
+            complete=True,
+            request=request,
+            **more,
+        )
+        for key in keys:
+            with suppress(*ERRORS):
+                try:
+                    shown, complete = {key: state_of(cache.get(KIND, key[1], key[0]))}, False
+                except NotFound:
+                    shown, complete = {}, True
+                except OutsideFilter:
+                    shown, complete = {}, False
+                found.append(Read(f"{who['by']} get", shown, keys=(key,), complete=complete, **more))
+        return found
+
+    def look_in_thread(self, keys: list[Key], request: Filter) -> list[Read]:
+        """Read in a thread, while the loop stands still."""
+        found: list[Read] = []
+        thread = threading.Thread(
+            target=lambda: found.extend(self.look(keys, request, cache=self.cache.blocking, by="thread"))
+        )
+        thread.start()
+        thread.join()
+        return found
+
+    def look_at_snapshot(self, keys: list[Key], request: Filter) -> list[Read]:
+        with suppress(*ERRORS), self.cache.snapshot(KIND) as pinned:
+            return self.look(keys, request, cache=pinned, by="snapshot")
+        return []
+
+    async def fetch(self, key: Key) -> Read | None:
+        with suppress(*ERRORS):
+            try:
+                shown = {key: state_of(await self.cache.fetch(KIND, key[1], key[0]))}
+            except NotFound:
+                shown = {}
+            return Read("fetch", shown, keys=(key,), complete=True, own=key)
+        return None
+
+    def final(self) -> dict[Key, State]:
+        """Return all that is cached; raise Lie if it cannot be read."""
+        try:
+            return {key_of(obj): state_of(obj) for obj in self.cache.held(KIND)}
+        except OutsideFilter:  # No namespace has the label.
+            return {}
+        except ERRORS as error:
+            raise Lie(f"5: in the end the cache cannot be read: {error}") from None
+
+    async def changes(
+        self,
+        tell: Callable[[Key, State | None, State | None], None],
+        start: Callable[[Mapping[Key, State]], None],
+    ) -> None:
+        """Tell of each change, and of each new start."""
+        async for change in self.cache.changes(KIND):
+            if str(change.cause) == "resumed":
+                start({key_of(obj): state_of(obj) for obj in change.objects})
+            elif str(change.cause) != "resync":
+                old, new = (None if each is None else state_of(each) for each in (change.old, change.new))
+                tell((change.namespace or "", change.name), old, new)
+
+    # ---- Handlers.
+
+    async def handle(self, type_: str, body: dict[str, Any], read: Callable[[Any], None]) -> None:
+        """Call a handler of an event, as Kopf does; `read` gets its cache once it runs."""
+        registry = kopf.OperatorRegistry()
+
+        async def handler(cache: Any, **_: Any) -> None:
+            read(cache)
+
+        kopf.on.event(KIND, registry=registry)(with_cache(handler))
+        with suppress(*ERRORS):
+            await called(only(registry._watching), watching(type_, body))
+
+    # ---- Writes. Each returns the version that it has led to; None if there is no object.
+
+    async def create(self, key: Key, labels: Mapping[str, str], value: int) -> int | None:
+        metadata = {"namespace": key[0], "name": key[1], "labels": dict(labels)}
+        obj = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"value": value}}
+        return _version(await self.cache.live.create(obj))
+
+    async def patch(self, key: Key, labels: Mapping[str, str | None], value: int) -> int | None:
+        change = {"metadata": {"labels": dict(labels)}, "spec": {"value": value}}
+        return _version(await self.cache.live.patch(KIND, key[1], key[0], change))
+
+    async def update(self, key: Key) -> int | None:
+        """Add 1 to the value of an object."""
+
+        def add(obj: dict[str, Any]) -> None:
+            obj["spec"]["value"] += 1
+
+        return _version(await self.cache.live.update(KIND, key[1], key[0], add))
+
+    async def delete(self, key: Key) -> int | None:
+        await self.cache.live.delete(KIND, key[1], key[0])
+        return None
+
+    def remember(self, obj: Mapping[str, Any]) -> None:
+        self.cache.remember(obj)
+
+    async def change(self, filter_: Filter) -> None:
+        await self.cache.change(KIND, declared(filter_), timeout=300)
+
+
+def _version(obj: Mapping[str, Any]) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+@asynccontextmanager
+async def operating(server: Server, filter_: Filter, chance: Callable[[], float]) -> AsyncIterator[Product]:
+    """Run the caches of an operator in front of a server of the world, on its loop."""
+    settings, loop = kopf.OperatorSettings(), cast("WorldLoop", asyncio.get_running_loop())
+    settings.peering.clusterwide = True
+    own = settings_of(settings)
+    own.audit_interval = 0  # An audit would put right what must be right without it.
+    own.selectors[KIND] = declared(filter_)
+
+    def make_runtime(_: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
+        logger = logging.getLogger("kopf_selectcache.world")
+        logger.disabled = True
+        return Runtime(
+            own,
+            cast("WritingTransport", Seam(server)),
+            namespaces=namespaces,
+            chance=chance,
+            logger=logger,
+            clock=loop.time,
+            sleep=asyncio.sleep,
+        )
+
+    with context(settings):
+        operator = launch(settings, make_runtime=make_runtime)
+        await loop.settle()
+        try:
+            yield Product(operator.runtime)
+        finally:
+            operator.task.cancel()
+            await asyncio.wait({operator.task})

@@ -1,0 +1,169 @@
+"""The judge catches each liar: an answer that is wrong in one way, among answers that are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from .history import Alternative, History, Key, State, contains, parse
+from .judge import Judge, Lie, Read
+
+X, Y, Z = ("a", "x"), ("a", "y"), ("b", "z")
+WEB, GOLD = (("app", "web"),), (("tier", "gold"),)
+EITHER = (Alternative(WEB), Alternative(GOLD))
+ONLY_WEB = (Alternative(WEB),)
+
+
+def cluster() -> History:
+    """x is created at 101, changed at 103, and deleted at 105; y is created at 102, and leaves at 104."""
+    history = History()
+    history.write(X, WEB, 1)
+    history.write(Y, WEB, 1)
+    history.write(X, WEB, 2)
+    history.write(Y, (("app", "db"),), 2)
+    history.write(X, None)
+    return history
+
+
+def answer(history: History, version: int, **more: object) -> Read:
+    """Return what an honest cache of `app=web` answers as of a version."""
+    states = {key: history.at(key, version) for key in history.objects()}
+    shown = {key: state for key, state in states.items() if state and set(WEB) <= set(state.labels)}
+    return Read("reader", shown, version, **more)  # type: ignore[arg-type]
+
+
+def changed(read: Read, key: Key, state: State | None) -> Read:
+    """Return an answer with another state of one object."""
+    shown = (
+        {**read.shown, key: state} if state else {each: of for each, of in read.shown.items() if each != key}
+    )
+    return replace(read, shown=shown)
+
+
+def test_an_honest_cache_is_believed_at_each_version() -> None:
+    history = cluster()
+    judge = Judge(history, [ONLY_WEB])
+    for version in range(100, 106):
+        judge.judge(answer(history, version))
+        judge.judge(answer(history, version, complete=True, request=ONLY_WEB, body=version))
+    judge.judge_end(answer(history, 105).shown)
+    assert judge.compared == 12
+
+
+LIARS: dict[str, tuple[str, Callable[[History], Read]]] = {
+    "it shows what never was": ("1", lambda of: changed(answer(of, 103), X, State(103, "uid-101", WEB, 9))),
+    "it shows another uid": ("1", lambda of: changed(answer(of, 103), X, State(103, "uid-9", WEB, 2))),
+    "it shows what is outside of its filter": ("1", lambda of: changed(answer(of, 104), Y, of.now(Y))),
+    "it omits what there is": ("3", lambda of: changed(answer(of, 106), Z, None)),
+    "it answers an older state than it says": ("3", lambda of: replace(answer(of, 101), version=103)),
+    "it keeps what has left": ("3", lambda of: changed(answer(of, 104), Y, of.at(Y, 102))),
+    "it shows a handler what is older than its body": (
+        "9",
+        lambda of: replace(answer(of, 102), body=103),
+    ),
+    "it answers as complete what it has in part": ("1", lambda of: answer(of, 103, complete=True)),
+    "it says that there is none where one is hidden": (
+        "3",
+        lambda _: Read("reader", {}, 104, keys=(Y,), complete=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("liar", LIARS)
+def test_a_liar_is_caught(liar: str) -> None:
+    promise, read = LIARS[liar]
+    history = cluster()
+    history.write(Z, WEB, 1)
+    with pytest.raises(Lie, match=f"^{promise}: "):
+        Judge(history, [ONLY_WEB]).judge(read(history))
+
+
+def test_4_a_liar_is_caught_that_goes_back() -> None:
+    history = cluster()
+    judge = Judge(history, [ONLY_WEB])
+    judge.judge(replace(answer(history, 103), version=0))
+    with pytest.raises(Lie, match=r"^4: "):
+        judge.judge(replace(answer(history, 102), version=0))
+
+
+def test_4_a_liar_is_caught_that_brings_back_what_was_deleted() -> None:
+    history = cluster()
+    judge = Judge(history, [ONLY_WEB])
+    judge.judge(answer(history, 103))
+    judge.judge(answer(history, 105))
+    with pytest.raises(Lie, match=r"^4: "):
+        judge.judge(replace(answer(history, 104), version=0))
+
+
+def test_9_a_liar_is_caught_that_forgets_an_own_write() -> None:
+    history = cluster()
+    judge = Judge(history, [ONLY_WEB])
+    judge.note_write(X, 103)
+    with pytest.raises(Lie, match=r"^9: it ignores an own write"):
+        judge.judge(answer(history, 102))
+
+
+def test_14_a_liar_is_caught_that_says_done_and_has_written_nothing() -> None:
+    history = cluster()
+    with pytest.raises(Lie, match=r"^14: "):
+        Judge(history, [ONLY_WEB]).judge_write("own", done=True)
+
+
+def test_14_a_liar_is_caught_that_writes_twice() -> None:
+    history = cluster()
+    history.write(Z, WEB, 1, writer="own")
+    history.write(Z, WEB, 2, writer="own")
+    with pytest.raises(Lie, match=r"^14: "):
+        Judge(history, [ONLY_WEB]).judge_write("own", done=True)
+
+
+def test_16_a_mixture_of_two_filters_is_caught() -> None:
+    history = History()
+    history.write(X, WEB, 1)
+    history.write(Y, GOLD, 1)
+    judge = Judge(history, [ONLY_WEB, (Alternative(GOLD),)])
+    one, other = history.now(X), history.now(Y)
+    assert one is not None
+    assert other is not None
+    judge.judge(Read("reader", {X: one}, 102))
+    judge.judge(Read("reader", {Y: other}, 102))
+    with pytest.raises(Lie, match=r"^16: "):
+        judge.judge(Read("reader", {X: one, Y: other}, 102))
+
+
+def test_16_the_former_filter_is_a_lie_once_the_change_has_returned() -> None:
+    history = History()
+    history.write(X, WEB, 1)
+    found = history.now(X)
+    assert found is not None
+    with pytest.raises(Lie):
+        Judge(history, [(Alternative(GOLD),)]).judge(Read("reader", {X: found}, 101))
+
+
+def test_5_what_differs_in_the_end_is_caught() -> None:
+    history = cluster()
+    with pytest.raises(Lie, match=r"^5: "):
+        Judge(history, [ONLY_WEB]).judge_end(answer(history, 104).shown)
+
+
+def test_a_filter_contains_a_request_if_no_object_is_only_in_the_request() -> None:
+    assert contains(EITHER, (Alternative(GOLD, namespaces=("a",)),))
+    assert not contains(ONLY_WEB, EITHER)
+    assert not contains((Alternative(WEB, namespaces=("a", "b")),), ONLY_WEB)
+
+
+@pytest.mark.parametrize(
+    ("selector", "is_selected"),
+    [
+        ("app=web", True),
+        ("app==web,tier", False),
+        ("app in (db,web),!tier", True),
+        ("app notin (web),zone!=a", False),
+        ("zone!=a", True),
+        ("", True),
+    ],
+)
+def test_a_selector_selects_as_kubernetes_does(selector: str, is_selected: bool) -> None:
+    assert parse(selector)({"app": "web"}) is is_selected
