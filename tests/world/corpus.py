@@ -28,7 +28,6 @@ _OLD_BODY = (
 
 UNSOLVED: dict[int, Found] = {
     12: Found("4", _OLD_BODY),
-    43: Found("4", _OLD_BODY),
     87: Found("4", _OLD_BODY),
     102: Found("9", "An own write is forgotten, and an older state is shown again. Not analysed."),
     125: Found("9", "A handler reads a sibling older than its body while a filter changes. Not analysed."),
