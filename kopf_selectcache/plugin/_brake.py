@@ -170,7 +170,9 @@ class Brake:
             self._count(key, callers, list(writes))
 
     def _count(self, key: Key, callers: Collection[Caller], writes: Collection[Written]) -> None:
-        now, row = self._clock(), self._rows.get(key)
+        now = self._clock()
+        self._forget_old(now)
+        row = self._rows.get(key)
         if row is not None and row.is_over(row.at, now):
             del self._rows[key]
             row = None
@@ -179,7 +181,6 @@ class Brake:
                 row.end()
             return
         row = self._rows.pop(key, None) or _Row(now)
-        self._forget_old(now)
         self._rows[key] = row
         row.at = now
         if row.own < LIMIT and not row.has_called(callers):
@@ -198,9 +199,7 @@ class Brake:
             row.pauses = 0
 
     def _forget_old(self, now: float) -> None:
-        """Look at the two oldest rows: so each row that is over is forgotten, as long as there are new
-        ones.
-        """
+        """Look at the two oldest rows, in each call: so each row that is over is forgotten."""
         for key in list(islice(self._rows, 2)):
             row = self._rows.pop(key)
             if not row.is_over(row.at, now):

@@ -1,0 +1,119 @@
+"""The memory of an operator while objects come and go: it depends on what there is, and not on what there
+was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache.plugin.operator import operator_of
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.plugin.reconciling import APPS, app, config, operated, serving
+from tests.plugin.virtual import Times
+
+LIFETIMES = 40
+"""The objects of each kind that come and go in a round."""
+
+FEW = LIFETIMES // 4
+"""Open connections keep some objects of the call that has opened each of them."""
+
+LONG = 4 * 3600.0
+"""Seconds after which nothing is remembered of them."""
+
+FILTERS = {APPS: selectcache.EVERYTHING, "v1/configmaps": "app"}
+
+
+def counts() -> Counter[str]:
+    """Return the number of objects of the package's classes, but for those of the server."""
+    for _ in range(3):
+        gc.collect()
+    kinds = Counter(type(each) for each in gc.get_objects())
+    return Counter(
+        {
+            f"{kind.__module__}.{kind.__qualname__}": count
+            for kind, count in kinds.items()
+            if kind.__module__.startswith("kopf_selectcache.") and ".testing." not in f"{kind.__module__}."
+        }
+    )
+
+
+def labelled(name: str, owner: dict[str, Any] | None = None) -> dict[str, Any]:
+    made = config(name, owner, size="1")
+    return made | {"metadata": made["metadata"] | {"labels": {"app": name, f"of-{name}": "yes"}}}
+
+
+def test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry, times, departed = kopf.OperatorRegistry(), Times(monkeypatch), set[str]()
+    recorder = selectcache.Recorder("webapps", remembered=LIFETIMES // 2)
+    calls = Counter[str]()
+
+    @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, deleted=True)
+    async def reconcile(
+        cache: selectcache.Cache, name: str, body: Any, deleted: bool, patch: Any, **_: Any
+    ) -> None:
+        calls[name] += 1
+        if deleted:
+            departed.add(name)
+            return
+        with suppress(selectcache.NotFound):  # Its owner is deleted, so the server deletes it.
+            await cache.live.ensure(labelled(f"{name}-child", dict(body)))
+            await cache.live.patch("configmaps", f"{name}-child", "shop", {"data": {"size": "2"}})
+        patch.status["count"] = len(cache.owned(body, "configmaps"))
+
+    @selectcache.on.change("configmaps", registry=registry)
+    async def follow(name: str, cause: str, body: Any, **_: Any) -> None:
+        if cause == "entered":
+            recorder.record(body, "Normal", "Seen", f"{name} was seen.")
+        elif cause != "updated":
+            departed.add(name)
+
+    @kopf.on.event("configmaps", registry=registry)
+    @selectcache.with_cache
+    async def see(cache: selectcache.Cache, name: str, **_: Any) -> None:
+        await cache.fetch("configmaps", name, "shop", default=None)
+        await cache.fetch("configmaps", f"{name}-other", "shop", default=None)
+
+    async def play(cluster: EmbeddedCluster, cache: selectcache.Cache, number: int) -> Counter[str]:
+        names = [f"app-{number}-{each}" for each in range(LIFETIMES)]
+        for name in names:
+            cluster.create(app(name))
+        children = {f"{name}-child" for name in names}
+        await times.until(
+            lambda: all(cluster.get(app(name)).get("status") == {"count": 1} for name in names), within=60
+        )
+        await cache.change("configmaps", "app,other!=" + names[0])
+        for name in names:
+            cluster.patch(config(f"{name}-child"), {"data": {"more": name}})
+        for name in names:
+            cluster.delete(app(name))
+        await times.until(lambda: departed >= {*names, *children}, within=60)
+        departed.clear()
+        await asyncio.sleep(LONG)
+        for each in range(LIFETIMES):  # Some things are forgotten at the next call.
+            cluster.patch(app("stays"), {"spec": {"size": f"{number}-{each}"}})
+            seen = calls["stays"]
+            await times.until(lambda: calls["stays"] > seen, within=60)  # noqa: B023  # It is called here.
+        await asyncio.sleep(LONG)
+        return counts()
+
+    async def main() -> None:
+        async with serving(app("stays")) as cluster, operated(registry, cluster, filters=FILTERS) as settings:
+            await times.until(lambda: operator_of(settings), within=10)
+            found = operator_of(settings)
+            assert found is not None
+            cache = selectcache.cache_of(settings)
+            await play(cluster, cache, 0)
+            one, two = [await play(cluster, cache, number) for number in (1, 2)]
+            assert {kind: grown for kind, grown in (two - one).items() if grown > FEW} == {}
+
+    times.run(main())
