@@ -387,3 +387,20 @@ def test_9_a_stream_that_is_behind_an_own_write_brings_nothing_older_back(relist
     model.bookmark(gold)
     assert model.got("a") is None
     assert not model.informer.own_writes.writes
+
+
+def test_9_a_read_of_one_stream_shows_no_state_from_before_an_own_write_that_left_it() -> None:
+    """The other stream has reported the write. This one reports only now what came before it."""
+    model = Model(FILTERS["two streams"])
+    web, gold = model.streams
+    model.write("a", GOLD, own=False)
+    model.write("a", WEB, own=True)
+    model.answer(0)
+    model.deliver(web)
+    model.deliver(gold)
+    assert gold.substore.view.held(("ns", "a")) is not None
+    assert not model.cache.list("pods", label="tier=gold")
+    assert model.got("a") == ("u1", "12")
+    model.bookmark(gold)
+    assert not model.informer.own_writes.writes
+    assert not model.cache.list("pods", label="tier=gold")

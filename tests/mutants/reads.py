@@ -50,6 +50,14 @@ READS: tuple[Mutant, ...] = (
         (WRITTEN + "a_deleted_object_is_not_shown_though_a_stream_that_never_selects_it_is_quiet",),
     ),
     Mutant(
+        "forget an own write that one of two streams shows as it was before",
+        OWN,
+        " and not self._is_shown_older(write):",
+        ":",
+        9,
+        (WRITTEN + "a_read_of_one_stream_shows_no_state_from_before_an_own_write_that_left_it",),
+    ),
+    Mutant(
         "forget an own write that a stream has not passed",
         OWN,
         "        if not write.is_deletion:\n            if not any(",

@@ -325,15 +325,23 @@ class OwnWrites:
         """Drop the writes that all streams have passed, and let deletions rest that hide nothing. `held`
         returns the stored object of a key.
 
-        While an object moves between streams, the store may show it as it was before the write.
+        While an object moves between streams, the store may show it as it was before the write. So may one of
+        the streams, to reads that need no other.
         """
         for key in tuple(self._due):
             write = self.writes[key]
-            if not write.is_newer_than(held(key), write.version):
+            if not write.is_newer_than(held(key), write.version) and not self._is_shown_older(write):
                 self._drop(write)
                 self._rest(write)
             elif write.is_deletion:
                 self._due.discard(key)
+
+    def _is_shown_older(self, write: OwnWrite) -> bool:
+        return not write.is_deletion and any(
+            (record := substore.view.held(write.key)) is not None and is_older(record.version, write.version)
+            for substore in self._substores
+            if self._is_older(substore, write)
+        )
 
     def _rest(self, write: OwnWrite) -> None:
         """Let a write hide what a stream that has not passed it may still report; nothing else is left of
