@@ -156,6 +156,10 @@ class Judge:
                 raise Lie(f"4: a change of {'/'.join(key)} goes back from {known} to {after}")
             self.present[key] = after
 
+    def resume(self, shown: Shown) -> None:
+        """Note that the subscriber was told what there is, and not what has changed."""
+        self.present = {**shown}
+
     # ---- The end.
 
     def judge_end(self, shown: Shown) -> None:

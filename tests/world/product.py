@@ -220,11 +220,11 @@ class Product:
         tell: Callable[[Key, State | None, State | None], None],
         start: Callable[[Mapping[Key, State]], None],
     ) -> None:
-        """Tell of each change, and of each new start."""
+        """Subscribe: tell of each change, and of all that is there where the subscriber was too slow."""
         async for change in self.cache.changes(KIND):
-            if str(change.cause) == "resumed":
+            if change.cause == "resumed":
                 start({key_of(obj): state_of(obj) for obj in change.objects})
-            elif str(change.cause) != "resync":
+            else:
                 old, new = (None if each is None else state_of(each) for each in (change.old, change.new))
                 tell((change.namespace or "", change.name), old, new)
 

@@ -167,3 +167,27 @@ def test_a_filter_contains_a_request_if_no_object_is_only_in_the_request() -> No
 )
 def test_a_selector_selects_as_kubernetes_does(selector: str, is_selected: bool) -> None:
     assert parse(selector)({"app": "web"}) is is_selected
+
+
+def test_15_a_departure_that_comes_twice_is_caught() -> None:
+    judge = Judge(cluster(), [ONLY_WEB])
+    state = State(101, "uid-101", WEB, 1)
+    judge.judge_change(X, None, state)
+    judge.judge_change(X, state, None)
+    with pytest.raises(Lie, match=r"^15: "):
+        judge.judge_change(X, state, None)
+
+
+def test_4_a_change_that_goes_back_is_caught() -> None:
+    judge = Judge(cluster(), [ONLY_WEB])
+    one, two = State(101, "uid-101", WEB, 1), State(103, "uid-101", WEB, 2)
+    judge.judge_change(X, None, two)
+    with pytest.raises(Lie, match=r"^4: "):
+        judge.judge_change(X, two, one)
+
+
+def test_15_a_departure_that_never_comes_is_caught() -> None:
+    judge = Judge(cluster(), [ONLY_WEB])
+    judge.resume({X: State(103, "uid-101", WEB, 2)})
+    with pytest.raises(Lie, match=r"^15: "):
+        judge.judge_end_of_changes()

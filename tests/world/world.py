@@ -74,6 +74,8 @@ class World:
         self.note = note
         self.loop = cast("WorldLoop", asyncio.get_running_loop())
         self.tasks: set[asyncio.Task[None]] = set()
+        """The calls under way."""
+        self.followers: set[asyncio.Task[None]] = set()
         self.lies: list[Exception] = []
         self.fed = self.history.version
         """The version up to which Kopf has called handlers."""
@@ -150,7 +152,7 @@ class World:
             "update": lambda: self.product.update(key),
             "delete": lambda: self.product.delete(key),
         }
-        self._start(self._call(caller, verb, key, calls[verb]))
+        self.start(self._call(caller, verb, key, calls[verb]))
         return True
 
     async def _call(
@@ -179,7 +181,7 @@ class World:
             if (read := await self.product.fetch(_key(name))) is not None:
                 judge.judge(read)  # It is as new as what was known when it was asked.
 
-        self._start(fetch())
+        self.start(fetch())
 
     def _handle(self, which: str) -> bool:
         waiting = [write for write in self.history.writes if write.key[0] and write.version > self.fed]
@@ -191,7 +193,7 @@ class World:
             return False
         for write in waiting:
             self.fed = max(self.fed, write.version)
-            self._start(self._handler(write.key, write.version, write.before, write.after))
+            self.start(self._handler(write.key, write.version, write.before, write.after))
         return True
 
     async def _handler(self, key: Key, version: int, before: State | None, after: State | None) -> None:
@@ -212,7 +214,13 @@ class World:
 
         await self.product.handle(type_, as_json(key, state, version=version), read)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def subscribe(self) -> None:
+        """Follow the changes of the cache, and judge them."""
+        self.start(self.product.changes(self.judge.judge_change, self.judge.resume), is_awaited=False)
+
+    def start(self, work: Coroutine[Any, Any, None], *, is_awaited: bool = True) -> None:
+        """Run what an actor does, and keep its error for the next look."""
+
         async def judged() -> None:
             try:
                 await work
@@ -220,8 +228,9 @@ class World:
                 self.lies.append(error)
 
         task = asyncio.create_task(judged())
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        tasks = self.tasks if is_awaited else self.followers
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     def _change(self, number: str) -> bool:
         filter_ = FILTERS[int(number)]
@@ -230,7 +239,7 @@ class World:
         self.calls += 1
         self.changing.append((self.calls, filter_))
         self.judge.possible.append(filter_)
-        self._start(self._change_filter(self.calls, filter_))
+        self.start(self._change_filter(self.calls, filter_))
         return True
 
     async def _change_filter(self, number: int, filter_: Filter) -> None:
@@ -338,7 +347,7 @@ class World:
 
     async def calm(self, seconds: float = 0.0) -> None:
         """Answer everything, and have each stream send everything, for some time."""
-        end = self.loop.now + seconds
+        end, pause = self.loop.now + seconds, 1.0
         while True:
             for _ in range(100):
                 await self.loop.settle()
@@ -350,7 +359,8 @@ class World:
             await self.look()
             if self.loop.now >= end:
                 return
-            await self.loop.move(1.0 if self.loop.now < end - 60 else 5.0)
+            await self.loop.move(pause)
+            pause = min(2 * pause, 8.0)
 
     async def end(self) -> None:
         """Stop all faults, and compare what is left."""
@@ -364,9 +374,10 @@ class World:
             with suppress(Lie):
                 one.judge_end(self.product.final())
                 self.judge.possible[:] = [filter_]
-                return
+                break
         self.judge.possible[1:] = []
         self.judge.judge_end(self.product.final())
+        self.judge.judge_end_of_changes()
 
 
 def _key(name: str) -> Key:
@@ -453,6 +464,7 @@ class Run:
         async with operating(server, FILTERS[self.filter], lambda: 0.5) as product:
             world = World(server, product, FILTERS[self.filter], self.note, lags=self.lags)
             try:
+                world.subscribe()
                 await world.calm(2)
                 for line in lines(world):
                     at = f"version {server.history.version}, {world.loop.now:.1f} s"
@@ -466,7 +478,7 @@ class Run:
                 self.note(f"LIE {lie}")
             finally:
                 self.compared = world.judge.compared
-                for task in world.tasks:
+                for task in (*world.tasks, *world.followers):
                     task.cancel()
 
 
