@@ -343,7 +343,8 @@ def _remember(
     before: frozenset[str],
 ) -> None:
     if write.verb is Verb.DELETE:
-        if uid := write.uid or _deleted_uid(data):
+        # Where the answer was lost, all that were shown before are gone: the server has none of the name.
+        if uid := write.uid or _deleted_uid(data) or ("" if data else min(before, default="")):
             remember_deletion(runtime, resource, request.namespace, write.name, uid, data, before=before)
     elif write.subresource in WHOLE_ANSWERS:
         remember_answer(runtime, resource, data)

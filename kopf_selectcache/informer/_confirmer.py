@@ -166,10 +166,17 @@ class Confirmer:
                 leave, version=paging.version, uid=uid, outside=uid != "" and not inside
             )
             if not inside:
-                self._own_writes.confirm(leave.key, paging.version)
+                self._confirm_own(leave.key, paging.version)
                 self._own_writes.settle(self._union.shown)
         self.notify(changes)
         return any(stream.needs_fields for stream in inside)
+
+    def _confirm_own(self, key: ObjectKey, version: str) -> None:
+        """Drop an own write from before the answer, unless the answer has settled nothing: the object has
+        left once more meanwhile. Without the write, readers would see its older state until that is settled.
+        """
+        if not self._union.is_unconfirmed(key):
+            self._own_writes.confirm(key, version)
 
     async def _confirm_together(self, lists: JoinedLists) -> None:
         """Confirm leaves by lists of all streams that have not reported yet.
@@ -200,7 +207,7 @@ class Confirmer:
         with self._own_writes.lock:
             changes = self._union.confirmed_by_lists(lists, uids)
             for key in keys - uids.keys():
-                self._own_writes.confirm(key, lists.version)
+                self._confirm_own(key, lists.version)
             self._own_writes.settle(self._union.shown)
         self.notify(changes)
 

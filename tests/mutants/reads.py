@@ -9,6 +9,7 @@ AT_LEAST, AS_NEW = "tests/cache/test_at_least.py::test_11_", "cache/_at_least.py
 ANSWERS, REPEATED = "tests/core/store/test_answers.py::test_", "tests/cache/test_repeated.py::test_"
 INDEXES, POSTINGS = "core/store/indexes.py", "core/store/postings.py"
 PINNED = "tests/cache/test_pinned.py::test_"
+WORLD = "tests/world/test_world.py::test_"
 OWN, WRITTEN = "core/store/own_writes.py", "tests/informer/test_own_writes.py::test_9_"
 
 READS: tuple[Mutant, ...] = (
@@ -198,4 +199,8 @@ READS: tuple[Mutant, ...] = (
            (REPEATED + "a_label_that_may_change_is_read_each_time",)),
     Mutant("memoise a request without its options", "cache/request.py", "limit is max_age is at_least", "max_age is at_least", 1,
            (REPEATED + "a_limit_cuts_a_repeated_list", REPEATED + "requests_by_texts_are_made_once")),
+    Mutant("forget a deletion whose answer was lost", "cache/server_writes.py", ' or ("" if data else min(before, default=""))', "", 9,
+           (WORLD + "9_an_object_is_not_read_any_longer_once_its_deletion_is_done_though_the_answer_was_lost",)),
+    Mutant("drop an own write by an answer that settles nothing", "informer/_confirmer.py", "        if not self._union.is_unconfirmed(key):\n", "        if True:\n", 4,
+           (WORLD + "4_an_answer_that_settles_nothing_drops_no_own_write",)),
 )

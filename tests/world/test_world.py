@@ -15,6 +15,9 @@ from .world import Run, of_seed
 OR = 1
 """The filter `app=web` or `tier=gold`, of two streams."""
 
+IN_A_OR_GOLD = 2
+"""The filter `app=web` in the namespace `a`, or `tier=gold`."""
+
 STORIES: dict[str, tuple[tuple[str, ...], ...]] = {
     "an object moves from one alternative to the other, and a handler reads": (
         ("write a/x tier=gold",),
@@ -127,4 +130,18 @@ def test_9_an_own_write_does_not_keep_an_object_that_its_stream_lists_no_longer(
     lines = ["own create b/y app=web", "answer 0", "write b/y -", "end 0 expired", "move 1.3", "answer 0"]
     lines += ["answer 0", "answer 0", "write a/y app=web", "handle all", "move 4", "answer 0"]
     run = plays(lines)
+    assert run.lie is None, run.lie
+
+
+def test_9_an_object_is_not_read_any_longer_once_its_deletion_is_done_though_the_answer_was_lost() -> None:
+    run = plays(["own delete a/x", "lose 0", "move 1.3", "answer 0"])
+    assert run.lie is None, run.lie
+
+
+def test_4_an_answer_that_settles_nothing_drops_no_own_write() -> None:
+    """The object has left both alternatives, and a request asks whether that is so. An own write brings it
+    back, an older list reports again that it has left, and then the answer to the request comes."""
+    lines = ["write a/x tier=gold", "write a/x none", "advance 0", "flush 1", "end all expired"]
+    lines += ["own patch a/x tier=gold", "answer 0", "move 1.3", "answer 0", "write a/x none", "answer 1"]
+    run = plays(lines, IN_A_OR_GOLD)
     assert run.lie is None, run.lie
