@@ -65,7 +65,9 @@ def checked(
     if declared is None or not settings_of(settings).selectors:
         # Without caches it is an operator of Kopf alone, whose behaviour is not changed.
         for text in dict.fromkeys(() if registry is None else async_callbacks(registry)):
-            _logger.warning("%(text)s. %(remedy)s.", {"text": text, "remedy": NOT_ASYNC})
+            _logger.warning(
+                "A callback of Kopf is async: %(text)s. %(remedy)s.", {"text": text, "remedy": NOT_ASYNC}
+            )
         return None
     namespaces_of(settings, declared)
     if registry is not None:

@@ -73,6 +73,8 @@ def command(
         lines = "".join(f"    {line}\n" for line in declared.splitlines())
         file.write_text(source if source is not None else f"{HEAD}{lines}{handlers}")
         capsys.readouterr()
+        if name == "check":  # Each run is an operator of its own.
+            kopf.set_default_registry(type(registry)())
         code = main([name, str(file), *arguments])
         said = Outcome(code, *capsys.readouterr())
         assert not traced(said.output + said.errors)
