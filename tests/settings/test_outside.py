@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import (
+    AnyOf,
     Cached,
     NotFound,
     NotKept,
@@ -24,6 +25,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Selected
 from kopf_selectcache.errors import DeclarationError
+from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.outside import MOST_NAMES, outer_streams
 from kopf_selectcache.settings.planner import Stream, plan
 from kopf_selectcache.testing import FakeCache
@@ -588,3 +590,11 @@ def test_an_outer_stream_leaves_out_the_objects_of_others() -> None:
         for name, labels in {"a": {"app": "web", "tier": "gold"}, "b": {"app": "web"}}.items()
     ]
     assert [each.name for each in outer.within(made)] == ["b"]
+
+
+def test_a_split_cache_stays_one_with_a_filter_that_is_added() -> None:
+    selectors = Selectors()
+    selectors.add("v1/pods", Cached("app=web", outside="metadata"))
+    selectors.add("v1/pods", "app=db")
+    assert selectors["v1/pods"] == AnyOf(["app=web", "app=db"])
+    assert selectors.cached("v1/pods").outside == "metadata"
