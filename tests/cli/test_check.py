@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -22,6 +23,7 @@ from kopf_selectcache.informer.estimate import Counter
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
 from tests.cli.conftest import DEFINITION, Command, parsed, pod
+from tests.faults.environment import until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -247,6 +249,7 @@ async def follow(name, patch, deleted, **_):
     patch.status['phase'] = 'Running'
     patch.metadata.labels['seen'] = 'true'
     if deleted:
+        open(__file__ + '.deleted', 'w').close()
         raise kopf.PermanentError(f'{name} is gone')
 """
         select = "select['v1/pods'] = 'app=web'\nselect['v1/secrets'] = 'app=web'"
@@ -269,6 +272,8 @@ async def follow(name, patch, deleted, **_):
             cluster.wait_for(pod("web-1", "web"), lambda now: now["status"].get("phase") == "Running")
             cluster.delete(pod("web-1", "web"))
             cluster.requests.wait("get", "pods", user=WEB)
+            # Ended before the answer has come, it would leave a connection: its loop has no time to close it.
+            asyncio.run(until((tmp_path / "web.py.deleted").exists))
         assert running.exit_code == 0
         assert not cluster.requests.where(user=WEB, where=lambda asked: asked.code == 403)
 
