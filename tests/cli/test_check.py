@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import subprocess
@@ -23,7 +22,6 @@ from kopf_selectcache.informer.estimate import Counter
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
 from tests.cli.conftest import DEFINITION, Command, parsed, pod
-from tests.faults.environment import until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -32,6 +30,13 @@ SCRIPT = Path(sys.executable).with_name("selectcache")
 WEB, AS_WEB = "system:serviceaccount:operators:web", ("--account", "operators/web")
 
 RECORDING = "\nasync def react(events, **_): ...\n"
+
+
+# Kopf ends the loop before its TLS connections are closed. Whether garbage is collected within the test is
+# chance (see tests/real/test_two_operators.py).
+runs_kopf = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 
 
 def allow_events(cluster: EmbeddedCluster, group: str) -> None:
@@ -188,6 +193,7 @@ async def follow(**_): ...
         assert "follow" not in said.output
         assert "1 cache would hold 0 objects" in said.output
 
+    @runs_kopf
     def test_an_operator_with_handlers_of_changes_needs_the_rights_that_rbac_prints(
         self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -240,6 +246,7 @@ def make_second():
         assert "configmaps" not in str(said)
         assert said["problems"] == 1
 
+    @runs_kopf
     def test_an_operator_with_reconcilers_needs_the_rights_that_rbac_prints(
         self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -249,7 +256,6 @@ async def follow(name, patch, deleted, **_):
     patch.status['phase'] = 'Running'
     patch.metadata.labels['seen'] = 'true'
     if deleted:
-        open(__file__ + '.deleted', 'w').close()
         raise kopf.PermanentError(f'{name} is gone')
 """
         select = "select['v1/pods'] = 'app=web'\nselect['v1/secrets'] = 'app=web'"
@@ -272,8 +278,6 @@ async def follow(name, patch, deleted, **_):
             cluster.wait_for(pod("web-1", "web"), lambda now: now["status"].get("phase") == "Running")
             cluster.delete(pod("web-1", "web"))
             cluster.requests.wait("get", "pods", user=WEB)
-            # Ended before the answer has come, it would leave a connection: its loop has no time to close it.
-            asyncio.run(until((tmp_path / "web.py.deleted").exists))
         assert running.exit_code == 0
         assert not cluster.requests.where(user=WEB, where=lambda asked: asked.code == 403)
 
