@@ -106,17 +106,15 @@ class Report:
 
 # ---- For people.
 
-WIDEST = 60
-"""Maximum of characters of a filter that the text shows; the other formats show all of it."""
 LEAST = 20
 """Minimum of characters of a filter, even in a narrow terminal."""
 
 
 def _text(report: Report, width: int | None, *, wide: bool = False) -> str:
     """Return the report as lines. With a width, filters are cut so that a row fits in it, if it can."""
-    lines = _table(_rows(report, None if wide else WIDEST))
+    lines = _table(_rows(report, None)) if report.sections else [""]
     if not wide and width is not None and (excess := max(map(len, lines)) - width) > 0:
-        shown = min(WIDEST, max(len(section.filter) for section in report.sections))
+        shown = max(len(section.filter) for section in report.sections)
         lines = _table(_rows(report, max(LEAST, shown - excess)))
         if max(map(len, lines)) > width:
             lines = _blocks(_rows(report, max(LEAST, width - len("  OBJECTS  "))))
@@ -199,13 +197,13 @@ def _summary(report: Report) -> str:
     held = [section.held for section in largest.values() if section.held is not None]
     caches, problems = len(largest), len(report.problems)
     total, memory = sum(held, Amount()), sum(section.memory or 0 for section in largest.values())
-    hints = report.unknown or any(section.hints for section in report.sections)
+    hints = len(report.unknown) + sum(len(section.hints) for section in report.sections)
+    marked = [f"{problems} to be changed: marked with '!'."] if problems else []
+    marked += [f"{hints} to look at: marked with '*'."] if hints else []
     return (
         f"{caches} {'cache' if caches == 1 else 'caches'} would hold {count(total)}"
         f" {'object' if total.objects == 1 else 'objects'}, about {sized(sum(each.bytes for each in held))}"
-        f" of JSON, in {sized(memory)} of memory. "
-        + (f"{problems} to be changed: marked with '!'." if problems else "Nothing is wrong.")
-        + (" Hints are marked with '*'." if hints else "")
+        f" of JSON, in {sized(memory)} of memory. " + (" ".join(marked) or "Nothing is wrong.")
     )
 
 

@@ -252,11 +252,7 @@ class Check:
             f"{each}. Look at how it is spelt"
             for each in counter.samples.lacking(self._cached.projection, self._cached.indexes)
         ]
-        none = (
-            f"Of the {all_.objects:,} {resource} that there are it selects none"
-            if held and all_ and held.objects == outside and all_.objects
-            else ""
-        )
+        none = _selects_none(resource, all_) if held and all_ and held.objects == outside else ""
         return Section(
             str(resource),
             _shown(planned.filter),
@@ -396,6 +392,13 @@ class Check:
             except (Refused, Garbled):
                 continue  # The operator does not need the right to list all namespaces.
         return None
+
+
+def _selects_none(resource: Resource, all_: Amount) -> str:
+    """Return the hint on a filter that selects none of the objects; empty if there are none."""
+    if all_.objects == 1:
+        return f"The filter does not select the only object in {resource}"
+    return f"The filter selects none of the {all_.objects:,} {resource}" if all_.objects else ""
 
 
 def _stored_part(cached: Cached) -> str:

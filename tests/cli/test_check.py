@@ -351,20 +351,6 @@ class TestKopfsOwnWatches:
         assert "Kopf itself watches" not in said.output
 
 
-@pytest.mark.usefixtures("busy")
-class TestUnintendedDeclarations:
-    def test_a_filter_that_selects_none_of_what_there_is(self, command: Command) -> None:
-        said = command("check", "select['v1/pods'] = 'ap=web'")
-        assert said.code == 0
-        assert "* Of the 5 pods that there are it selects none." in said.output
-
-    @pytest.mark.parametrize(
-        "declared", ["select['v1/pods'] = 'app=web'", "select['v1/services'] = 'app=web'"]
-    )
-    def test_one_that_selects_some_or_of_which_there_are_none(self, command: Command, declared: str) -> None:
-        assert "*" not in command("check", declared).output
-
-
 class TestFetches:
     FETCHING = (
         "\n@kopf.on.create('v1', 'services')\n@selectcache.with_cache\nasync def react(cache, **_): return"

@@ -380,7 +380,7 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
         assert (found["held"]["objects"], found["outside"]) == (5, 2)
         streams = [(each["held"]["objects"], each["outside"]) for each in found["streams"]]
         assert streams == [(3, False), (2, True)]
-        assert "* Of the 5 pods that there are it selects none." in command("check", declared % "none").output
+        assert "* The filter selects none of the 5 pods." in command("check", declared % "none").output
 
     def test_wide_shows_where_each_value_comes_from(self, command: Command) -> None:
         declared = """settings.selectcache.defaults.label = 'app=web'

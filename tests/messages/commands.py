@@ -111,6 +111,7 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
         OPERATOR,
         source=f"{HEAD}    {WEB}\n\nasync def f(cache): cache.live.delete('pods', 'a', 'b')\n",
     ),
+    "check: a filter that selects nothing": run("check", OPERATOR, declared="select['v1/pods'] = 'app=none'"),
     "check: a kind that is not served": run("check", OPERATOR, declared="select['x.io/v1/things'] = 'a=b'"),
     "check: a selector with a mistake": run("check", OPERATOR, declared="select['v1/pods'] = 'app in'"),
     "check: no caches are declared": run("check", OPERATOR, source="import kopf, kopf_selectcache\n"),

@@ -5,6 +5,7 @@ where code changes, find the place where the same mistake can be made. `make mut
 """
 from __future__ import annotations
 
+from .commands import COMMANDS
 from .declared import DECLARED
 from .filter_change import FILTER_CHANGE
 from .mutant import OVERLAY, PROJECTION, THREADS, TRANSIT, Mutant
@@ -667,6 +668,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *RECONCILERS,
     *RECORDER,
     *DECLARED,
+    *COMMANDS,
     *SILENCE,
     *WRITES,
 )

@@ -1,0 +1,35 @@
+"""Seeded bugs that let a command say less than it knows, or more."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+CHECK, REPORT = "cli/check.py", "cli/_report.py"
+HINTS = "tests/cli/test_hints.py::"
+
+COMMANDS: tuple[Mutant, ...] = (
+    Mutant(
+        "say that nothing is wrong beside a hint",
+        REPORT,
+        """marked += [f"{hints} to look at: marked with '*'."] if hints else []""",
+        "marked += []",
+        20,
+        (HINTS + "test_20_nothing_is_wrong_only_if_nothing_is_marked",),
+    ),
+    Mutant(
+        "cut filters where there is no terminal",
+        REPORT,
+        "    lines = _table(_rows(report, None)) if report.sections",
+        "    lines = _table(_rows(report, 60)) if report.sections",
+        20,
+        ("tests/cli/test_terminal.py::test_20_filters_of_the_table_are_cut_to_what_fits_in_a_terminal",),
+    ),
+    Mutant(
+        "tell of one object as of many",
+        CHECK,
+        "    if all_.objects == 1:",
+        "    if all_.objects == -1:",
+        20,
+        (HINTS + "test_20_a_filter_that_selects_nothing_is_told_with_the_number_of_objects",),
+    ),
+)
