@@ -4,6 +4,7 @@ custom kinds.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -35,12 +36,27 @@ UNSEEN = (
 SCANNING = "An operator with settings.scanning.disabled = True does without what is for kopf."
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the kinds that handlers fetch."""
+    parser.add_argument(
+        "--fetch",
+        action="append",
+        default=[],
+        metavar="KIND",
+        help=(
+            "a kind of which handlers fetch more than is cached (cache.fetch, fetch_list, gone), where their"
+            " code does not write it out; can be given several times"
+        ),
+    )
+
+
 class Needs:
     """The rights that one operator needs."""
 
-    def __init__(self, operator: Loaded, late: Sequence[Late] = ()) -> None:
+    def __init__(self, operator: Loaded, late: Sequence[Late] = (), fetched: Sequence[str] = ()) -> None:
         self._operator = operator
         self._late = late
+        self._fetched = fetched
         self._found: dict[KindKey, Resource] = {}
         self._offline = ""  # The reason for which the cluster cannot be asked, if known.
         # As bytes: the first lines of a file may say how it is encoded.
@@ -57,7 +73,7 @@ class Needs:
         """The calls in the operator's files that do nothing, since nobody awaits them."""
         return [each for file, tree in self._code for each in unawaited_in(tree, file)]
 
-    async def all(self, fetched: Sequence[str] = ()) -> list[Right]:
+    async def all(self) -> list[Right]:
         """Return all needed rights; raise Unloadable."""
         operator, rights = self._operator, list[Right]()
         for key in operator.declared.selectors:
@@ -66,9 +82,6 @@ class Needs:
             for cached in each.completed(self._declared()):
                 rights += await self._of_cache(each.key, cached, each.where)
         rights += await self.of_declarations()
-        for text in fetched:
-            for verb in ("get", "list"):
-                rights += await self._of_fetch(text, verb, f"--fetch {text}")
         rights += await self.of_fetches(settling=True)
         rights += await self.of_reconcilers()
         return rights + [right async for right in self._of_kopf()]
@@ -153,10 +166,13 @@ class Needs:
         return rights
 
     async def of_fetches(self, *, settling: bool = False) -> list[Right]:
-        """Return the rights for reads that ask the server, as far as the operator's files name their kinds;
-        raise Unloadable. With `settling`, include those that only settle lost answers.
+        """Return the rights for reads that ask the server, as far as the operator's files or the command line
+        name their kinds; raise Unloadable. With `settling`, include those that only settle lost answers.
         """
         rights = list[Right]()
+        for text in self._fetched:
+            for verb in ("get", "list"):
+                rights += await self._of_fetch(text, verb, f"--fetch {text}")
         for file, tree in self._code:
             for fetch in fetches_in(tree, file):
                 if fetch.settles and (not settling or fetch.key is None):
@@ -174,10 +190,15 @@ class Needs:
                         f"The kind of cache.live.{fetch.call} in {fetch.where}, is not written out there: add"
                         " its rights yourself."
                     )
-                else:
+                elif not self._fetched:
                     self._unknown(
                         f"The kind of cache.{fetch.call} in {fetch.where}, is not written out there: name it"
                         " with --fetch."
+                    )
+                else:
+                    self._note(
+                        f"The kind of cache.{fetch.call} in {fetch.where}, is not written out there: it is"
+                        f" taken for one of --fetch {', '.join(self._fetched)}."
                     )
         return rights
 

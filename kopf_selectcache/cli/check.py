@@ -32,7 +32,7 @@ from kopf_selectcache.settings.planner import Plan
 from kopf_selectcache.settings.quantity import bytes_in, written
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
-from . import _late, operator_loader
+from . import _late, _required_rights, operator_loader
 from ._event_rights import choose
 from ._progress import Progress
 from ._report import FORMATS, PLAIN, Follower, Problem, Report, Result, Section
@@ -51,6 +51,7 @@ HELP = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
     _late.add_arguments(parser)
+    _required_rights.add_arguments(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -87,7 +88,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
     async with operator_loader.loaded(arguments) as operator:
         await operator.log_in()
         needs, sections, expected, reviewer = (
-            Needs(operator, late),
+            Needs(operator, late, arguments.fetch),
             list[Section](),
             dict[str, int](),
             operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments)),

@@ -140,6 +140,8 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
         before = {*sys.modules}
         try:
             _kopf.preload(paths=arguments.paths, modules=arguments.module)
+        except SelectCacheError as error:
+            raise _mistaken(error) from error
         except (Exception, SystemExit) as error:
             raise _failed("the operator cannot be loaded", error) from error
         registry, settings, vault = kopf.get_default_registry(), kopf.OperatorSettings(), _kopf.Vault()
@@ -283,9 +285,14 @@ async def _run(registry: _kopf.OperatorRegistry, activity: _kopf.Activity, **giv
                 kwargs={"param": handler.param, "retry": 0, "started": started, "runtime": dt.timedelta()},
             )
         except SelectCacheError as error:
-            raise Unloadable(f"{_line_of(error)}{error}", code=PROBLEM) from error
+            raise _mistaken(error) from error
         except (Exception, SystemExit) as error:
             raise _failed(f"the {activity.value} handler {handler.id} fails", error) from error
+
+
+def _mistaken(error: SelectCacheError) -> Unloadable:
+    """Return the error for a mistake in the operator's code that this package has found."""
+    return Unloadable(f"{_line_of(error)}{error}", code=PROBLEM)
 
 
 def _line_of(error: BaseException) -> str:

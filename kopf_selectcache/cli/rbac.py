@@ -14,7 +14,7 @@ import yaml
 
 from kopf_selectcache.settings.rights import Right, merged
 
-from . import _late, operator_loader
+from . import _late, _required_rights, operator_loader
 from ._event_rights import choose
 from ._manifests import NoRights, as_name, granted_by, manifests
 from ._required_rights import Needs
@@ -34,16 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_account(
         parser, "whom to bind them to (default: default/ and the name of its file), or whose to compare"
     )
-    parser.add_argument(
-        "--fetch",
-        action="append",
-        default=[],
-        metavar="KIND",
-        help=(
-            "a kind of which handlers fetch more than is cached (cache.fetch, fetch_list, gone): that cannot"
-            " be seen; can be given several times"
-        ),
-    )
+    _required_rights.add_arguments(parser)
     _late.add_arguments(parser)
     parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml")
     parser.add_argument(
@@ -71,8 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
     """Return the output and the exit code; raise Unloadable."""
     async with operator_loader.loaded(arguments) as operator:
-        needs = Needs(operator, _late.given(arguments))
-        rights, recorded = await needs.all(arguments.fetch), await needs.of_recorders()
+        needs = Needs(operator, _late.given(arguments), arguments.fetch)
+        rights, recorded = await needs.all(), await needs.of_recorders()
         if arguments.check is None:
             account = arguments.account or f"default/{as_name(operator.name)}"
             as_json = arguments.output == "json"

@@ -10,6 +10,7 @@ from tests.cli.conftest import Command, parsed, pod
 pytestmark = pytest.mark.usefixtures("cluster")
 
 WEB = "select['v1/pods'] = 'app=web'"
+WEB_USER = "system:serviceaccount:operators:web"
 NONE = "select['v1/pods'] = 'app=none'"
 
 
@@ -47,3 +48,31 @@ def test_20_nothing_is_wrong_only_if_nothing_is_marked(
 ) -> None:
     said = command("check", declared)
     assert (said.code, said.output.splitlines()[-1].partition(" of memory. ")[2]) == (code, last)
+
+
+FETCHING = "\nasync def helper(cache, kind): return await cache.fetch(kind, 'a', 'b')\n"
+
+
+def test_20_check_takes_the_kind_to_fetch_that_its_hint_asks_for(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    cluster.user(WEB_USER, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
+    arguments = ("check", WEB, "--account", "operators/web")
+    said = command(*arguments, handlers=FETCHING)
+    assert (said.code, said.output.count("is not written out there: name it with --fetch.")) == (0, 1)
+    said = command(*arguments, "--fetch", "configmaps", handlers=FETCHING)
+    assert (said.code, said.output.count("is not written out there")) == (1, 0)
+    assert "! the right is missing to get, list configmaps, for what handlers fetch." in said.output
+
+
+def test_20_rbac_notes_what_stands_for_a_kind_that_is_not_written_out(command: Command) -> None:
+    said = command("rbac", WEB, "--fetch", "configmaps", "--fetch", "nodes", handlers=FETCHING)
+    assert "is not written out there: it is taken for one of --fetch configmaps, nodes.\n" in said.output
+
+
+@pytest.mark.parametrize("decorator", ["on.change", "reconcile"])
+def test_20_a_mistake_in_a_decorator_is_a_line_with_its_place(command: Command, decorator: str) -> None:
+    said = command("check", WEB, handlers=f"\n@selectcache.{decorator}('configmapz')\ndef f(**_): ...\n")
+    assert (said.code, said.output) == (1, "")
+    assert said.errors.startswith("web.py:11: the key 'configmapz' is no kind of Kubernetes.")
+    assert len(said.errors.splitlines()) == 1

@@ -111,6 +111,23 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
         OPERATOR,
         source=f"{HEAD}    {WEB}\n\nasync def f(cache): cache.live.delete('pods', 'a', 'b')\n",
     ),
+    "check: a handler of a misspelt kind": run(
+        "check",
+        OPERATOR,
+        source=f"{HEAD}    {WEB}\n\n@selectcache.on.change('configmapz')\ndef f(**_): ...\n",
+    ),
+    "check: a fetch whose kind is not written out": run(
+        "check",
+        OPERATOR,
+        source=f"{HEAD}    {WEB}\n\nasync def f(cache, kind): await cache.fetch(kind, 'a')\n",
+    ),
+    "rbac: a fetch whose kind the command line has": run(
+        "rbac",
+        OPERATOR,
+        "--fetch",
+        "nodes",
+        source=f"{HEAD}    {WEB}\n\nasync def f(cache, kind): await cache.fetch(kind, 'a')\n",
+    ),
     "check: a filter that selects nothing": run("check", OPERATOR, declared="select['v1/pods'] = 'app=none'"),
     "check: a kind that is not served": run("check", OPERATOR, declared="select['x.io/v1/things'] = 'a=b'"),
     "check: a selector with a mistake": run("check", OPERATOR, declared="select['v1/pods'] = 'app in'"),

@@ -32,4 +32,22 @@ COMMANDS: tuple[Mutant, ...] = (
         20,
         (HINTS + "test_20_a_filter_that_selects_nothing_is_told_with_the_number_of_objects",),
     ),
+    Mutant(
+        "check no right to fetch the kinds of the command line",
+        CHECK,
+        "Needs(operator, late, arguments.fetch)",
+        "Needs(operator, late)",
+        20,
+        (HINTS + "test_20_check_takes_the_kind_to_fetch_that_its_hint_asks_for",),
+    ),
+    Mutant(
+        "show a traceback for a mistake in a decorator",
+        "cli/operator_loader.py",
+        "            raise _mistaken(error) from error\n        except (Exception, SystemExit) as error:\n"
+        '            raise _failed("the operator',
+        '            raise _failed("", error)\n        except (Exception, SystemExit) as error:\n'
+        '            raise _failed("the operator',
+        20,
+        (HINTS + "test_20_a_mistake_in_a_decorator_is_a_line_with_its_place",),
+    ),
 )
