@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TextIO
 
+from kopf_selectcache import _kopf
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled, Untransformed
@@ -22,7 +23,7 @@ from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.estimate import Amount, Counter, labelled_namespaces
-from kopf_selectcache.plugin.narrowing import advice_on
+from kopf_selectcache.plugin.narrowing import advice_on, watches_in_full
 from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
 from kopf_selectcache.plugin.reconcile import reconcilers_with
 from kopf_selectcache.selectors.kind_keys import SETTINGS, assigned, text_of, unserved
@@ -36,9 +37,9 @@ from . import _late, _required_rights, operator_loader
 from ._event_rights import choose
 from ._progress import Progress
 from ._report import FORMATS, PLAIN, Follower, Problem, Report, Result, Section
-from ._required_rights import Needs
+from ._required_rights import Needs, key_of
 from ._rights import EVENTS, LIVE, RECONCILERS
-from .operator_loader import PROBLEM, Loaded, Unloadable
+from .operator_loader import NO_CACHE, PROBLEM, Loaded, Unloadable
 from .terminal import width_of, write
 
 NAME = "check"
@@ -85,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Callable[[], float]) -> Report:
     """Return the report on the operator in its cluster; raise Unloadable."""
     late = _late.given(arguments)
-    async with operator_loader.loaded(arguments) as operator:
+    async with operator_loader.loaded(arguments, plain=True) as operator:
         await operator.log_in()
         needs, sections, expected, reviewer = (
             Needs(operator, late, arguments.fetch),
@@ -127,6 +128,8 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
             for call in needs.unawaited
         ]
         unknown = [*needs.unknown, *(not_yet if None not in needs.declared_later else ())]
+        if operator.is_plain:
+            unknown += [f"The operator {NO_CACHE}.", *await _watched_in_full(operator)]
         limit, total = operator.declared.max_bytes, sum(expected.values())
         if limit is not None and total > (bytes_in(limit) or 0):
             others.append(
@@ -166,6 +169,26 @@ async def _undeclared_changes(
                     f" {SETTINGS.remedy(handler.kind)}."
                 )
     return problems, hints
+
+
+async def _watched_in_full(operator: Loaded) -> list[str]:
+    """Return a hint for each kind of which Kopf watches all objects, for an operator without caches."""
+    hints = dict[str, None]()
+    for handler in _kopf.watching_handlers(operator.registry):
+        if (key := key_of(handler.selector)) is None:
+            continue  # It is for several kinds, which have no one selector.
+        try:
+            resource = await resolve(operator.transport, key)
+        except (NotServed, Refused, Garbled):
+            continue  # Kopf watches nothing, or tells why.
+        if watches_in_full(operator.settings, operator.registry, resource):
+            kind = (resource.kind.group, resource.version, resource.kind.plural)
+            hints[
+                f"Kopf watches {resource} for the operator's handlers, all of them. If the handlers need only"
+                f" some, add to a startup handler: settings.watching.label_selectors{[*kind]} = 'app=web', or"
+                " another label selector."
+            ] = None
+    return list(hints)
 
 
 async def _identities(operator: Loaded, declared: Iterable[KindKey]) -> set[tuple[str, str]] | None:

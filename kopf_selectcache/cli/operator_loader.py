@@ -58,6 +58,8 @@ class Loaded:
     settings: kopf.OperatorSettings
     registry: _kopf.OperatorRegistry
     declared: SelectCacheSettings
+    is_plain: bool
+    """True if it declares no cache, also not at run time, and records no Event."""
     namespaces: tuple[str, ...] | None
     """The namespaces of filters that name none; None for all."""
     watched: tuple[str, ...] | None
@@ -127,9 +129,14 @@ def reviewer_of(transport: KopfTransport, user: str | None) -> Reviewer:
     return Reviewer(lambda path, question: transport.ask(path, question, impersonate=user), user=user)
 
 
+NO_CACHE = "declares no cache: settings.selectcache.selectors['v1/pods'] = 'app=web', in a startup handler"
+
+
 @contextlib.asynccontextmanager
-async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
-    """Load the operator; in the end, run its cleanup handlers. Raises Unloadable."""
+async def loaded(arguments: argparse.Namespace, *, plain: bool = False) -> AsyncIterator[Loaded]:
+    """Load the operator; in the end, run its cleanup handlers. Raises Unloadable, also for an operator that
+    declares no cache, unless it may be `plain`.
+    """
     _require_operator(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")  # To stderr.
     async with contextlib.AsyncExitStack() as stack:
@@ -166,18 +173,16 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
             raise Unloadable(str(error), code=PROBLEM) from error
         sources = _own_files({*sys.modules} - before)
         trees = (ast.parse(file.read_bytes()) for file in sources)
-        if declared is None and (
+        is_plain = declared is None and not (
             arguments.kind
             or settings_of(settings).events
             or any(declares_later(tree) or records_events(tree) for tree in trees)
-        ):
+        )
+        if is_plain and not plain:
+            raise Unloadable(f"the operator {NO_CACHE}")
+        if declared is None:
             declared = settings_of(settings)
             namespaces = _exact(watched)
-        if declared is None:
-            raise Unloadable(
-                "the operator declares no caches: settings.selectcache.selectors['v1/pods'] = 'app=web', in a"
-                " startup handler"
-            )
 
         logins: list[asyncio.Task[Any]] = []
 
@@ -197,6 +202,7 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
             settings,
             registry,
             declared,
+            is_plain,
             namespaces,
             _exact(watched),
             not watched,

@@ -63,10 +63,9 @@ def advice_on(
     """Return a message if Kopf watches a resource in full beside its cache, with the lines that would narrow
     it.
     """
-    kind = resource.kind
-    asked = _resource(kind.group, resource.version, kind.plural, kind.kind, kind.names)
+    asked = _asked(resource)
     if not _is_one_watch(filter_):
-        if narrowed(settings, asked) or not _would_narrow(registry, asked):
+        if not watches_in_full(settings, registry, resource):
             return NOTHING
         return Phrase(
             "Kopf itself watches %(resource)s for the operator's handlers, all of them, beside the cache of"
@@ -93,6 +92,14 @@ def advice_on(
         filter=filter_,
         lines=lines,
     )
+
+
+def watches_in_full(
+    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry, resource: Resource
+) -> bool:
+    """Return True if Kopf watches all objects of a resource for handlers, and could watch fewer."""
+    asked = _asked(resource)
+    return _would_narrow(registry, asked) and not narrowed(settings, asked)
 
 
 async def advise(
@@ -122,6 +129,11 @@ async def advise(
 
     # A kind that never settles must not delay the messages about others.
     await asyncio.gather(*(advise_on(key, informer) for key, informer in runtime.informers.items()))
+
+
+def _asked(resource: Resource) -> _kopf.Resource:
+    kind = resource.kind
+    return _resource(kind.group, resource.version, kind.plural, kind.kind, kind.names)
 
 
 def _resource(

@@ -421,11 +421,6 @@ class TestOperatorsThatCannotBeChecked:
         assert said.code == 1
         assert re.match(rf"\w+\.py:{line}: (Cached|label selector|the filter)", said.errors), said.errors
 
-    def test_one_that_declares_nothing(self, command: Command) -> None:
-        said = command("check", "", source="import kopf, kopf_selectcache\n")
-        assert said.code == 2
-        assert "declares no caches" in said.errors
-
     def test_one_that_cannot_be_imported_shows_where(self, command: Command) -> None:
         said = command("check", "", source="import kopf\n1 / 0\n")
         assert said.code == 1

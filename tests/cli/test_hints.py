@@ -76,3 +76,41 @@ def test_20_a_mistake_in_a_decorator_is_a_line_with_its_place(command: Command, 
     assert (said.code, said.output) == (1, "")
     assert said.errors.startswith("web.py:11: the key 'configmapz' is no kind of Kubernetes.")
     assert len(said.errors.splitlines()) == 1
+
+
+PLAIN = "import kopf, kopf_selectcache\n"
+ON_PODS = f"{PLAIN}@kopf.on.event('v1', 'pods')\ndef f(**_): ...\n"
+NARROWED = (
+    "@kopf.on.startup()\ndef g(settings, **_): settings.watching.label_selectors['', 'v1', 'pods'] = 'a'\n"
+)
+WATCHED = (
+    "Kopf watches pods for the operator's handlers, all of them. If the handlers need only some, add to a"
+    " startup handler: settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web', or another label"
+    " selector."
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "hints"),
+    [
+        (PLAIN, []),
+        (ON_PODS, [WATCHED]),
+        (f"{ON_PODS}\n@kopf.on.update('pods')\ndef h(**_): ...\n", [WATCHED]),
+        (f"{ON_PODS}\n{NARROWED}", []),
+        (f"{PLAIN}@kopf.on.event('example.com', 'v1', 'widgets')\ndef f(**_): ...\n", []),
+        (f"{PLAIN}@kopf.on.event(kopf.EVERYTHING)\ndef f(**_): ...\n", []),
+    ],
+)
+def test_20_an_operator_without_caches_gets_hints_about_what_kopf_watches(
+    command: Command, source: str, hints: list[str]
+) -> None:
+    said = command("check", "", "-o", "json", source=source)
+    assert said.code == 0, said.errors
+    first, *others = parsed(said)["unknown"]
+    assert first.startswith("The operator declares no cache: settings.selectcache.selectors['v1/pods']")
+    assert others == hints
+
+
+@pytest.mark.parametrize("name", ["rbac", "hidden"])
+def test_other_commands_have_nothing_to_say_of_such_an_operator(command: Command, name: str) -> None:
+    assert command(name, "", source=ON_PODS)[:2] == (2, "")

@@ -131,7 +131,11 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     "check: a filter that selects nothing": run("check", OPERATOR, declared="select['v1/pods'] = 'app=none'"),
     "check: a kind that is not served": run("check", OPERATOR, declared="select['x.io/v1/things'] = 'a=b'"),
     "check: a selector with a mistake": run("check", OPERATOR, declared="select['v1/pods'] = 'app in'"),
-    "check: no caches are declared": run("check", OPERATOR, source="import kopf, kopf_selectcache\n"),
+    "check: no caches are declared": run(
+        "check",
+        OPERATOR,
+        source="import kopf, kopf_selectcache\n\n@kopf.on.event('v1', 'pods')\ndef f(**_): ...\n",
+    ),
     "check: the operator cannot be imported": run("check", OPERATOR, source="import kopf\n1 / 0\n"),
     "check: the operator ends itself": run("check", OPERATOR, source="raise SystemExit(0)"),
     "check: a startup handler fails": run("check", OPERATOR, declared="raise ValueError('no database')"),

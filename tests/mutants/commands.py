@@ -41,6 +41,22 @@ COMMANDS: tuple[Mutant, ...] = (
         (HINTS + "test_20_check_takes_the_kind_to_fetch_that_its_hint_asks_for",),
     ),
     Mutant(
+        "refuse to check an operator without caches",
+        CHECK,
+        "operator_loader.loaded(arguments, plain=True)",
+        "operator_loader.loaded(arguments)",
+        20,
+        (HINTS + "test_20_an_operator_without_caches_gets_hints_about_what_kopf_watches",),
+    ),
+    Mutant(
+        "tell of no kind that Kopf watches in full without a cache",
+        CHECK,
+        "        if watches_in_full(",
+        "        if not watches_in_full(",
+        20,
+        (HINTS + "test_20_an_operator_without_caches_gets_hints_about_what_kopf_watches",),
+    ),
+    Mutant(
         "show a traceback for a mistake in a decorator",
         "cli/operator_loader.py",
         "            raise _mistaken(error) from error\n        except (Exception, SystemExit) as error:\n"
