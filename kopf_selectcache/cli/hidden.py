@@ -7,12 +7,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.cache.why import compare
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.transport import Refused, ask_in_size
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -39,6 +39,14 @@ _UNREAD = "secrets"
 """The objects of this kind are never read as a whole: they are looked for, and not looked into."""
 
 
+_NAMING = ("name", "names", "ref", "refs")
+"""The ends of keys whose value is the name of an object; the kind itself is another."""
+
+
+_OF_EACH_POD = {("configmap", "kube-root-ca.crt"), ("serviceaccount", "default")}
+"""What the cluster itself lets pods name is not what a filter has forgotten."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
     _late.add_arguments(parser)
@@ -53,10 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     nothing = (
         "No hidden object is found in the kinds that could be looked at."
         if found.notes
-        else "The filters hide no object that the operator's objects own or name."
+        else "No hidden object is found that the operator's objects own, or name in a field like secretName,"
+        " secret, secrets or secretRef."
     )
     lines = [str(each) for each in found.hidden] or [nothing]
-    write(sys.stdout, "".join(f"{line}\n" for line in lines))
+    write(sys.stdout, "".join(f"{line}\n" for line in [*lines, *found.looked_into()]))
     return PROBLEM if found.hidden else UNKNOWN if found.notes else 0
 
 
@@ -81,6 +90,18 @@ class Found(NamedTuple):
     hidden: tuple[Hidden, ...]
     notes: tuple[str, ...]
     """The kinds that could not be looked at."""
+    whole: tuple[str, ...]
+    """The kinds whose objects were read as a whole."""
+    by_metadata: tuple[str, ...]
+    """Those of which only the metadata was read."""
+
+    def looked_into(self) -> list[str]:
+        """Return what was looked into for owners and names."""
+        lines = [f"Looked into whole objects of: {', '.join(self.whole)}."] if self.whole else []
+        if self.by_metadata:
+            kinds = ", ".join(self.by_metadata)
+            lines.append(f"Looked into metadata of: {kinds}. The objects that they name are not known.")
+        return lines
 
 
 async def answered(arguments: argparse.Namespace) -> Found:
@@ -102,6 +123,10 @@ class _Search:
         """The operator's objects, as text, by uid."""
         self._named: dict[tuple[str, str, str], str] = {}
         """The objects that name another one: by its kind, in lower case, its namespace, and its name."""
+        self._whole_kinds: set[str] = set()
+        self._metadata_kinds: set[str] = set()
+        self._kinds: list[Resource] = []
+        """The cached kinds."""
 
     async def result(self) -> Found:
         """Ask the cluster; raise Unloadable, Refused or Unreachable."""
@@ -110,15 +135,21 @@ class _Search:
             for key, cached in declared_in(self._operator, self._late)
             if (resource := await self._resource(key)) is not None
         ]
-        kinds = [cache.resource for cache in caches]
+        self._kinds = [cache.resource for cache in caches]
         for resource in await self._handled():
-            await self._look_into(resource, kinds)
-        selected = {id(cache): await self._selected(cache) for cache in caches}
-        for cache in caches:
-            for record in selected[id(cache)].values():
-                self._owners.setdefault(record.uid, _text_of(cache.resource, record))
-        hidden = [each for cache in caches for each in await self._hidden(cache, selected[id(cache)])]
-        return Found(tuple(hidden), tuple(dict.fromkeys(self._notes)))
+            await self._look_into(resource)
+        selected = [await self._selected(cache) for cache in caches]
+        hidden = [
+            each
+            for cache, keys in zip(caches, selected, strict=True)
+            for each in await self._hidden(cache, keys)
+        ]
+        return Found(
+            tuple(hidden),
+            tuple(dict.fromkeys(self._notes)),
+            tuple(sorted(self._whole_kinds)),
+            tuple(sorted(self._metadata_kinds)),
+        )
 
     async def _handled(self) -> list[Resource]:
         """Return the kinds that the operator has handlers for."""
@@ -143,30 +174,43 @@ class _Search:
             self._notes.append(f"{text_of(key)} cannot be found: the server answers {answer}")
         return None
 
-    async def _look_into(self, resource: Resource, kinds: Sequence[Resource]) -> None:
+    async def _look_into(self, resource: Resource) -> None:
         """Note the objects of a handled kind, and the objects of the cached kinds that they name."""
         try:
             for path in self._paths(resource):
-                if resource.kind.plural == _UNREAD:
-                    async for record in metadata_in(self._operator.transport, resource, path, {}):
-                        self._owners[record.uid] = _text_of(resource, record)
-                    continue
-                async for record in self._whole(resource, path):
-                    self._owners[record.uid] = _text_of(resource, record)
-                    if not record.stored:
-                        continue  # It cannot be decoded.
-                    for kind, namespace, name in _named_in(record.decode(), kinds):
-                        self._named[kind, namespace or record.namespace, name] = _text_of(resource, record)
+                async for _ in self._read(resource, path, {}):
+                    pass
         except (Refused, Garbled) as error:
             self._note(resource, error)
 
-    async def _whole(self, resource: Resource, path: str) -> AsyncIterator[Record]:
-        """Yield the objects of a list, as a whole."""
-        reader, paging = Reader.of(resource, ALL), Paging({}, page_limit=PAGE_LIMIT, patience=PATIENCE)
+    async def _read(
+        self, resource: Resource, path: str, query: Mapping[str, str]
+    ) -> AsyncIterator[tuple[str, str]]:
+        """Yield the keys of the objects of a list; note the objects, and those of the cached kinds that they
+        name. Nothing else of them is kept.
+        """
+        if resource.kind.plural == _UNREAD:
+            async for record in metadata_in(self._operator.transport, resource, path, query):
+                self._owners.setdefault(record.uid, _text_of(resource, record))
+                yield record.key
+            self._metadata_kinds.add(str(resource))
+            return
+        async for record in self._whole(resource, path, query):
+            self._owners.setdefault(record.uid, _text_of(resource, record))
+            if record.stored:  # It can be decoded.
+                for kind, namespace, name in _named_in(record.decode(), self._kinds):
+                    self._named[kind, namespace or record.namespace, name] = _text_of(resource, record)
+            yield record.key
+        self._whole_kinds.add(str(resource))
+
+    async def _whole(self, resource: Resource, path: str, query: Mapping[str, str]) -> AsyncIterator[Record]:
+        """Yield the objects of a list, as a whole, page by page."""
+        reader, paging = Reader.of(resource, ALL), Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE)
+        get, size = self._operator.transport.get, paging.size
         while not paging.is_complete:
             if pause := paging.take_pause(1.0):
                 await asyncio.sleep(pause)
-            page = reader.page(await self._operator.transport.get(path, paging.query))
+            page = reader.page(await ask_in_size(size, lambda: get(path, paging.query, most=size.most_bytes)))
             if isinstance(page, Refusal):
                 raise Refused(page)
             paging.turn(page)
@@ -178,21 +222,19 @@ class _Search:
         watched = self._operator.watched if resource.kind.namespaced is not False else None
         return [resource.path(namespace) for namespace in watched or (None,)]
 
-    async def _selected(self, cache: PlannedCache) -> dict[tuple[str, str], Record]:
-        """Return the metadata of the objects that the filter selects, by namespace and name."""
-        found, resource = dict[tuple[str, str], Record](), cache.resource
+    async def _selected(self, cache: PlannedCache) -> set[tuple[str, str]]:
+        """Return the namespace and name of each object that the filter selects, and look into them."""
+        found, resource = set[tuple[str, str]](), cache.resource
         try:
             for stream in cache.planned.streams:
                 if stream.is_outside:
                     continue  # The filter hides what a split cache has the labels of.
-                path, query = stream.path(resource), stream.query()
-                async for record in metadata_in(self._operator.transport, resource, path, query):
-                    found[record.key] = record
+                found |= {key async for key in self._read(resource, stream.path(resource), stream.query())}
         except (Refused, Garbled) as error:
             self._note(resource, error)
         return found
 
-    async def _hidden(self, cache: PlannedCache, selected: Mapping[tuple[str, str], Record]) -> list[Hidden]:
+    async def _hidden(self, cache: PlannedCache, selected: Collection[tuple[str, str]]) -> list[Hidden]:
         resource, found = cache.resource, list[Hidden]()
         try:
             for path in self._paths(resource):
@@ -210,6 +252,8 @@ class _Search:
             if (owner := self._owners.get(uid)) is not None:
                 yield f"{owner} owns it"
         kind = (resource.kind.kind or "").lower()
+        if (kind, record.name) in _OF_EACH_POD:
+            return
         if (by := self._named.get((kind, *record.key))) is not None and self._owners.get(record.uid) != by:
             yield f"{by} names it"
 
@@ -233,9 +277,11 @@ def _text_of(resource: Resource, record: Record) -> str:
 
 def _named_in(obj: Mapping[str, Any], kinds: Sequence[Resource]) -> Iterator[tuple[str, str, str]]:
     """Yield the kind, in lower case, the namespace and the name of each object of these kinds that an object
-    names: in a `secretName`, a `configMapRef: {name: ...}`, or a reference with `kind` and `name`.
+    names: in a `secretName`, `secret` or list of `secrets`, in a `configMapRef: {name: ...}`, or in a
+    reference with `kind` and `name`.
     """
-    known = {(resource.kind.kind or "").lower() for resource in kinds} - {""}
+    known = {(resource.kind.kind or "").lower(): resource.kind.plural for resource in kinds}
+    known.pop("", None)
 
     def search(value: object, key: str) -> Iterator[tuple[str, str, str]]:
         if isinstance(value, list):
@@ -244,21 +290,25 @@ def _named_in(obj: Mapping[str, Any], kinds: Sequence[Resource]) -> Iterator[tup
         elif isinstance(value, Mapping):
             name, namespace, kind = (value.get(each) for each in ("name", "namespace", "kind"))
             if isinstance(name, str):
-                of = {kind.lower()} & known if isinstance(kind, str) else _kinds_in(key, known)
+                of = {kind.lower()} & known.keys() if isinstance(kind, str) else _kinds_in(key, known)
                 for each in of:
                     yield each, namespace if isinstance(namespace, str) else "", name
             for inner, each in value.items():
                 yield from search(each, str(inner))
-        elif isinstance(value, str) and key.lower().endswith("name"):
+        elif isinstance(value, str):
             for each in _kinds_in(key, known):
-                yield each, "", value
+                if key.lower().endswith((*_NAMING, each, known[each])):
+                    namespace, _, name = value.rpartition("/")
+                    yield each, namespace, name
 
     for part, value in obj.items():
         if part not in ("metadata", "apiVersion", "kind"):
             yield from search(value, part)
 
 
-def _kinds_in(key: str, kinds: set[str]) -> set[str]:
-    """Return the kinds that the key of a reference names, such as `secretKeyRef`; the longest ones only."""
-    found = {kind for kind in kinds if kind in key.lower()}
+def _kinds_in(key: str, kinds: Mapping[str, str]) -> set[str]:
+    """Return the kinds that the key of a reference names, such as `secretKeyRef`; the longest ones only.
+    `kinds` has the plural of each.
+    """
+    found = {kind for kind, plural in kinds.items() if kind in key.lower() or plural in key.lower()}
     return {kind for kind in found if not any(kind != other and kind in other for other in found)}

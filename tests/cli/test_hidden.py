@@ -16,8 +16,12 @@ HANDLERS = """
 @kopf.on.create('example.com', 'v1', 'widgets')
 def create(**_): ...
 """
-NOTHING = "The filters hide no object that the operator's objects own or name.\n"
+NOTHING = (
+    "No hidden object is found that the operator's objects own, or name in a field like secretName, secret,"
+    " secrets or secretRef.\n"
+)
 UNKNOWN = "No hidden object is found in the kinds that could be looked at.\n"
+LOOKED = "Looked into whole objects of: pods, widgets.example.com.\n"
 PODS = "select['v1/pods'] = 'app=web'"
 
 
@@ -65,7 +69,7 @@ def test_an_owned_object_without_the_label_is_listed(cluster: EmbeddedCluster, c
     said = command("hidden", PODS, handlers=HANDLERS)
     assert said == (
         1,
-        "pods default/lost-1: widgets.example.com default/mine owns it; it fails app=web\n",
+        f"pods default/lost-1: widgets.example.com default/mine owns it; it fails app=web\n{LOOKED}",
         "",
     )
 
@@ -76,7 +80,9 @@ def test_what_a_split_cache_has_the_labels_of_is_hidden_as_well(
     mine = widget(cluster)
     cluster.create(owned(pod("web-1", "web"), mine), owned(pod("lost-1", "db"), mine))
     said = command("hidden", "select['v1/pods'] = Cached('app=web', outside='metadata')", handlers=HANDLERS)
-    assert said.output == "pods default/lost-1: widgets.example.com default/mine owns it; it fails app=web\n"
+    assert said.output == (
+        f"pods default/lost-1: widgets.example.com default/mine owns it; it fails app=web\n{LOOKED}"
+    )
 
 
 def test_an_object_of_a_held_one_is_listed_without_handlers(
@@ -88,7 +94,7 @@ def test_an_object_of_a_held_one_is_listed_without_handlers(
     said = command("hidden", declared)
     assert said.output == (
         "configmaps default/settings: pods default/web-1 owns it; it fails app=web; or namespace=infra and"
-        " tier\n"
+        " tier\nLooked into whole objects of: configmaps, pods.\n"
     )
 
 
@@ -108,7 +114,7 @@ def test_objects_that_are_named_are_listed(cluster: EmbeddedCluster, command: Co
     )
     declared = "select['v1/configmaps'] = 'app=web'\nselect['v1/secrets'] = 'app=web'"
     said = command("hidden", declared, handlers=HANDLERS)
-    lines = said.output.splitlines()
+    *lines, _, _ = said.output.splitlines()
     assert [line.partition(":")[0] for line in lines] == [
         *(f"configmaps default/{name}" for name in sorted(names[:4])),
         "secrets default/pull",
@@ -122,7 +128,7 @@ def test_objects_that_are_named_are_listed(cluster: EmbeddedCluster, command: Co
 def test_nothing_is_hidden_by_a_filter_that_fits(cluster: EmbeddedCluster, command: Command) -> None:
     mine = widget(cluster)
     cluster.create(owned(pod("web-1", "web"), mine), pod("db-1", "db"))
-    assert command("hidden", PODS, handlers=HANDLERS) == (0, NOTHING, "")
+    assert command("hidden", PODS, handlers=HANDLERS) == (0, NOTHING + LOOKED, "")
 
 
 def test_a_filter_with_fields_is_decided_by_the_server(cluster: EmbeddedCluster, command: Command) -> None:
@@ -135,7 +141,7 @@ def test_a_filter_with_fields_is_decided_by_the_server(cluster: EmbeddedCluster,
     )
     said = command("hidden", "select['v1/pods'] = Selector(field='spec.nodeName=n1')", handlers=HANDLERS)
     assert said.output == (
-        "pods default/n2: widgets.example.com default/mine owns it; it fails spec.nodeName=n1\n"
+        f"pods default/n2: widgets.example.com default/mine owns it; it fails spec.nodeName=n1\n{LOOKED}"
     )
 
 
@@ -145,16 +151,17 @@ def test_only_the_namespaces_of_the_operator_are_looked_at(
     mine = widget(cluster)
     cluster.create(owned(pod("lost-1", "db"), mine))
     cluster.namespace("shop")
-    assert command("hidden", PODS, "-n", "shop", handlers=HANDLERS).output == NOTHING
+    assert command("hidden", PODS, "-n", "shop", handlers=HANDLERS).output == NOTHING + LOOKED
     assert command("hidden", PODS, "-n", "default", handlers=HANDLERS).code == 1
 
 
 def test_what_may_not_be_listed_is_told(cluster: EmbeddedCluster, command: Command) -> None:
     widget(cluster)
-    for resource in ("widgets", "pods"):
+    for resource, other in (("widgets", "pods"), ("pods", "widgets.example.com")):
+        cluster.faults.clear()
         cluster.faults.add(Refuse(403), verb="list", resource=resource)
         said = command("hidden", PODS, handlers=HANDLERS)
-        assert (said.code, said.output) == (2, UNKNOWN)
+        assert (said.code, said.output) == (2, f"{UNKNOWN}Looked into whole objects of: {other}.\n")
         assert f"{resource}" in said.errors
         assert "cannot be listed, and some objects are not known: 403" in said.errors
 
@@ -177,7 +184,7 @@ def test_a_kind_that_is_not_served_leaves_it_open_if_anything_is_hidden(
 ) -> None:
     cluster.create(pod("web-1", "web"))
     said = command("hidden", f"{PODS}\nselect['example.com/v1/gadgets'] = ''")
-    assert (said.code, said.output) == (2, UNKNOWN)
+    assert (said.code, said.output) == (2, f"{UNKNOWN}Looked into whole objects of: pods.\n")
 
 
 def test_a_group_that_is_down_leaves_the_rest_to_be_looked_at(
@@ -207,6 +214,73 @@ def test_no_secret_is_read_as_a_whole(
 
     monkeypatch.setattr(KopfTransport, "get", recorded)
     said = command("hidden", "select['v1/secrets'] = 'app=web'", handlers=handlers)
-    assert said.output == "secrets default/lost: secrets default/owner owns it; it fails app=web\n"
+    assert said.output == (
+        "secrets default/lost: secrets default/owner owns it; it fails app=web\n"
+        "Looked into whole objects of: widgets.example.com.\n"
+        "Looked into metadata of: secrets. The objects that they name are not known.\n"
+    )
     assert len(accepted) >= 3
     assert all("PartialObjectMetadata" in each for each in accepted)
+
+
+def test_20_an_object_that_a_cached_one_names_is_listed_without_handlers(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    volumes = [{"name": "config", "configMap": {"name": "settings"}}]
+    cluster.create(
+        *(config(name, app="db") for name in ("settings", "foreign", "kube-root-ca.crt")),
+        pod("web-1", "web") | {"spec": pod("", "")["spec"] | {"volumes": volumes}},
+        pod("db-1", "db") | {"spec": {"containers": [{"name": "main", "envFrom": from_map("foreign")}]}},
+        pod("web-2", "web")
+        | {"spec": {"containers": [{"name": "main", "envFrom": from_map("kube-root-ca.crt")}]}},
+    )
+    said = command("hidden", f"{PODS}\nselect['v1/configmaps'] = 'app=web'")
+    assert (said.code, said.output) == (
+        1,
+        (
+            "configmaps default/settings: pods default/web-1 names it; it fails app=web\n"
+            "Looked into whole objects of: configmaps, pods.\n"
+        ),
+    )
+
+
+def from_map(name: str) -> list[dict[str, Any]]:
+    return [{"configMapRef": {"name": name}}]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"secret": "tls"},
+        {"tls": {"caSecret": "tls"}},
+        {"secrets": ["other", "tls"]},
+        {"secretRef": "tls"},
+        {"secretNames": ["tls"]},
+        {"secret": "default/tls"},
+    ],
+)
+def test_20_an_object_is_named_by_a_text_under_its_kind(
+    cluster: EmbeddedCluster, command: Command, spec: dict[str, Any]
+) -> None:
+    widget(cluster, **spec)
+    cluster.create(config("tls", "Secret"), config("unnamed", "Secret"))
+    said = command("hidden", "select['v1/secrets'] = 'app=web'", handlers=HANDLERS)
+    assert said.output.splitlines()[0] == (
+        "secrets default/tls: widgets.example.com default/mine names it; it fails app=web"
+    )
+    assert "unnamed" not in said.output
+
+
+def test_20_a_text_that_is_no_name_of_the_kind_names_nothing(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    widget(cluster, secretKey="tls", secret="infra/tls", kind="tls")
+    cluster.create(config("tls", "Secret"))
+    assert command("hidden", "select['v1/secrets'] = 'app=web'", handlers=HANDLERS).code == 0
+
+
+def test_cached_objects_are_read_page_by_page(cluster: EmbeddedCluster, command: Command) -> None:
+    cluster.create(*(config(f"web-{number}", app="web") for number in range(501)))
+    command("hidden", "select['v1/configmaps'] = 'app=web'")
+    whole = [each for each in cluster.requests.where("list", "configmaps") if "labelSelector" in each.query]
+    assert [each.query["limit"] for each in whole] == ["500", "500"]

@@ -103,6 +103,15 @@ def _refuse(cluster: EmbeddedCluster) -> None:
     cluster.faults.add(Refuse(503, message="the server is shutting down"), verb="list", times=1)
 
 
+def _forbid(cluster: EmbeddedCluster) -> None:
+    cluster.faults.add(Refuse(403), verb="list", resource="pods")
+
+
+def _name_a_node(cluster: EmbeddedCluster) -> None:
+    cluster.create({"kind": "Node", "metadata": {"name": "n1"}})
+    cluster.create(pod("web-2", version="", app="web") | {"spec": {"nodeName": "n1"}})
+
+
 OPERATOR = "FOLDER/web.py"
 COMMANDS: dict[str, Callable[[], Lines]] = {
     "check: nothing is wrong": run("check", OPERATOR),
@@ -175,6 +184,15 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     "rbac: nothing is missing": run("rbac", OPERATOR, "--check"),
     "rbac: no file of manifests": run("rbac", OPERATOR, "--check", "FOLDER/gone.yaml"),
     "rbac: no caches are declared": run("rbac", OPERATOR, source="import kopf, kopf_selectcache\n"),
+    "hidden: nothing is hidden": run("hidden", OPERATOR),
+    "hidden: an object that a cached one names": run(
+        "hidden",
+        OPERATOR,
+        declared=f"{WEB}\nselect['v1/nodes'] = 'app=web'\nselect['v1/secrets'] = ''",
+        prepare=_name_a_node,
+    ),
+    "hidden: a kind that may not be listed": run("hidden", OPERATOR, prepare=_forbid),
+    "hidden: no caches are declared": run("hidden", OPERATOR, source="import kopf, kopf_selectcache\n"),
     "serve: a kubeconfig of somebody": run(
         "serve", "--kubeconfig", "FOLDER/theirs", files={"theirs": "apiVersion: v1\nkind: Config\n"}
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 CHECK, REPORT = "cli/check.py", "cli/_report.py"
+HIDDEN, FOUND = "cli/hidden.py", "tests/cli/test_hidden.py::test_20_"
 HINTS = "tests/cli/test_hints.py::"
 
 COMMANDS: tuple[Mutant, ...] = (
@@ -65,5 +66,21 @@ COMMANDS: tuple[Mutant, ...] = (
         '            raise _failed("the operator',
         20,
         (HINTS + "test_20_a_mistake_in_a_decorator_is_a_line_with_its_place",),
+    ),
+    Mutant(
+        "look into no cached object that names a hidden one",
+        HIDDEN,
+        "            if record.stored:",
+        '            if record.stored and not query.get("labelSelector"):',
+        20,
+        (FOUND + "an_object_that_a_cached_one_names_is_listed_without_handlers",),
+    ),
+    Mutant(
+        "take only texts that are called names for names",
+        HIDDEN,
+        "(*_NAMING, each, known[each])",
+        "_NAMING[:1]",
+        20,
+        (FOUND + "an_object_is_named_by_a_text_under_its_kind",),
     ),
 )

@@ -136,7 +136,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B11", ("tests/cli/test_hidden.py::test_an_owned_object_without_the_label_is_listed",)),
     FeatureMutant("leave out hidden objects that are named", "cli/hidden.py", "                    self._named[kind, namespace or record.namespace, name] =", "                    self._named[kind, namespace, name] =",
                   "B11", ("tests/cli/test_hidden.py::test_objects_that_are_named_are_listed",)),
-    FeatureMutant("read Secrets as a whole to find hidden objects", "cli/hidden.py", "                if resource.kind.plural == _UNREAD:\n", "                if False:\n",
+    FeatureMutant("read Secrets as a whole to find hidden objects", "cli/hidden.py", "        if resource.kind.plural == _UNREAD:\n", "        if False:\n",
                   "B11", ("tests/cli/test_hidden.py::test_no_secret_is_read_as_a_whole",)),
     FeatureMutant("read the whole object to explain it", "cache/why.py", "accept=partial_metadata.ONE)", 'accept="application/json")',
                   "B11", ("tests/cache/test_why.py::test_a_field_that_nobody_can_read_is_left_to_the_server",)),
