@@ -16,6 +16,7 @@ from kopf_selectcache.core.store.store import Change as StoreChange
 from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.selectors.selector import of_unknown_namespaces
 
 from ._labelled import serving_of
 from .blocking import Waits, end_with
@@ -270,13 +271,13 @@ class Subscription:
 
 def match_for(informer: Informer, request: Request, *, must_overlap: bool = True) -> Match | None:
     """Return the predicate of the objects whose changes are wanted, under any filter, None for all; raise
-    OutsideFilter if none can be held at present.
+    OutsideFilter if it is known that none can be held at present.
     """
     state = informer.state
     serving = serving_of(informer, state)
     snapshot = Snapshot(comparisons_of(state), informer.store, informer.own_writes, serving=serving)
     compared = compare(request, snapshot)
-    if must_overlap:
+    if must_overlap and of_unknown_namespaces(state.filter) is None:
         require_overlap(request, compared, snapshot, lasts=True)
     try:
         compared.selector.require_satisfiable(kind=snapshot.comparisons.kind)

@@ -21,7 +21,7 @@ from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.selecting import failures, failures_outside
-from kopf_selectcache.selectors.selector import Branches, Selector
+from kopf_selectcache.selectors.selector import Branches, Selector, of_unknown_namespaces
 from kopf_selectcache.settings.rights import Right
 
 from . import snapshots
@@ -46,7 +46,7 @@ class Standing(StrEnum):
     DUE = "due"
     """It exists, and a branch selects it, but the cache does not hold it: look at the state of the cache."""
     UNKNOWN = "unknown"
-    """It is not held, and the server does not tell if it exists."""
+    """It is not held, and nobody tells if it exists and is selected: look at the state of the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ async def why(access: Access, request: Request, *, ask: bool) -> Why:
             _compare_known(each, known, resource, informer.projection) for each in declared.branches
         )
         found = Why(str(resource), namespace, name, standing, results, object_version=known.version)
-    elif is_absent or not ask:
+    elif is_absent or not ask or of_unknown_namespaces(declared) is not None:
         standing = Standing.ABSENT if is_absent else Standing.UNKNOWN
         found = Why(str(resource), namespace, name, standing)
     else:

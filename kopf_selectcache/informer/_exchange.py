@@ -174,6 +174,9 @@ class Changed(Logged, Protocol):
     def restart(self, state: InformerState) -> None:
         """Run the streams of another declaration instead of the present ones. Its state is empty."""
 
+    async def look_at_rights(self, declared: Cached, resource: Resource) -> None:
+        """Find out if streams of this declaration may be joined."""
+
     def plan_for(self, declared: Cached, resource: Resource) -> Plan:
         """Return the streams of a declaration."""
 
@@ -403,6 +406,7 @@ class Exchange:
                 is_resolving=True,
                 union=Union(),  # No object of one filter may be read as one of the other.
                 reflectors=(),
+                plan=None,
                 derived=Derived(),
                 followed=informer.chosen.of(declared.namespace_labels),
                 lost=frozenset(),

@@ -149,6 +149,8 @@ class FilterChange:
     async def _run(self, attempt: _Attempt) -> None:
         try:
             async with attempt.prepared, self._turn:
+                if (resource := self._informer.state.resource) is not None:
+                    await self._informer.look_at_rights(attempt.declared, resource)
                 await self._change(attempt)
         except BaseException as error:
             self._log_failure(attempt, error)

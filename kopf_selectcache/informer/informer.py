@@ -557,6 +557,7 @@ class Informer:
         for each in former.reflectors:
             each.condition.dismiss()
         self._leave(former, departed, ChangeCause.DROPPED)
+        self.chosen.look()
 
     def report_on(self, reflectors: Iterable[Reflector]) -> None:
         """Log the conditions of these streams as well, which have become those of the present state."""
@@ -632,7 +633,7 @@ class Informer:
         self.state = replace(self.state, resource=resource)
         self._is_resolved()
         if resource.kind.namespaced is not False:
-            await self.chosen.wait_known(self.declared)
+            await self.chosen.wait_known()
         self._joins = True  # The operator may have the right now.
         await self.look_at_rights(self.declared, resource)
         return self.plan_for(self.declared, resource)

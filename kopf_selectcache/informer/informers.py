@@ -165,7 +165,6 @@ class Runtime:
         """Find out what a change of a filter must know before it begins; follow its namespaces after it."""
         async with self.namespaces.known(cached.filter, timeout=None):
             if informer.resource is not None:
-                await informer.look_at_rights(cached, informer.resource)
                 needless = informer.plan_for(cached, informer.resource).needless
                 warn_of_needless(informer, needless, logger=self.environment.logger)
             try:

@@ -21,7 +21,6 @@ from typing import Protocol
 
 from kopf_selectcache._errors import NotSynced, Overtaken, SelectCacheError, StateError
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import rank_of
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces
@@ -183,19 +182,6 @@ class NamespacesByLabel:
             await self.wait_ended()
 
 
-async def wait_known(labelled: Iterable[Labelled]) -> None:
-    """Wait until it is known which namespaces have the labels."""
-    for each in labelled:
-        moved = asyncio.Event()
-        each.looks[moved] = moved.set
-        try:
-            while not each.is_known:
-                moved.clear()
-                await moved.wait()
-        finally:
-            del each.looks[moved]
-
-
 @dataclass(frozen=True, slots=True)
 class Failing:
     """A namespace that has the label, and cannot be synced."""
@@ -228,9 +214,6 @@ class Chooser(Protocol):
     @property
     def filter_change(self) -> Changeable:
         """The changes of the filter."""
-
-    async def look_at_rights(self, declared: Cached, resource: Resource) -> None:
-        """Find out if streams of this declaration may be joined."""
 
     def wake_readers(self) -> None:
         """Have waiting reads look again."""
@@ -304,9 +287,13 @@ class ChosenNamespaces:
         """Return why it is not known which namespaces have the labels of a declaration; None if it is."""
         return self._followed.unknown(declared.namespace_labels, timeout)
 
-    async def wait_known(self, declared: Cached) -> None:
-        """Wait until it is known which namespaces have the labels of a declaration."""
-        await wait_known(self.of(declared.namespace_labels))
+    async def wait_known(self) -> None:
+        """Wait until it is known which namespaces have the labels of the declaration. A change may replace it
+        meanwhile.
+        """
+        while not all(each.is_known for each in self.of(self._informer.declared.namespace_labels)):
+            self._again.clear()
+            await self._again.wait()
 
     def sets(self, declared: Cached) -> dict[LabelSelector, Collection[str]]:
         """Return the namespaces of each label, without those that cannot be synced."""
@@ -407,8 +394,6 @@ class ChosenNamespaces:
         """Change the filter once; return the number of failures in a row."""
         environment, informer = self._environment, self._informer
         try:
-            assert informer.state.resource is not None, "its filter is followed"
-            await informer.look_at_rights(informer.declared, informer.state.resource)
             await informer.filter_change.change(informer.declared, timeout=environment.settings.sync_timeout)
         except Overtaken:
             return 0  # The newer change has taken the present set.

@@ -473,14 +473,21 @@ def _require_labels(label: LabelSelector) -> LabelSelector:
     return label
 
 
+def of_unknown_namespaces(selectors: Branches) -> Selector | None:
+    """Return a branch that chooses namespaces by their labels, if it is not known which these are."""
+    unknown = (
+        each for each in selectors.branches if each.namespace_label is not None and each.namespaces is None
+    )
+    return next(unknown, None)
+
+
 def _require_known(selectors: Branches) -> None:
     """Raise BadSelector for namespaces that only the cluster knows."""
-    for branch in selectors.branches:
-        if branch.namespace_label is not None and branch.namespaces is None:
-            raise BadSelector(
-                f"{branch!r} chooses namespaces by their labels, which only the cluster knows",
-                remedy="Compare with the filter that a cache has at present: cache.scope(kind)",
-            )
+    if (branch := of_unknown_namespaces(selectors)) is not None:
+        raise BadSelector(
+            f"{branch!r} chooses namespaces by their labels, which only the cluster knows",
+            remedy="Compare with the filter that a cache has at present: cache.scope(kind)",
+        )
 
 
 def _fill(

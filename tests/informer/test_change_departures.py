@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, Selector
+from kopf_selectcache import Cached, LabelSelector, Selector
 from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.reasons import MetricReason
@@ -19,6 +19,7 @@ from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing.faults import Inserted, NotServed, Refuse
 from tests.faults.environment import run, until
+from tests.informer.test_namespaces_by_label import namespace
 from tests.secrets import Environment, caching, labelled, secret
 
 FILTERS: dict[str, Any] = {
@@ -253,5 +254,53 @@ def test_15_what_a_restored_server_has_lost_departs_once(filter_: str) -> None:
                 each.drain()
                 assert each.view == each.expected(), who
                 assert each.departures["lost", lost] == 1, who
+
+    run(main())
+
+
+@pytest.mark.parametrize("act", [each for each in ACTS if each != "spoil"])
+@pytest.mark.parametrize("disturb", [watch, relist, restart], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("filter_", FILTERS)
+@pytest.mark.parametrize("tenant", ["shop", "infra"])
+def test_15_each_departure_is_delivered_once_while_the_filter_changes_to_namespaces_by_label(
+    tenant: str, filter_: str, disturb: Any, act: str
+) -> None:
+    """The objects stay in the cache if their namespace has the label, and depart once if it has not."""
+    by_label = Selector("app in (web,db)", namespaces=LabelSelector.parse("tenant=yes"))
+
+    async def main() -> None:
+        async with subscribed(filter_) as (environment, received):
+            cluster, informer, calls = environment.cluster, environment.informer, list[asyncio.Task[None]]()
+            cluster.patch(namespace(tenant), labelled(tenant="yes"))
+            uids = {each: cluster.get(secret(each))["metadata"]["uid"] for each in ("a", "stays")}
+
+            def act_and_change(environment: Environment) -> None:
+                ACTS[act](environment)
+                calls.append(asyncio.create_task(environment.cache.change("secrets", by_label)))
+
+            await disturb(environment, act_and_change)
+            while not calls[0].done():
+                cluster.bookmark()
+                for _ in range(20):
+                    await asyncio.sleep(0)
+            await calls[0]
+            if tenant == "shop":
+                await settled(environment)
+            await until(lambda: informer.ready and informer.is_complete)
+            for who, each in received.items():
+                each.drain()
+                assert each.view == each.expected(), who
+                departures = each.departures.pop(("a", uids["a"]), 0)
+                expected = 1 if tenant == "infra" else (NARROWED if "narrowed" in who else GONE).get(act, 0)
+                if act == "leave_and_return":
+                    assert expected <= departures <= expected + 1, who
+                else:
+                    assert departures == expected, who
+                assert each.departures.pop(("stays", uids["stays"]), 0) == (tenant == "infra"), who
+                again = (
+                    {each for each in each.departures if each[0] == "a"} if act == "create_again" else set()
+                )
+                assert each.departures.keys() == again, who  # The new object of the name.
+                assert each.departures.total() <= 1, who
 
     run(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 from .mutant import THREADS, Mutant
 
 LABELLED = "tests/informer/test_namespaces_by_label.py::test_"
+ORDERS, UNKNOWN = "tests/informer/test_filter_change_orders.py::test_", "tests/informer/test_unknown_namespaces.py::test_"
 DECLARING = "tests/cache/test_declaring.py::"
 FILTER_CHANGE_OPTIONS, PLANNING = "tests/informer/test_filter_change_options.py::test_16_", "tests/cache/test_planning.py::test_a_plan_"
 FLOORS = "tests/core/store/test_succession.py::test_16_"
@@ -51,7 +52,19 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
     Mutant("notify entries before departures", "core/store/succession.py", "return [*left, *updated, *entered]", "return [*entered, *updated, *left]", 16,
            ("tests/core/store/test_succession.py::test_16_in_larger_worlds_no_object_goes_back_or_is_absent",)),
     Mutant("begin a change only once its namespaces are known", "informer/informers.py", "        prepared = self._prepared(informer, cached)\n", "        async with self.namespaces.known(cached.filter, timeout=timeout):\n            prepared = self._prepared(informer, cached)\n", 16,
-           (LABELLED + "16_the_last_of_two_changes_is_in_force_whatever_the_first_waits_for",)),
+           (LABELLED + "16_the_last_of_two_changes_is_in_force_whatever_the_first_waits_for",
+            ORDERS + "16_of_overlapping_changes_the_last_is_in_force_and_each_that_returned_was")),
+    Mutant("look at rights before the change to present namespaces begins", "informer/namespaces.py", "            await informer.filter_change.change(informer.declared,", "            await informer.look_at_rights(informer.declared, informer.state.resource)\n            await informer.filter_change.change(informer.declared,", 16,
+           (ORDERS + "16_the_namespaces_of_the_present_filter_do_not_overtake_a_call",)),
+    Mutant("wait for the namespaces of a filter that was replaced", "informer/informer.py", "        self._leave(former, departed, ChangeCause.DROPPED)\n        self.chosen.look()\n", "        self._leave(former, departed, ChangeCause.DROPPED)\n", 16,
+           (UNKNOWN + "16_a_filter_changes_although_the_namespaces_of_the_present_one_are_unknown",)),
+    Mutant("hide the lost namespaces of a filter that was replaced", "informer/_exchange.py", "                plan=None,\n", "", 16,
+           (UNKNOWN + "16_while_a_cache_restarts_its_filter_is_the_declared_one",)),
+    Mutant("compare what is followed with namespaces that are unknown", "cache/changes.py", " and of_unknown_namespaces(state.filter) is None", "", 15,
+           (UNKNOWN + "15_who_follows_a_namespace_goes_on_while_it_is_unknown_if_it_is_served",
+            UNKNOWN + "15_a_handler_of_a_namespace_is_called_once_the_namespaces_are_known")),
+    Mutant("take an unknown namespace for one without the label", "cache/why.py", " or of_unknown_namespaces(declared) is not None", "", 1,
+           (UNKNOWN + "1_why_says_nothing_of_a_label_that_it_does_not_know",)),
     Mutant("follow the namespaces of a kind that is removed during a change", "informer/informers.py", "                if not informer.ending.reached:", "                if True:", 2,
            (LABELLED + "16_the_last_of_two_changes_is_in_force_whatever_the_first_waits_for",)),
     Mutant("forget the version of a cache of no namespace", "core/store/substore.py", "            return self.held((namespace, name)), self._version\n", '            return self.held((namespace, name)), ""\n', 1,
