@@ -44,6 +44,14 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
+async def reached(condition: Callable[[], object]) -> bool:
+    """Let everything go on until something is so; return False if it never is."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(20):
+            await until(condition)
+    return bool(condition())
+
+
 async def connections_closed() -> None:
     """Wait until the loop of the caller has no connection any more: those with TLS are closed a moment after
     their session."""

@@ -95,7 +95,8 @@ def test_16_the_namespaces_of_the_present_filter_do_not_overtake_a_call() -> Non
             for _ in range(10):
                 await asyncio.sleep(0)
             silence.release()
-            await called
+            await asyncio.wait({called})
+            assert called.exception() is None
             assert environment.cache.held("secrets").keys() == [("blog", "s-0")]
 
     run(main())

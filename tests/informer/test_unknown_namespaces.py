@@ -20,10 +20,11 @@ from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.changes import deliver_changes
 from kopf_selectcache.plugin.operator import launch
+from kopf_selectcache.selectors.selector import labels_of_namespaces
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Fault, NotServed, Refuse, Silence
-from tests.faults.environment import Time, run, until
+from tests.faults.environment import Time, reached, run, until
 from tests.informer.test_namespaces_by_label import TENANTS, YES, mark, namespace, tenants
 from tests.kopf_operators import context
 from tests.secrets import Environment, secret
@@ -51,8 +52,9 @@ async def unknown(fault: Fault) -> AsyncIterator[tuple[Environment, Any]]:
 def test_16_a_filter_changes_although_the_namespaces_of_the_present_one_are_unknown(fault: Fault) -> None:
     async def main() -> None:
         async with unknown(fault) as (environment, _):
-            waiting = asyncio.create_task(environment.cache.wait_synced("secrets"))
-            await environment.cache.change("secrets", "")
+            waiting = asyncio.create_task(environment.cache.wait_synced())
+            changing = asyncio.create_task(environment.cache.change("secrets", ""))
+            assert await reached(changing.done)
             assert len(environment.cache.held("secrets")) == 3
             with suppress(selectcache.ReadError):  # The cache was forbidden when it began.
                 await waiting
@@ -75,9 +77,8 @@ def test_16_while_a_cache_restarts_its_filter_is_the_declared_one() -> None:
             changing = asyncio.create_task(cache.change("secrets", declared))
             await until(lambda: informer.declared == Cached(declared))
             mark(environment, "shop", {"metadata": {"labels": {"tenant": None}}})
-            await until(
-                lambda: not environment.runtime.namespaces.of([TENANTS.namespace_label])[0].present().names
-            )  # type: ignore[list-item]
+            (labelled,) = environment.runtime.namespaces.of(labels_of_namespaces(TENANTS))
+            await until(lambda: not labelled.present().names)
             assert informer.state.is_resolving
             assert informer.filter == informer.declared.filter
             fault.release()
@@ -109,7 +110,7 @@ def test_15_who_follows_a_namespace_goes_on_while_it_is_unknown_if_it_is_served(
             await until(lambda: informer.declared == Cached(TENANTS))
             fault.release()
             await changing
-            await until(lambda: len(seen) > 1 or task.done())
+            await reached(lambda: len(seen) > 1 or task.done())
             assert seen == ["entered s-0", "gone s-0"]
             task.cancel()
 
@@ -152,9 +153,9 @@ def test_15_a_handler_of_a_namespace_is_called_once_the_namespaces_are_known(giv
                     await asyncio.sleep(0)
                 refused.release()
                 await until(lambda: runtimes[0].informer("v1/secrets").ready)
-                await until(lambda: seen or operator.task.done())
+                assert await reached(lambda: seen)
                 cluster.delete(secret("a"))
-                await until(lambda: len(seen) == 2)
+                assert await reached(lambda: len(seen) == 2)
                 operator.task.cancel()
                 await asyncio.wait({operator.task})
             await vault.close()
