@@ -198,8 +198,8 @@ class _Search:
         async for record in self._whole(resource, path, query):
             self._owners.setdefault(record.uid, _text_of(resource, record))
             if record.stored:  # It can be decoded.
-                for kind, namespace, name in _named_in(record.decode(), self._kinds):
-                    self._named[kind, namespace or record.namespace, name] = _text_of(resource, record)
+                for each in _named_in(record.decode(), self._kinds, record.namespace):
+                    self._named[each] = _text_of(resource, record)
             yield record.key
         self._whole_kinds.add(str(resource))
 
@@ -275,13 +275,17 @@ def _text_of(resource: Resource, record: Record) -> str:
     return f"{resource} {'/'.join(filter(None, record.key))}"
 
 
-def _named_in(obj: Mapping[str, Any], kinds: Sequence[Resource]) -> Iterator[tuple[str, str, str]]:
+def _named_in(obj: Mapping[str, Any], kinds: Sequence[Resource], own: str) -> Iterator[tuple[str, str, str]]:
     """Yield the kind, in lower case, the namespace and the name of each object of these kinds that an object
     names: in a `secretName`, `secret` or list of `secrets`, in a `configMapRef: {name: ...}`, or in a
-    reference with `kind` and `name`.
+    reference with `kind` and `name`. `own` is the namespace of the object.
     """
+    of_cluster = {(each.kind.kind or "").lower() for each in kinds if each.kind.namespaced is False}
     known = {(resource.kind.kind or "").lower(): resource.kind.plural for resource in kinds}
     known.pop("", None)
+
+    def key_of_named(kind: str, namespace: str, name: str) -> tuple[str, str, str]:
+        return kind, "" if kind in of_cluster else namespace or own, name
 
     def search(value: object, key: str) -> Iterator[tuple[str, str, str]]:
         if isinstance(value, list):
@@ -292,14 +296,14 @@ def _named_in(obj: Mapping[str, Any], kinds: Sequence[Resource]) -> Iterator[tup
             if isinstance(name, str):
                 of = {kind.lower()} & known.keys() if isinstance(kind, str) else _kinds_in(key, known)
                 for each in of:
-                    yield each, namespace if isinstance(namespace, str) else "", name
+                    yield key_of_named(each, namespace if isinstance(namespace, str) else "", name)
             for inner, each in value.items():
                 yield from search(each, str(inner))
         elif isinstance(value, str):
             for each in _kinds_in(key, known):
                 if key.lower().endswith((*_NAMING, each, known[each])):
                     namespace, _, name = value.rpartition("/")
-                    yield each, namespace, name
+                    yield key_of_named(each, namespace, name)
 
     for part, value in obj.items():
         if part not in ("metadata", "apiVersion", "kind"):

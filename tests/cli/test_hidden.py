@@ -244,6 +244,15 @@ def test_20_an_object_that_a_cached_one_names_is_listed_without_handlers(
     )
 
 
+def test_20_an_object_without_a_namespace_that_a_cached_one_names_is_listed(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    cluster.create({"kind": "Node", "metadata": {"name": "n1"}})
+    cluster.create(pod("web-1", "web") | {"spec": pod("", "")["spec"] | {"nodeName": "n1"}})
+    said = command("hidden", f"{PODS}\nselect['v1/nodes'] = 'app=web'")
+    assert said.output.splitlines()[0] == "nodes n1: pods default/web-1 names it; it fails app=web"
+
+
 def from_map(name: str) -> list[dict[str, Any]]:
     return [{"configMapRef": {"name": name}}]
 

@@ -76,6 +76,14 @@ COMMANDS: tuple[Mutant, ...] = (
         (FOUND + "an_object_that_a_cached_one_names_is_listed_without_handlers",),
     ),
     Mutant(
+        "look for what has no namespace in that of the object that names it",
+        HIDDEN,
+        '"" if kind in of_cluster else ',
+        "",
+        20,
+        (FOUND + "an_object_without_a_namespace_that_a_cached_one_names_is_listed",),
+    ),
+    Mutant(
         "take only texts that are called names for names",
         HIDDEN,
         "(*_NAMING, each, known[each])",

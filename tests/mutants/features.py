@@ -134,7 +134,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B11", ("tests/cache/test_why.py::test_the_missing_right_is_named",)),
     FeatureMutant("leave out hidden objects that are owned", "cli/hidden.py", "            if (owner := self._owners.get(uid)) is not None:\n                yield", "            if (owner := self._owners.get(uid)) is None:\n                yield",
                   "B11", ("tests/cli/test_hidden.py::test_an_owned_object_without_the_label_is_listed",)),
-    FeatureMutant("leave out hidden objects that are named", "cli/hidden.py", "                    self._named[kind, namespace or record.namespace, name] =", "                    self._named[kind, namespace, name] =",
+    FeatureMutant("leave out hidden objects that are named", "cli/hidden.py", "if kind in of_cluster else namespace or own, name", "if kind in of_cluster else namespace, name",
                   "B11", ("tests/cli/test_hidden.py::test_objects_that_are_named_are_listed",)),
     FeatureMutant("read Secrets as a whole to find hidden objects", "cli/hidden.py", "        if resource.kind.plural == _UNREAD:\n", "        if False:\n",
                   "B11", ("tests/cli/test_hidden.py::test_no_secret_is_read_as_a_whole",)),
