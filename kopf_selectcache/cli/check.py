@@ -25,6 +25,7 @@ from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.estimate import Amount, Counter, labelled_namespaces
 from kopf_selectcache.plugin.narrowing import advice_on, watches_in_full
 from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
+from kopf_selectcache.plugin.peering import unmet_peering
 from kopf_selectcache.plugin.reconcile import reconcilers_with
 from kopf_selectcache.selectors.kind_keys import SETTINGS, assigned, text_of, unserved
 from kopf_selectcache.selectors.selector import Branches
@@ -128,6 +129,9 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
             for call in needs.unawaited
         ]
         unknown = [*needs.unknown, *(not_yet if None not in needs.declared_later else ())]
+        without, unasked = await _peering(operator)
+        others += without
+        unknown += unasked
         if operator.is_plain:
             unknown += [f"The operator {NO_CACHE}.", *await _watched_in_full(operator)]
         limit, total = operator.declared.max_bytes, sum(expected.values())
@@ -169,6 +173,18 @@ async def _undeclared_changes(
                     f" {SETTINGS.remedy(handler.kind)}."
                 )
     return problems, hints
+
+
+async def _peering(operator: Loaded) -> tuple[list[Problem], list[str]]:
+    """Return a problem if Kopf would wait for a peering, or a hint if nobody may look for it."""
+    try:
+        unmet = await unmet_peering(operator.transport, operator.settings, operator.watched)
+    except Refused as error:
+        if error.refusal.code != 403:
+            raise
+        name = operator.settings.peering.name
+        return [], [f"The peering {name} cannot be looked for: {error.refusal.message}."]
+    return [Problem(f"Kopf calls no handler: {unmet.what}", unmet.remedy)] if unmet is not None else [], []
 
 
 async def _watched_in_full(operator: Loaded) -> list[str]:

@@ -39,6 +39,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from .caches import named_caches
 from .events import make_recorder
 from .narrowing import advise, warn_of_filter
+from .peering import warn_of_peering
 from .runtimes import create_runtime
 
 if TYPE_CHECKING:
@@ -167,6 +168,9 @@ class Operator:
             advice = asyncio.create_task(
                 advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice"
             )
+            peering = asyncio.create_task(
+                warn_of_peering(self.settings, runtime), name="selectcache: peering"
+            )
             caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
             self._handling = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
             rest = asyncio.create_task(runtime.trim_at_rest(), name="selectcache: free memory")
@@ -174,6 +178,7 @@ class Operator:
                 (await asyncio.wait({caches}))[0].pop().result()  # They end after the handlers.
             finally:
                 advice.cancel()
+                peering.cancel()
                 rest.cancel()
                 self.begin_to_stop()
                 # Handlers read the caches up to their ends.

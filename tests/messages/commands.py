@@ -20,7 +20,9 @@ from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from tests.cache.environment import pod
 from tests.cli.conftest import HEAD
+from tests.cli.test_check_peering import of_namespaces
 from tests.messages.provoked import Lines, Provoked
+from tests.plugin.test_embedding import PEERINGS
 
 WEB = "select['v1/pods'] = 'app=web'"
 CUT = [
@@ -107,6 +109,10 @@ def _forbid(cluster: EmbeddedCluster) -> None:
     cluster.faults.add(Refuse(403), verb="list", resource="pods")
 
 
+def _forbid_peerings(cluster: EmbeddedCluster) -> None:
+    cluster.faults.add(Refuse(403, message="no"), where=lambda asked: "peerings" in asked.path)
+
+
 def _name_a_node(cluster: EmbeddedCluster) -> None:
     cluster.create({"kind": "Node", "metadata": {"name": "n1"}})
     cluster.create(pod("web-2", version="", app="web") | {"spec": {"nodeName": "n1"}})
@@ -137,6 +143,20 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
         "nodes",
         source=f"{HEAD}    {WEB}\n\nasync def f(cache, kind): await cache.fetch(kind, 'a')\n",
     ),
+    "check: a peering that does not exist": run(
+        "check", OPERATOR, "--peering", "ours", prepare=lambda cluster: cluster.create(PEERINGS)
+    ),
+    "check: a peering of a namespace": run(
+        "check",
+        OPERATOR,
+        "-n",
+        "ns",
+        "--peering=ours",
+        prepare=lambda cluster: cluster.create(of_namespaces(PEERINGS)),
+    ),
+    "check: a peering whose kind is not served": run("check", OPERATOR, "-P", "ours"),
+    "check: a peering beside --standalone": run("check", OPERATOR, "-P", "ours", "--standalone"),
+    "check: a peering that may not be listed": run("check", OPERATOR, "-P", "ours", prepare=_forbid_peerings),
     "check: a filter that selects nothing": run("check", OPERATOR, declared="select['v1/pods'] = 'app=none'"),
     "check: a kind that is not served": run("check", OPERATOR, declared="select['x.io/v1/things'] = 'a=b'"),
     "check: a selector with a mistake": run("check", OPERATOR, declared="select['v1/pods'] = 'app in'"),

@@ -41,6 +41,7 @@ from kopf_selectcache.plugin._brake import LIMIT, Brake
 from kopf_selectcache.plugin._plain_patches import make_plain
 from kopf_selectcache.plugin.handlers import call
 from kopf_selectcache.plugin.narrowing import advice_on, narrow, warn_of_filter
+from kopf_selectcache.plugin.peering import warn_of_peering
 from kopf_selectcache.selectors.kind_keys import assigned
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import Stream
@@ -458,6 +459,22 @@ def _restore() -> None:
         writer.take(each)
 
 
+def _wait_for_a_peering() -> None:
+    settings = kopf.OperatorSettings()
+    settings.peering.mandatory, settings.peering.clusterwide, settings.peering.name = True, True, "ours"
+
+    async def work() -> None:
+        environment = SimpleNamespace(sleep=lambda _: asyncio.sleep(0))
+        transport = _Answers(
+            {"kind": "ClusterKopfPeeringList", "metadata": {"resourceVersion": "5"}, "items": []}
+        )
+        await warn_of_peering(
+            settings, cast("Any", SimpleNamespace(environment=environment, transport=transport))
+        )
+
+    asyncio.run(work())
+
+
 def _fail_beside() -> None:
     """Run work beside a cache that fails, until it sleeps."""
 
@@ -497,6 +514,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "unreadable objects": _follow(_hold_unreadable, _become_well),
     "a reconciler calls itself": _loop(lambda _: "one"),
     "the objects of a reconciler are deleted again and again": _loop(str),
+    "a peering that does not exist": _wait_for_a_peering,
     "the loop stood still": lambda: asyncio.run(_beat(lambda _: None)),
     "the loop stood still, and the reaction failed": lambda: asyncio.run(_beat(_fail_at_gap)),
     "two versions of one resource": _claim_two_versions,

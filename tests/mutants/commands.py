@@ -6,6 +6,8 @@ from .mutant import Mutant
 
 CHECK, REPORT = "cli/check.py", "cli/_report.py"
 HIDDEN, FOUND = "cli/hidden.py", "tests/cli/test_hidden.py::test_20_"
+PEERING, WAITING = "plugin/peering.py", "tests/plugin/test_peering.py::test_20_"
+PEERED = "tests/cli/test_check_peering.py::test_20_check_tells_"
 HINTS = "tests/cli/test_hints.py::"
 
 COMMANDS: tuple[Mutant, ...] = (
@@ -90,5 +92,56 @@ COMMANDS: tuple[Mutant, ...] = (
         "_NAMING[:1]",
         20,
         (FOUND + "an_object_is_named_by_a_text_under_its_kind",),
+    ),
+    Mutant(
+        "warn of no peering that Kopf waits for",
+        PEERING,
+        "        if unmet is not None:\n",
+        "        if False:\n",
+        20,
+        (WAITING + "the_log_names_the_peering_that_kopf_waits_for",),
+    ),
+    Mutant(
+        "warn of a peering until it exists",
+        PEERING,
+        "            )\n        return\n",
+        "            )\n",
+        20,
+        (WAITING + "the_log_names_the_peering_that_kopf_waits_for",),
+    ),
+    Mutant(
+        "look for no peering after a failed request",
+        PEERING,
+        "            continue  # Kopf",
+        "            return  # Kopf",
+        20,
+        (WAITING + "the_log_names_the_peering_after_a_failed_request",),
+    ),
+    Mutant(
+        "look for peerings of one API group",
+        PEERING,
+        "for group in GROUPS]",
+        "for group in GROUPS[:1]]",
+        20,
+        (WAITING + "what_a_peering_lacks_is_told",),
+    ),
+    Mutant(
+        "let --standalone excuse a mandatory peering",
+        PEERING,
+        "    if not peering.mandatory:\n",
+        "    if not peering.mandatory or peering.standalone:\n",
+        20,
+        (
+            WAITING + "kopf_calls_no_handler_with_a_mandatory_peering_and_without_any",
+            PEERED + "that_a_peering_and_none_exclude_each_other",
+        ),
+    ),
+    Mutant(
+        "check no peering",
+        CHECK,
+        "        others += without\n",
+        "",
+        20,
+        (PEERED + "of_a_peering_that_does_not_exist_with_one_request",),
     ),
 )

@@ -1,0 +1,121 @@
+"""Peering: finds the object that Kopf waits for before it calls any handler, if it is mandatory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import NamedTuple
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache.client.discovery import Server
+from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.selection.kinds import Kind
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.informer.informers import Runtime
+
+AFTER = 10.0
+"""Seconds from the login to the warning, and between requests that fail."""
+
+GROUPS = ("kopf.dev", "zalando.org")
+"""The API groups of Kopf's peerings. Kopf waits for an object of each group that is served."""
+
+_INSTEAD = "or run the operator with --standalone and without --peering"
+
+_logger = logging.getLogger("kopf_selectcache")
+
+
+class Unmet(NamedTuple):
+    """What is missing for Kopf to call handlers, and the change that provides it."""
+
+    what: str
+    remedy: str
+
+
+async def unmet_peering(
+    server: Server, settings: kopf.OperatorSettings, namespaces: Collection[str] | None
+) -> Unmet | None:
+    """Return what a mandatory peering lacks; None if it lacks nothing, or is not mandatory. `namespaces` are
+    those of the operator, None for all. Raise Refused, Unreachable or Garbled.
+    """
+    peering = settings.peering
+    if not peering.mandatory:
+        return None
+    if peering.standalone:
+        return Unmet(
+            "the peering is mandatory, and --standalone excludes it",
+            "Leave out --standalone, or --peering and settings.peering.mandatory",
+        )
+    kinds = [_kind(group, of_cluster=peering.clusterwide) for group in GROUPS]
+    is_served = False
+    for kind in kinds:
+        resource = Resource(kind, "v1")
+        for namespace in (None,) if peering.clusterwide else namespaces or (None,):
+            exists = await _exists(server, resource, namespace, peering.name)
+            if exists is None:
+                break
+            if not exists:
+                where = f" in {namespace}" if namespace else ""
+                return Unmet(
+                    f"the peering {resource}/{peering.name}{where} does not exist",
+                    f"Create it, {_manifest(kind, peering.name, namespace)}, {_INSTEAD}",
+                )
+            is_served = True
+    if is_served:
+        return None
+    kind = kinds[0]
+    return Unmet(
+        f"the cluster serves no {Resource(kind, 'v1')}, and the peering {peering.name} is mandatory",
+        f"Install the definitions of Kopf's peering, and create {_manifest(kind, peering.name)}, {_INSTEAD}",
+    )
+
+
+def _kind(group: str, *, of_cluster: bool) -> Kind:
+    name, plural = (
+        ("ClusterKopfPeering", "clusterkopfpeerings") if of_cluster else ("KopfPeering", "kopfpeerings")
+    )
+    return Kind.unknown(group, name, plural, namespaced=not of_cluster)
+
+
+def _manifest(kind: Kind, name: str, namespace: str | None = None) -> str:
+    where = f", namespace: {namespace}" if namespace else ""
+    return f"{{apiVersion: {kind.group}/v1, kind: {kind.kind}, metadata: {{name: {name}{where}}}}}"
+
+
+async def _exists(server: Server, resource: Resource, namespace: str | None, name: str) -> bool | None:
+    """Ask the server for an object; return None if the kind is not served."""
+    query = {"fieldSelector": f"metadata.name={name}", "limit": "1"}
+    try:
+        answer = await server.get(resource.path(namespace), query)
+    except Refused as error:
+        # Who has the permissions of one group only needs no others.
+        if error.refusal.code == 404 or (error.refusal.code == 403 and resource.kind.group != GROUPS[0]):
+            return None
+        raise
+    page = Reader.of(resource, ALL).page(answer)
+    if isinstance(page, Refusal):
+        raise Refused(page)
+    return bool(page.records)
+
+
+async def warn_of_peering(settings: kopf.OperatorSettings, runtime: Runtime) -> None:
+    """Log once if Kopf still waits for a peering some time after the login."""
+    while settings.peering.mandatory:
+        await runtime.environment.sleep(AFTER)
+        patterns = _kopf.watched_patterns(settings)
+        exact = [*_kopf.select_specific_namespaces(patterns)]
+        namespaces = exact if len(exact) == len({*patterns}) else None
+        try:
+            unmet = await unmet_peering(runtime.transport, settings, namespaces)
+        except (Refused, Unreachable, Garbled):
+            continue  # Kopf logs why it cannot ask either.
+        if unmet is not None:
+            _logger.warning(
+                "Kopf calls no handler: %(what)s. %(remedy)s.", {"what": unmet.what, "remedy": unmet.remedy}
+            )
+        return
