@@ -1,4 +1,4 @@
-"""Fixtures for users' own tests: a cluster for their operators, and a fresh registry.
+"""Fixtures for users' own tests: a cluster, operators that run against it, and a fresh registry.
 
 This module is beside the package, not in it: pytest loads it in every run, also without these fixtures, and
 every module of the package imports Kopf. So it imports nothing of the package, and nothing big, until a
@@ -7,8 +7,6 @@ fixture is used.
 
 from __future__ import annotations
 
-import gc
-import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     import kopf
 
     from kopf_selectcache.testing import EmbeddedCluster
+    from kopf_selectcache.testing._operator import OperatorRun
 
 
 @pytest.fixture
@@ -52,17 +51,33 @@ def cluster(
 ) -> Iterator[EmbeddedCluster]:
     """A fresh cluster, which Kopf and other clients find by `$KUBECONFIG`, and a fresh registry.
 
-    def test_my_operator(cluster):
-        with kopf.testing.KopfRunner(['run', '-A', 'app.py']):
+    def test_my_operator(cluster, operator):
+        with operator('app.py', '-A'):
             cluster.create({...})
     """
     from kopf_selectcache.testing import EmbeddedCluster  # Imported on use.  # noqa: PLC0415
+    from kopf_selectcache.testing._operator import collect_sockets  # As well.  # noqa: PLC0415
 
     with EmbeddedCluster().in_thread() as running:
         monkeypatch.setenv("KUBECONFIG", str(running.kubeconfig(tmp_path / "kubeconfig")))
         yield running
-    # Kopf leaves sockets unclosed when an operator ends. Found later, they would cause a warning in another
-    # test.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    collect_sockets()  # Those of operators that the test has run without the fixture `operator`.
+
+
+@pytest.fixture
+def operator(
+    cluster: EmbeddedCluster,  # The fixture is needed for its effect.  # noqa: ARG001
+) -> type[OperatorRun]:
+    """Runs `kopf run` with the given arguments against the cluster of the test.
+
+    def test_my_operator(cluster, operator):
+        with operator('app.py', '-A') as running:
+            cluster.wait_for(...)
+        assert 'done' in running.output
+
+    If the operator ends by itself, the waits of the test end, and raise `OperatorEnded` with the line that
+    says why.
+    """
+    from kopf_selectcache.testing._operator import OperatorRun  # Imported on use.  # noqa: PLC0415
+
+    return OperatorRun

@@ -38,7 +38,7 @@ try:
     from kopf._core.actions.execution import Cause, Handler, cause_var, execute_handler_once, handler_var
     from kopf._core.actions.invocation import invoke, is_async_fn
     from kopf._core.actions.loggers import ObjectLogger
-    from kopf._core.engines.activities import authenticator
+    from kopf._core.engines.activities import ActivityError, authenticator
     from kopf._core.engines.indexing import OperatorIndexers
     from kopf._core.engines.posting import K8sEvent, event_queue_loop_var, event_queue_var, settings_var
     from kopf._core.intents.causes import (
@@ -67,6 +67,7 @@ try:
     from kopf._core.intents.stoppers import DaemonStopper
     from kopf._core.reactor import observation, orchestration, running
     from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
+    from kopf.cli import CLIControls
     from kopf.cli import run as run_command
 
     # The attributes `_current`, `_guard` and `_ready` of a vault belong to its instances:
@@ -81,10 +82,12 @@ except (ImportError, AttributeError) as error:
 __all__ = [
     "Activity",  # The hook that runs: startup, cleanup, probe.
     "ActivityCause",  # Startup, cleanup, login and probe handlers never wait for a cache.
+    "ActivityError",  # Its cause is the error of the handler that has ended the operator.
     "ActivityHandler",  # The type of our hooks.
     "ActivityRegistry",  # Every operator, with any registry, gets its hooks from one.
     "AiohttpSession",  # Credentials that are a session of the user's own.
     "Body",  # The base of the views of `as_='view'`; its `metadata`, `spec` and `status` read the items.
+    "CLIControls",  # Stops an operator that runs during a test.
     "Cause",  # The cause of a call, with the arguments; the base of our cause of changes.
     # Its handlers are called again after an error: they need not wait for a cache that is stale.
     "ChangingCause",

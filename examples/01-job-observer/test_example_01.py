@@ -4,8 +4,6 @@ import logging
 import threading
 from pathlib import Path
 
-import kopf.testing
-
 from kopf_selectcache.testing.faults import Refuse
 
 OPERATOR = Path(__file__).with_name("example.py")
@@ -42,11 +40,11 @@ def of_the_cache(asked):
     return "example.com/run-id" in asked.query.get("labelSelector", "")
 
 
-def test_a_job_that_is_deleted_while_the_operator_is_disconnected_is_noticed(cluster):
+def test_a_job_that_is_deleted_while_the_operator_is_disconnected_is_noticed(cluster, operator):
     cluster.create(JOB)
     with (
         Line("run 7: first was deleted before it ended") as line,
-        kopf.testing.KopfRunner(["run", "--standalone", "-n", "default", str(OPERATOR)]),
+        operator(OPERATOR, "-n", "default"),
     ):
         cluster.requests.wait(verb="watch", resource="jobs", where=of_the_cache)
         refused = cluster.faults.add(Refuse(503), resource="jobs", where=of_the_cache)

@@ -8,7 +8,7 @@ import asyncio
 import runpy
 from pathlib import Path
 
-import kopf.testing
+import kopf
 import pytest
 
 from kopf_selectcache.testing import FakeCache
@@ -44,18 +44,18 @@ def pod(name, *, uid, ready, **labels):
 
 
 @pytest.fixture
-def operator(registry):
+def module(registry):
     """The operator's module, with its handlers in a registry of their own."""
     return runpy.run_path(str(OPERATOR))
 
 
-def test_a_handler_counts_the_pods_that_it_can_see(operator):
+def test_a_handler_counts_the_pods_that_it_can_see(module):
     settings = kopf.OperatorSettings()
-    operator["configure"](settings=settings)
+    module["configure"](settings=settings)
     cache = FakeCache(
         [
-            pod("shop-1", uid="1", ready=True, **{operator["OURS"]: "shop"}),
-            pod("shop-2", uid="1", ready=False, **{operator["OURS"]: "shop"}),
+            pod("shop-1", uid="1", ready=True, **{module["OURS"]: "shop"}),
+            pod("shop-2", uid="1", ready=False, **{module["OURS"]: "shop"}),
             pod(
                 "shop-3", uid="1", ready=True
             ),  # It lacks the label, so the filter hides it, as in production.
@@ -64,20 +64,18 @@ def test_a_handler_counts_the_pods_that_it_can_see(operator):
     )
     patch, spec = kopf.Patch(), {"currency": "USD"}
     asyncio.run(
-        operator["reconcile"](
-            cache=cache, body=SHOP, name="shop", namespace="default", spec=spec, patch=patch
-        )
+        module["reconcile"](cache=cache, body=SHOP, name="shop", namespace="default", spec=spec, patch=patch)
     )
     assert patch["status"] == {"currency": "USD", "ready": "1/2"}
     assert cache.get("configmaps", "shop", "default")["data"] == {"currency": "USD"}
 
 
-def test_the_operator_writes_the_status(cluster):
+def test_the_operator_writes_the_status(cluster, operator):
     cluster.apply(OPERATOR.with_name("crd.yaml"))
     (shop,) = cluster.create(SHOP)
     owned = pod("shop-1", uid=shop["metadata"]["uid"], ready=True, **{"example.com/app": "shop"})
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shop", "namespace": "default"}}
-    with kopf.testing.KopfRunner(["run", "--standalone", "-A", str(OPERATOR)]):
+    with operator(OPERATOR, "-A"):
         cluster.wait_for(SHOP, lambda now: now.get("status") == {"currency": "EUR", "ready": "0/0"})
         cluster.create(owned)
         cluster.wait_for(SHOP, lambda now: now["status"]["ready"] == "1/1")

@@ -4,7 +4,6 @@ tenants from being served.
 
 from pathlib import Path
 
-import kopf.testing
 import pytest
 
 OPERATOR = Path(__file__).with_name("example.py")
@@ -35,18 +34,18 @@ def request(namespace):
 
 
 @pytest.mark.parametrize("wrong", ["example.com/tenant in yes", f"{MARK},{MARK}s"])
-def test_a_wrong_selector_concerns_its_tenant_alone(wrong, cluster):
+def test_a_wrong_selector_concerns_its_tenant_alone(cluster, operator, wrong):
     cluster.apply(OPERATOR.with_name("crd.yaml"))
     for each in ("shop", "office", "street", "shared"):
         cluster.namespace(each)
     cluster.create(price("shop"), price("street"))
-    with kopf.testing.KopfRunner(["run", "--standalone", "-A", str(OPERATOR)]) as runner:
+    with operator(OPERATOR, "-A") as running:
         cluster.create(tenant("shop"), request("shop"))
         cluster.wait_for(request("shop"), lambda now: now.get("status") == {"answer": "7"})
         cluster.create(tenant("office", wrong))
         cluster.create(tenant("street"), request("street"))
         cluster.wait_for(request("street"), lambda now: now.get("status") == {"answer": "7"})
-    warnings = [line for line in runner.output.splitlines() if "is not served" in line]
+    warnings = [line for line in running.output.splitlines() if "is not served" in line]
     assert warnings
     assert all("the tenant office is not served" in line for line in warnings)
     assert cluster.requests.where("create", "events")

@@ -4,7 +4,7 @@ import asyncio
 import runpy
 from pathlib import Path
 
-import kopf.testing
+import kopf
 import pytest
 
 from kopf_selectcache.testing import FakeCache
@@ -23,46 +23,46 @@ def config(name, **data):
 
 
 @pytest.fixture
-def operator(registry):
+def module(registry):
     """The operator's module, with its handlers in a registry of their own."""
     return runpy.run_path(str(OPERATOR))
 
 
-def settled(operator, cache, site):
+def settled(module, cache, site):
     """Return the status that the handler writes."""
     patch = kopf.Patch()
     metadata = site["metadata"]
-    handler = operator["settle"](
+    handler = module["settle"](
         cache=cache, body=site, spec=site["spec"], patch=patch, name=metadata["name"], namespace="default"
     )
     asyncio.run(handler)
     return patch["status"]["state"]
 
 
-def test_a_hidden_config_map_is_adopted_if_the_website_allows_it(operator):
+def test_a_hidden_config_map_is_adopted_if_the_website_allows_it(module):
     settings = kopf.OperatorSettings()
-    operator["configure"](settings=settings)
+    module["configure"](settings=settings)
     cache = FakeCache([config("blog", title="Old", theme="dark")], settings)
-    blocked = settled(operator, cache, website("blog", title="Blog"))
+    blocked = settled(module, cache, website("blog", title="Blog"))
     assert blocked == "Blocked: the ConfigMap lacks example.com/managed-by=websites"
-    assert settled(operator, cache, website("blog", title="Blog", adopt=True)) == "Ready"
+    assert settled(module, cache, website("blog", title="Blog", adopt=True)) == "Ready"
     assert cache.get("configmaps", "blog", "default")["data"] == {"title": "Blog", "theme": "dark"}
 
 
-def test_a_config_map_of_another_controller_is_left_alone(operator):
+def test_a_config_map_of_another_controller_is_left_alone(module):
     settings = kopf.OperatorSettings()
-    operator["configure"](settings=settings)
+    module["configure"](settings=settings)
     theirs = config("blog", title="Theirs")
     theirs["metadata"]["ownerReferences"] = [
         {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "1", "controller": True}
     ]
     cache = FakeCache([theirs], settings)
-    blocked = settled(operator, cache, website("blog", title="Blog", adopt=True))
+    blocked = settled(module, cache, website("blog", title="Blog", adopt=True))
     assert blocked == "Blocked: the ConfigMap has another controller"
     assert cache.cluster.get(theirs)["data"] == {"title": "Theirs"}
 
 
-def test_the_operator_settles_each_website(cluster):
+def test_the_operator_settles_each_website(cluster, operator):
     cluster.apply(OPERATOR.with_name("crd.yaml"))
     cluster.apply(OPERATOR.with_name("sample.yaml"))
     states = {
@@ -70,7 +70,7 @@ def test_the_operator_settles_each_website(cluster):
         "blog": "Ready",
         "wiki": "Blocked: the ConfigMap lacks example.com/managed-by=websites",
     }
-    with kopf.testing.KopfRunner(["run", "--standalone", "-n", "default", str(OPERATOR)]):
+    with operator(OPERATOR, "-n", "default"):
         for name, state in states.items():
             cluster.wait_for(website(name), lambda now, state=state: now.get("status") == {"state": state})
         cluster.patch(website("wiki"), {"spec": {"adopt": True}})

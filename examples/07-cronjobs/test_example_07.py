@@ -5,7 +5,6 @@ import runpy
 from pathlib import Path
 
 import kopf
-import kopf.testing
 import pytest
 
 import kopf_selectcache as selectcache
@@ -21,7 +20,7 @@ CLOCK = {
 
 
 @pytest.fixture
-def operator(registry):
+def module(registry):
     """The operator's module, with its handlers in a registry of their own."""
     return runpy.run_path(str(OPERATOR))
 
@@ -29,14 +28,14 @@ def operator(registry):
 class Minutes:
     """Calls of the handler once a minute."""
 
-    def __init__(self, operator, monkeypatch):
+    def __init__(self, module, monkeypatch):
         settings = kopf.OperatorSettings()
-        operator["configure"](settings=settings)
+        module["configure"](settings=settings)
         self.cache = FakeCache([], settings)
         self.seen = []
         self.events = selectcache.Recorder("cronjobs", cache=self.cache, sink=self.seen.append)
         self.now, self.status = 0.0, {}
-        self._handler = operator["reconcile"]
+        self._handler = module["reconcile"]
         monkeypatch.setattr("time.time", lambda: self.now)
 
     def call(self):
@@ -57,8 +56,8 @@ class Minutes:
         return again
 
 
-def test_a_job_runs_once_per_period_and_is_deleted_when_it_has_ended(operator, monkeypatch):
-    minutes = Minutes(operator, monkeypatch)
+def test_a_job_runs_once_per_period_and_is_deleted_when_it_has_ended(module, monkeypatch):
+    minutes = Minutes(module, monkeypatch)
     minutes.now = 90.0
     assert minutes.call() == 30.0
     minutes.now = 100.0
@@ -75,8 +74,8 @@ def test_a_job_runs_once_per_period_and_is_deleted_when_it_has_ended(operator, m
     assert minutes.seen[2].occurrence.type == "Warning"
 
 
-def test_the_operator_creates_a_job_and_says_so(cluster):
+def test_the_operator_creates_a_job_and_says_so(cluster, operator):
     cluster.apply(OPERATOR.with_name("crd.yaml"))
-    with kopf.testing.KopfRunner(["run", "--standalone", "-A", str(OPERATOR)]):
+    with operator(OPERATOR, "-A"):
         cluster.create(CLOCK)
         cluster.wait_for(CLOCK, lambda now: "begun" in now.get("status", {}))

@@ -10,6 +10,7 @@ Example:
 
 """  # The example has a long line.  # noqa: E501
 
+from ._endings import OperatorEnded
 from .api.status import Problem
 from .cluster import EmbeddedCluster
 from .fake import FakeCache
@@ -25,6 +26,7 @@ __all__ = [
     "Fault",
     "Faults",
     "ManifestError",
+    "OperatorEnded",
     "Planned",
     "Problem",
     "Requests",

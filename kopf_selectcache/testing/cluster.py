@@ -27,6 +27,7 @@ from typing import Any, Self, TypeVar
 from kopf_selectcache.core.redact import clipped
 
 from . import manifests
+from ._endings import ENDINGS, OperatorEnded
 from ._http_server import Web
 from ._resource_names import require_rules
 from ._watch_streams import Later, Timer
@@ -313,6 +314,7 @@ class EmbeddedCluster:
                 loop.call_soon_threadsafe(changed.set)
 
         forget = self._do(lambda: self.api.history.subscribe(wake))
+        unsubscribe = ENDINGS.subscribe(lambda: wake(None))
         try:
             while True:
                 changed.clear()
@@ -324,8 +326,10 @@ class EmbeddedCluster:
                         raise
                 if predicate(now):
                     return now
+                ENDINGS.check()
                 await changed.wait()
         finally:
+            unsubscribe()
             self._do(forget)
 
     def wait_for(
@@ -339,6 +343,7 @@ class EmbeddedCluster:
 
         cluster.wait_for(shop, lambda now: now.get('status') == {'ready': '1/1'})
         """
+        __tracebackhide__ = True
         found = self._wait(obj, lambda now: now is not None and predicate(now), timeout)
         assert found is not None, "the predicate saw it"
         return found
@@ -348,6 +353,7 @@ class EmbeddedCluster:
 
         cluster.wait_gone(shop)
         """
+        __tracebackhide__ = True
         self._do(lambda: self._admin.path(obj))  # An unknown kind is a mistake.
         self._wait(obj, lambda now: now is None, timeout)
 
@@ -357,6 +363,8 @@ class EmbeddedCluster:
         predicate: Callable[[dict[str, Any] | None], object],
         timeout: float,
     ) -> dict[str, Any] | None:
+        __tracebackhide__ = True
+
         async def waited() -> dict[str, Any] | None:
             async with asyncio.timeout(timeout):
                 return await self._until(obj, predicate)
@@ -371,8 +379,10 @@ class EmbeddedCluster:
             )
         try:
             return asyncio.run(waited())
-        except TimeoutError as error:
-            raise TimeoutError(self._describe_failure(obj, timeout)) from error
+        except OperatorEnded as error:
+            raise error.with_traceback(None) from None
+        except TimeoutError:
+            raise TimeoutError(self._describe_failure(obj, timeout)) from None
 
     def _describe_failure(self, obj: Mapping[str, Any], timeout: float) -> str:
         """Describe an object that does not satisfy the condition of a test. Only its status is shown: other

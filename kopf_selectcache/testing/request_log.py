@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from ._endings import ENDINGS, OperatorEnded
 from ._resource_names import require_resource, require_verb
 from .api import routing
 from .api.request import Request
@@ -173,6 +174,8 @@ class Record(Generic[T]):
             try:
                 problem = None
                 is_met = condition()
+                if not is_met:
+                    ENDINGS.check()
             # The exception belongs to the waiting test, not to the server that runs this.
             except Exception as error:  # noqa: BLE001
                 problem, is_met = error, True
@@ -184,12 +187,14 @@ class Record(Generic[T]):
 
     def when(self, condition: Callable[[], bool]) -> concurrent.futures.Future[None]:
         """Return a future of the condition, met now or by a later entry; it has the exception
-        of a condition.
+        of a condition, and that of an operator that has ended.
         """
         future: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._lock:
             self._waiting[future] = condition
+        unsubscribe = ENDINGS.subscribe(self.stir)
         future.add_done_callback(self._forget)
+        future.add_done_callback(lambda _: unsubscribe())
         self.stir()
         return future
 
@@ -197,9 +202,12 @@ class Record(Generic[T]):
         """Wait, in a thread without a loop, until the condition is met; raise TimeoutError with
         this message.
         """
+        __tracebackhide__ = True
         future = self.when(condition)
         try:
             future.result(timeout)
+        except OperatorEnded as error:
+            raise error.with_traceback(None) from None
         except TimeoutError:
             if not future.cancel():
                 return (
@@ -278,6 +286,7 @@ class Requests(Record[Asked]):
         timeout: float = 60,
     ) -> list[Asked]:
         """Do the same in a thread without a loop; raise TimeoutError after the timeout."""
+        __tracebackhide__ = True
         match = Match(verb, resource, namespace, name, user, where=where)
         self.wait_for(
             lambda: len(self._answered(match)) >= times,

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from click.testing import CliRunner, Result
+
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache, ManifestError
+from kopf_selectcache.testing._operator import OperatorRun, error_of
 from kopf_selectcache.testing.faults import BigObjects, DropEvents, Refuse, Silence
 from kopf_selectcache.testing.manifests import files_in, read_file
 from kopf_selectcache.testing.request_log import Requests
@@ -165,6 +168,24 @@ MANIFESTS: dict[str, Callable[[], object]] = {
 }
 
 
+def _ended(code: int, error: BaseException | None = None) -> Callable[[], object]:
+    """Return a function that raises the error of an operator that has ended so, and has written nothing."""
+
+    def provoke() -> object:
+        raise error_of(Result(CliRunner(), b"", b"", b"", None, code, error))
+
+    return provoke
+
+
+OPERATORS: dict[str, Callable[[], object]] = {
+    "arguments that are a list": lambda: OperatorRun(cast("Any", ["app.py", "-A"])),
+    "the output before the end": lambda: OperatorRun("app.py").output,
+    "one that has ended without an error": _ended(0),
+    "one that has ended without a word": _ended(3, SystemExit(3)),
+    "one whose file has an error": _ended(1, ZeroDivisionError("division by zero")),
+}
+
+
 def provoke(provoked: Provoked) -> None:
     rules = {
         f"a rule that {title}": _on_cluster(lambda cluster, rule=rule: cluster.user("ann", [rule]))  # type: ignore[misc]
@@ -174,6 +195,7 @@ def provoke(provoked: Provoked) -> None:
         {
             "Embedded cluster": {**CLUSTER, **rules},
             "Fake cache": FAKE,
+            "Operators of tests": OPERATORS,
             "Requests and faults": REQUESTS,
             "Manifests": MANIFESTS,
         }

@@ -10,6 +10,7 @@ NAMED = (
     "tests/conformance/test_dropped_fields.py::test_20_the_log_names_each_field_that_the_server_has_dropped"
 )
 UNAWAITED = "tests/cache/test_unawaited.py::test_20_"
+OPERATOR, RUNNING = "testing/_operator.py", "tests/testing/test_operator.py::test_20_"
 HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_plain_patches.py"
 
 SILENCE: tuple[Mutant, ...] = (
@@ -144,5 +145,45 @@ SILENCE: tuple[Mutant, ...] = (
         "for call in needs.unawaited[:0]",
         20,
         ("tests/cli/test_unawaited.py::test_20_check_names_each_call_that_nobody_awaits",),
+    ),
+    Mutant(
+        "let a test wait for an operator that has ended",
+        "testing/request_log.py",
+        "                if not is_met:\n                    ENDINGS.check()\n",
+        "",
+        20,
+        (RUNNING + "each_wait_ends_with_the_operator_and_names_the_reason",),
+    ),
+    Mutant(
+        "wake no wait of a test when its operator ends",
+        "testing/_endings.py",
+        "            wake()\n",
+        "            pass\n",
+        20,
+        (RUNNING + "a_wait_that_has_begun_before_ends_with_the_operator",),
+    ),
+    Mutant(
+        "name no handler's error as the reason why an operator has ended",
+        OPERATOR,
+        "return error.__cause__ if",
+        "return error if",
+        20,
+        (RUNNING + "the_reason_is_the_last_line_of_an_operator",),
+    ),
+    Mutant(
+        "let Kopf wait for the stop flag of an operator that has ended",
+        OPERATOR,
+        "            task.add_done_callback(lambda _: self.set())\n",
+        "            pass\n",
+        20,
+        (RUNNING + "kopf_waits_for_nothing_when_an_operator_ends_by_itself",),
+    ),
+    Mutant(
+        "pass a test that has not waited for its operator, which has ended",
+        OPERATOR,
+        "            raise failure\n",
+        "            pass\n",
+        20,
+        (RUNNING + "an_operator_that_has_ended_fails_a_test_that_has_waited_for_nothing",),
     ),
 )

@@ -59,6 +59,7 @@ class Planned:
 
     def wait(self, times: int = 1, *, timeout: float = 60) -> Asked:
         """Do the same in a thread without a loop; raise TimeoutError if it does not happen."""
+        __tracebackhide__ = True
         self.hits.wait_for(
             lambda: self._happened(times), timeout=timeout, in_vain=lambda: self._in_vain(times)
         )
