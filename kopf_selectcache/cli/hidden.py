@@ -44,7 +44,7 @@ _NAMING = ("name", "names", "ref", "refs")
 
 
 _OF_EACH_POD = {("configmap", "kube-root-ca.crt"), ("serviceaccount", "default")}
-"""What the cluster itself lets pods name is not what a filter has forgotten."""
+"""Objects that the cluster itself lets each pod name: filters leave them out on purpose."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -31,7 +31,7 @@ _logger = logging.getLogger("kopf_selectcache")
 
 
 class Unmet(NamedTuple):
-    """What is missing for Kopf to call handlers, and the change that provides it."""
+    """A missing condition for Kopf to call handlers, and the change that provides it."""
 
     what: str
     remedy: str
