@@ -20,11 +20,11 @@ from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
-from kopf_selectcache.selectors.signatures import check_call, miscalled
 from kopf_selectcache.selectors.suggestions import near
 from kopf_selectcache.settings.declaration import Declared
 
 from ._blocking_live import LIVE, BlockingLive
+from ._calls import explain_call
 from .declaring import Options, at
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
@@ -284,21 +284,6 @@ class Blocking(Protocol):
     def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None: ...
     def audit(self, kind: AnyKey) -> Audit: ...
     def why(self, kind: AnyKey, name: str, namespace: str | None = None, *, ask: bool = True) -> Why: ...
-
-
-_CAUSES = ("entered", "updated", "left", "gone")
-
-
-def explain_call(method: _M) -> _M:
-    """Make a method of `Cache` or `Live` name its arguments in the TypeError of a call that does not fit."""
-
-    def advise(_: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
-        if method.__name__ != "changes" or not any(name in _CAUSES for name in kwargs):
-            return ""
-        return "Causes are options of @selectcache.on.change; here look at `change.cause`"
-
-    owner = "cache.live" if method.__qualname__.startswith("Live.") else "cache"
-    return cast("_M", check_call(miscalled, f"{owner}.{method.__name__}", advise=advise)(method))
 
 
 def awaited(method: _M) -> _M:

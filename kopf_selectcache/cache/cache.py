@@ -17,7 +17,8 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.settings.declaration import Declared
 
 from . import _fallback, _introspection, _server_reads, changes, declaring, own_writes, waits
-from .blocking import Blocking, ThreadReads, Waits, awaited, explain_call
+from ._calls import explain_call
+from .blocking import Blocking, ThreadReads, Waits, awaited
 from .changes import Change
 from .declaring import Options, placed
 from .explanation import Explanation
@@ -247,6 +248,7 @@ class Cache(Reads):
 
     # ---- Own writes.
 
+    @explain_call
     def remember(self, obj: object) -> None:
         """Show an object as another client has just received it, in all reads, until the watch has passed it.
 
@@ -256,6 +258,7 @@ class Cache(Reads):
         """
         own_writes.remember(self._runtime, "cache.remember()", obj)
 
+    @explain_call
     def forget(self, obj: object) -> None:
         """Hide an object, by its uid, that another client of this operator has just deleted.
 
@@ -375,6 +378,7 @@ class Cache(Reads):
 
     # ---- The cache itself.
 
+    @explain_call
     def age(self, kind: AnyKey) -> float:
         """Return how many seconds ago the server last confirmed the held objects.
 
@@ -383,6 +387,7 @@ class Cache(Reads):
         informer = informer_of(self._runtime, request := Request(verb="age", kind=kind))
         return self._access.read(request, lambda *_: informer.age() or 0.0)
 
+    @explain_call
     def scope(self, kind: AnyKey) -> Scope:
         """Return the filter: its `branches`, each with `namespaces`, `names`, `label`, `field`, or None. Its
         `origins` are the levels that its values come from.
@@ -391,6 +396,7 @@ class Cache(Reads):
         """
         return scope_of(informer_of(self._runtime, Request(verb="scope", kind=kind)))
 
+    @explain_call
     def snapshot(self, *kinds: AnyKey) -> PinnedReads:
         """Return reads of several kinds, each of one generation, whatever the watches report meanwhile.
 
@@ -402,6 +408,7 @@ class Cache(Reads):
         """
         return PinnedReads(self._access, kinds, type(self))
 
+    @explain_call
     def explain(
         self,
         kind: AnyKey,
@@ -435,6 +442,7 @@ class Cache(Reads):
         request = self._access.requests.one("why", kind, name, namespace)
         return await explain_standing(self._access, request, ask=ask)
 
+    @explain_call
     def stats(self, kind: AnyKey) -> Stats:
         """Return the number of held objects, and the bytes of them and of each index.
 

@@ -164,7 +164,12 @@ class PinnedReads(Reads):
         self._pinned.close()
         _snapshots_of(self._unpinned.runtime).discard(self._opened)
 
-    if not TYPE_CHECKING:  # Checkers report attributes that there are not.
+    if not TYPE_CHECKING:  # Checkers report attributes that there are not, and an `async with`.
+
+        def __aenter__(self) -> NoReturn:
+            raise TypeError(f"the `with` of cache.snapshot() is not async. {_OPEN_ONE}")
+
+        __aexit__ = __aenter__  # Python looks for both before it calls one.
 
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):

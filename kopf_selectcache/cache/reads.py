@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, Unpack, cast, overload
 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
 from . import snapshots
 from ._at_least import has_reached
+from ._calls import misuse, public_name
 from .errors import NotFound, OutsideFilter, is_there
 from .formats.formats import quick
 from .formats.lazy_list import Objects, in_pages
@@ -77,16 +78,18 @@ class Reads:
         as_: As[Made],
         **options: Unpack[AsOf],
     ) -> Made | Default: ...
+    @public_name
     def get(
         self,
         kind: AnyKey,
         name: str,
         namespace: str | None = None,
-        *,
+        *extra: Never,
         default: Any = RAISE,
         max_age: float | None = None,
         at_least: object = None,
         as_: Any = None,
+        **unknown: Never,
     ) -> Any:
         """Return one object; raise NotFound if it is proved absent, OutsideFilter if it may exist and not be
         held.
@@ -98,6 +101,8 @@ class Reads:
 
         The default is returned for an object that is proved absent, never for one that is only not held.
         """
+        if extra or unknown:
+            raise misuse(Reads.get, self, kind, name, namespace, *extra, **unknown)
         if (
             max_age is None
             and (at_least is None or has_reached(self._access.runtime, kind, at_least))
@@ -117,20 +122,24 @@ class Reads:
                 raise
             return default
 
+    @public_name
     def exists(
         self,
         kind: AnyKey,
         name: str,
         namespace: str | None = None,
-        *,
+        *extra: Never,
         max_age: float | None = None,
         at_least: object = None,
+        **unknown: Never,
     ) -> bool:
         """Return True if the object is held, False if it is proved absent; else raise the errors of `get`.
 
         if not cache.exists('secrets', 'ca-bundle', 'infra'):
             raise kopf.TemporaryError('no CA yet')
         """
+        if extra or unknown:
+            raise misuse(Reads.exists, self, kind, name, namespace, *extra, **unknown)
         is_plain = max_age is None and (at_least is None or has_reached(self._access.runtime, kind, at_least))
         if is_plain and self._access.get_fast("exists", kind, name, namespace, lambda _: True):
             return True
@@ -159,10 +168,11 @@ class Reads:
     ) -> builtins.list[Named]: ...
     @overload
     def list(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[ReadOptions]) -> builtins.list[Made]: ...
+    @public_name
     def list(
         self,
         kind: AnyKey,
-        *,
+        *extra: Never,
         namespace: Namespaces = None,
         label: Label = None,
         field: Field = None,
@@ -175,6 +185,7 @@ class Reads:
         as_: Any = None,
         keys_only: bool = False,
         index: Mapping[str, object] | None = None,
+        **unknown: Never,
     ) -> Any:
         """Return all objects that there are; raise OutsideFilter if some of them might not be held.
 
@@ -186,6 +197,8 @@ class Reads:
         indexes. The order is unspecified without `sort_by`. `limit=0` returns no object, after all checks.
         Each object is made when reached (`Objects`); with `keys_only=True` namespaces and names are returned.
         """
+        if extra or unknown:
+            raise misuse(Reads.list, self, kind, *extra, **unknown)
         request = self._access.requests.several(
             "list",
             kind,
@@ -219,10 +232,11 @@ class Reads:
     ) -> builtins.list[Named]: ...
     @overload
     def held(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[ReadOptions]) -> builtins.list[Made]: ...
+    @public_name
     def held(
         self,
         kind: AnyKey,
-        *,
+        *extra: Never,
         namespace: Namespaces = None,
         label: Label = None,
         field: Field = None,
@@ -235,6 +249,7 @@ class Reads:
         as_: Any = None,
         keys_only: bool = False,
         index: Mapping[str, object] | None = None,
+        **unknown: Never,
     ) -> Any:
         """Return those of the held objects that match; raise OutsideFilter if none can ever be held.
 
@@ -242,6 +257,8 @@ class Reads:
 
         There may be others that match, outside the filter: where that matters, use `list`. `limit=0` is none.
         """
+        if extra or unknown:
+            raise misuse(Reads.held, self, kind, *extra, **unknown)
         request = self._access.requests.several(
             "held",
             kind,
@@ -277,10 +294,11 @@ class Reads:
     def pages(
         self, kind: AnyKey, *, size: int = ..., as_: As[Made], **options: Unpack[ReadOptions]
     ) -> Iterator[builtins.list[Made]]: ...
+    @public_name
     def pages(
         self,
         kind: AnyKey,
-        *,
+        *extra: Never,
         size: int = 500,
         namespace: Namespaces = None,
         label: Label = None,
@@ -293,6 +311,7 @@ class Reads:
         at_least: object = None,
         as_: Any = None,
         index: Mapping[str, object] | None = None,
+        **unknown: Never,
     ) -> Any:
         """Yield the held objects that match, as lists of `size`, of one generation: those of `held`.
 
@@ -301,6 +320,8 @@ class Reads:
 
         Each list is made when it is reached, and not kept.
         """
+        if extra or unknown:
+            raise misuse(Reads.pages, self, kind, *extra, **unknown)
         require_size(size)
         request = self._access.requests.several(
             "pages",
@@ -335,14 +356,16 @@ class Reads:
     def owned(
         self, owner: object, kind: AnyKey, *, as_: As[Made], **options: Unpack[AsOf]
     ) -> builtins.list[Made]: ...
+    @public_name
     def owned(
         self,
         owner: object,
         kind: AnyKey,
-        *,
+        *extra: Never,
         max_age: float | None = None,
         at_least: object = None,
         as_: Any = None,
+        **unknown: Never,
     ) -> Any:
         """Return those of the held objects that are owned by this one, by its uid.
 
@@ -350,15 +373,18 @@ class Reads:
 
         As with `held`, there may be others outside the filter.
         """
+        if extra or unknown:
+            raise misuse(Reads.owned, self, owner, kind, *extra, **unknown)
         uid, namespace = owner_of("owned", owner)
         request = Request(verb="owned", kind=kind, uid=uid, namespace=namespace)
         options = {"max_age": max_age, "at_least": at_least, "as_": as_}
         return self._access.read(with_options(request, options), list_owned)
 
+    @public_name
     def count(
         self,
         kind: AnyKey,
-        *,
+        *extra: Never,
         namespace: Namespaces = None,
         label: Label = None,
         field: Field = None,
@@ -368,6 +394,7 @@ class Reads:
         at_least: object = None,
         index: Mapping[str, object] | None = None,
         outside: bool = False,
+        **unknown: Never,
     ) -> int:
         """Return how many objects there are; raise OutsideFilter if some of them might not be held.
 
@@ -375,6 +402,8 @@ class Reads:
 
         With `outside=True`, a split cache counts the objects outside of the filter as well.
         """
+        if extra or unknown:
+            raise misuse(Reads.count, self, kind, *extra, **unknown)
         request = self._access.requests.several(
             "count",
             kind,
@@ -391,16 +420,18 @@ class Reads:
             request = replace(request, outside=True, is_plain=False)
         return self._access.read(request, counting(outside=outside))
 
+    @public_name
     def hidden(
         self,
         kind: AnyKey,
-        *,
+        *extra: Never,
         owner: object = None,
         namespace: Namespaces = None,
         label: Label = None,
         names: Collection[str] | None = None,
         max_age: float | None = None,
         at_least: object = None,
+        **unknown: Never,
     ) -> builtins.list[HiddenObject]:
         """Return the objects outside of the filter of a split cache that match, with what each fails.
 
@@ -409,6 +440,8 @@ class Reads:
 
         Raise OutsideFilter if the cache has no metadata of all of them.
         """
+        if extra or unknown:
+            raise misuse(Reads.hidden, self, kind, *extra, **unknown)
         uid, within = (None, None) if owner is None else owner_of("hidden", owner)
         within = within if namespace is None else None
         request = self._access.requests.several(

@@ -27,6 +27,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.names import is_name
+from kopf_selectcache.selectors.signatures import miscalled, nearest_argument
 
 from ._checks import require_stored
 from ._server_reads import resource_of
@@ -57,6 +58,12 @@ RIGHTS: Mapping[Verb, str] = {
 }
 """The verb of a Role that each kind of write needs."""
 
+_WANTED = {
+    "live.patch": "a text, and the changes after it; for an object without a namespace, write changes={...}",
+    "live.update": "a text, and the function after it; for an object without a namespace, write function=...",
+}
+"""The wanted namespace, in the writes where another argument is easily given in its place."""
+
 _MANAGED = ("metadata", "managedFields")
 WHOLE_ANSWERS = ("", "approval", "ephemeralcontainers", "finalize", "resize", "status")
 """Subresources that are written and answered as the whole object."""
@@ -72,9 +79,13 @@ class Options(NamedTuple):
 
 def options_of(verb: str, given: Mapping[str, Any]) -> Options:
     """Return the options of a write; raise NotWritable for values that they cannot have."""
-    if unknown := [name for name in given if name not in Options._fields]:
-        taken = ", ".join(f"{name}=" for name in Options._fields)
-        raise TypeError(f"cache.{verb}() takes no {unknown[0]}=. Every write takes {taken}")
+    if unknown := next((name for name in given if name not in Options._fields), None):
+        meant = nearest_argument(unknown, ("changes", *Options._fields))
+        listed = f"Every write takes {', '.join(f'{name}=' for name in Options._fields)}"
+        raise miscalled(
+            f"cache.{verb}(): got an unexpected keyword argument {clipped(repr(unknown), 200)}",
+            remedy=f"Did you mean {meant}=?" if meant else listed,
+        )
     options = Options(**given)
     _require(isinstance(options.dry_run, bool), verb, "dry_run", options.dry_run, "True or False")
     manager = options.field_manager
@@ -119,7 +130,8 @@ def request_of(verb: str, kind: AnyKey, name: str, namespace: str | None, as_: A
     """Return the request of a write that names an object; raise NotWritable for names that are no text."""
     for argument, value in (("name", name), ("namespace", namespace)):
         fits = isinstance(value, str) or (argument == "namespace" and value is None)
-        _require(fits, verb, argument, value, "a text")
+        wanted = _WANTED.get(verb, "a text") if argument == "namespace" else "a text"
+        _require(fits, verb, argument, value, wanted)
     request = Request(verb=verb, kind=kind, name=name, namespace=namespace)
     form = None
     if as_ is not None:

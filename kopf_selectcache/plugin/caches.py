@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 import kopf
 
@@ -164,6 +164,13 @@ class Caches:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    if not TYPE_CHECKING:  # Checkers report a `with` that is not async.
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("the `with` of Caches is async. Write: async with Caches(...) as cache")
+
+        __exit__ = __enter__  # Python looks for both before it calls one.
 
     def _announce(self, stack: AsyncExitStack) -> None:
         """Make them known to the metrics and the probe of the operator whose code is running."""

@@ -6,9 +6,9 @@ Kopf retries a handler after a TypeError for ever, also a startup handler. Other
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial, wraps
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from kopf_selectcache.core.redact import clipped
 
@@ -17,38 +17,92 @@ from .suggestions import near
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
+Advise: TypeAlias = Callable[[tuple[object, ...], Mapping[str, object]], str]
+"""Returns the remedy for the positional arguments of a call, and those of unknown names; or an empty text."""
+
 
 def check_call(
     error: Callable[..., Exception],
     called: str,
     *,
     instead: str = "",
-    advise: Callable[[tuple[object, ...], Mapping[str, object]], str] = lambda *_: "",
+    advise: Advise = lambda *_: "",
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function raise this error for arguments that do not fit its signature.
 
-    `called` is the name of the function as users write it, `instead` the remedy; by default the remedy lists
-    the arguments, unless `advise` returns one for the arguments of the call.
+    `called` is the name of the function as users write it, `instead` the remedy; by default the remedy names
+    the argument that was meant, or lists all, unless `advise` returns one for the arguments of the call.
     """
 
     def decorate(fn: Callable[_P, _R]) -> Callable[_P, _R]:
-        signature = inspect.signature(fn)
-
         @wraps(fn)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             try:
                 return fn(*args, **kwargs)
             except TypeError:
                 # Only a call that failed is compared with the signature: a call that fits costs nothing.
-                reason = _misfit(signature, args, kwargs)
-                if not reason:
+                found = misfit(fn, args, kwargs, instead=instead, advise=advise)
+                if found is None:
                     raise
-            remedy = instead or advise(args, kwargs) or _remedy(signature, kwargs, _options_of(fn, signature))
+            reason, remedy = found
             raise error(f"{called}(): {reason}", remedy=remedy)
 
         return call
 
     return decorate
+
+
+def misfit(
+    fn: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    *,
+    instead: str = "",
+    advise: Advise = lambda *_: "",
+) -> tuple[str, str] | None:
+    """Return why the arguments do not fit the signature of a function, and the remedy; None if they fit.
+
+    Parameters of the type Never take what does not fit. A function on a hot path has them in place of
+    `check_call`, which takes longer.
+    """
+    signature = inspect.signature(fn)
+    fitting = [each for each in signature.parameters.values() if each.annotation != "Never"]
+    signature = signature.replace(parameters=fitting)
+    taken = _taken(fn, fitting)
+    is_open = any(each.kind is each.VAR_KEYWORD for each in fitting) and not _options_of(fn, fitting)
+    unknown = {} if is_open else {name: each for name, each in kwargs.items() if name not in taken}
+    for name in unknown:  # Python would name a missing argument first.
+        reason = f"got an unexpected keyword argument {clipped(repr(name), 200)}"
+        meant = nearest_argument(name, taken)
+        break
+    else:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as problem:
+            reason = clipped(problem, 200)
+        else:
+            return None
+        meant = None
+    starred = (f"*{each.name}" for each in fitting if each.kind is each.VAR_POSITIONAL)
+    listed = f"Did you mean {meant}=?" if meant else f"It takes {', '.join((*taken.values(), *starred))}"
+    return reason, instead or advise(args, unknown) or listed
+
+
+_ELSEWHERE = {
+    "body": "changes",
+    "field_selector": "field",
+    "label_selector": "label",
+    "ns": "namespace",
+    "patch": "changes",
+    "selector": "label",
+}
+"""Arguments of other clients, and those of this package that mean the same."""
+
+
+def nearest_argument(unknown: str, known: Collection[str]) -> str | None:
+    """Return the known argument that was probably meant, or None."""
+    elsewhere = _ELSEWHERE.get(unknown)
+    return elsewhere if elsewhere in known else near(unknown, known)
 
 
 def is_async(fn: object) -> bool:
@@ -64,33 +118,19 @@ def miscalled(what: str, *, remedy: str) -> TypeError:
     return TypeError(f"{what}. {remedy}")
 
 
-def _misfit(signature: inspect.Signature, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
-    """Return why the arguments do not fit, in Python's words, or an empty text if they fit."""
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as problem:
-        return clipped(problem, 200)
-    return ""
+def _taken(fn: Callable[..., object], parameters: Iterable[inspect.Parameter]) -> dict[str, str]:
+    """Return the arguments as they are written, by name."""
+    taken = {
+        each.name: f"{each.name}=" if each.kind is each.KEYWORD_ONLY else each.name
+        for each in parameters
+        if each.name != "self" and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    }
+    return taken | _options_of(fn, parameters)
 
 
-def _options_of(fn: Callable[..., object], signature: inspect.Signature) -> dict[str, str]:
+def _options_of(fn: Callable[..., object], parameters: Iterable[inspect.Parameter]) -> dict[str, str]:
     """Return the options that a function takes as `**options: Unpack[...]`, as they are written."""
-    annotations = [each.annotation for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD]
+    annotations = [each.annotation for each in parameters if each.kind is each.VAR_KEYWORD]
     named = [str(each).removeprefix("Unpack[").removesuffix("]") for each in annotations]
     taken = vars(inspect.getmodule(fn)).get(named[0]) if named else None
     return {name: f"{name}=" for name in getattr(taken, "__annotations__", {})}
-
-
-def _remedy(signature: inspect.Signature, kwargs: Mapping[str, object], options: Mapping[str, str]) -> str:
-    """List the arguments, and suggest one for the first that is unknown."""
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    taken = {
-        name: f"{name}=" if each.kind is each.KEYWORD_ONLY else name
-        for name, each in signature.parameters.items()
-        if name != "self" and each.kind not in variable
-    }
-    taken |= options
-    names = list(taken)
-    unknown = next((name for name in kwargs if name not in names), None)
-    meant = near(unknown, names) if unknown is not None else None
-    return f"{f'Did you mean {meant}=? ' if meant else ''}It takes {', '.join(taken.values())}"

@@ -29,7 +29,7 @@ from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import ALL, IDENTITY_ALONE, Path, Projection, Transform
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, as_filter, labels_of_namespaces
-from kopf_selectcache.selectors.signatures import check_call
+from kopf_selectcache.selectors.signatures import check_call, nearest_argument
 from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
 from kopf_selectcache.selectors.text import LabelSelector
 
@@ -52,6 +52,15 @@ _FILTERS = (
     "the text of a label selector such as 'app=web', a dict of labels, a Selector(...), or a list of texts"
     " and Selectors, for an OR"
 )
+
+
+def _begin(args: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+    """Return the remedy of a Cached that is given parts of its filter, or none; empty for others."""
+    for name in unknown:
+        if part := nearest_argument(name, ("label", "field", "names")):
+            return f"The filter comes first: Cached(Selector({part}=...), keep=[...])"
+    is_missing = len(args) == 1 and not unknown  # The first one is the object itself.
+    return f"The filter comes first: {_FILTERS}" if is_missing else ""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -132,16 +141,7 @@ class Cached:
     source: Cached | None = field(repr=False, compare=False)
     """The declaration that the defaults have completed to this one."""
 
-    @check_call(
-        DeclarationError,
-        "Cached",
-        instead=(
-            "Write Cached(filter, keep=[...], drop=[...], transform=..., metadata_only=...,"
-            " outside=..., share_watches=..., storage=...,"
-            " index={...}, max_bytes=..., namespaces={...}, page_limit=..., audit_interval=...,"
-            f" bookmarks=..., resync=...), as needed; the filter is {_FILTERS}"
-        ),
-    )
+    @check_call(DeclarationError, "Cached", advise=_begin)
     def __init__(
         self,
         filter: Filter,  # The builtin is not used here.  # noqa: A002

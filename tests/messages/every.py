@@ -8,6 +8,7 @@ from tests.messages import (
     declarations,
     declaring,
     logs,
+    misused,
     probe,
     reads,
     recorders,
@@ -20,6 +21,7 @@ from tests.messages.provoked import Provoked
 
 PROVOKED = Provoked()
 reads.provoke(PROVOKED)
+misused.provoke(PROVOKED)
 states.provoke(PROVOKED)
 servers.provoke(PROVOKED)
 writes.provoke(PROVOKED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from .commands import COMMANDS
 from .declared import DECLARED
 from .filter_change import FILTER_CHANGE
+from .misused import MISUSED
 from .mutant import OVERLAY, PROJECTION, THREADS, TRANSIT, Mutant
 from .packing import PACKING
 from .reads import READS
@@ -670,5 +671,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *DECLARED,
     *COMMANDS,
     *SILENCE,
+    *MISUSED,
     *WRITES,
 )

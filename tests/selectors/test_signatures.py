@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import DeclarationError, Selector
+from kopf_selectcache import Cached, DeclarationError, Selector
 from kopf_selectcache.selectors.signatures import check_call
 
 
@@ -20,13 +20,43 @@ def test_a_call_that_fits_returns_its_result() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "suggestion"), [({"limt": 1}, "Did you mean limit=? "), ({"x": 1}, ""), ({}, "")]
+    ("options", "remedy"),
+    [
+        ({"limt": 1}, "Did you mean limit=?"),
+        ({"x": 1}, "It takes name, limit="),
+        ({}, "It takes name, limit="),
+    ],
 )
-def test_a_call_that_does_not_fit_lists_the_arguments(options: dict[str, Any], suggestion: str) -> None:
+def test_a_call_that_does_not_fit_names_what_is_meant_or_lists_the_arguments(
+    options: dict[str, Any], remedy: str
+) -> None:
     names = [] if not options else ["pods"]
     with pytest.raises(DeclarationError) as info:
         declare(*names, **options)
-    assert info.value.remedy == f"{suggestion}It takes name, limit="
+    assert info.value.remedy == remedy
+
+
+def test_an_unknown_argument_is_named_before_one_that_is_missing() -> None:
+    unknown: Any = {"x": 1}
+    with pytest.raises(DeclarationError, match="got an unexpected keyword argument 'x'"):
+        declare(**unknown)
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ({"label": "app=web"}, "The filter comes first: Cached(Selector(label=...), keep=[...])"),
+        ({"label_selector": "app=web"}, "The filter comes first: Cached(Selector(label=...), keep=[...])"),
+        ({"fields": "a=b"}, "The filter comes first: Cached(Selector(field=...), keep=[...])"),
+        ({"keep": ["spec"]}, "The filter comes first: the text of a label selector"),
+        ({"filter": "app=web", "keeping": ["spec"]}, "Did you mean keep=?"),
+        ({"filter": "app=web", "annotations": "a"}, "It takes filter, keep=, "),
+    ],
+)
+def test_20_a_cached_that_is_given_no_filter_says_where_it_comes(given: Any, remedy: str) -> None:
+    with pytest.raises(DeclarationError) as info:
+        Cached(**given)
+    assert info.value.remedy.startswith(remedy)
 
 
 def test_a_type_error_of_the_function_itself_passes() -> None:

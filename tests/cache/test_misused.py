@@ -1,0 +1,120 @@
+"""Calls that do not fit a method of the cache, which Python alone would explain by private classes and no way
+out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Caches, SelectCacheError
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.live import Live
+from kopf_selectcache.testing import FakeCache
+
+from .environment import pod
+
+UNKNOWN = "got an unexpected keyword argument"
+ALL = {name: getattr(Cache, name) for name in dir(Cache) if not name.startswith("_")}
+VERBS = sorted(name for name, each in ALL.items() if callable(each))
+OPEN = {"add_index", "change", "declare", "plan"}
+"""They take names of indexes, or the options of `Cached`, which names them itself."""
+WRITES = sorted(name for name in vars(Live) if not name.startswith("_"))
+
+
+def said(call: Callable[[Any], Any]) -> str:
+    """Return what a call of a cache raises, on its loop; empty if it raises nothing."""
+
+    async def main() -> str:
+        try:
+            answer = call(FakeCache([pod("web-1", app="web")], {"pods": "app=web"}))
+            if inspect.isawaitable(answer):
+                await answer
+        except (TypeError, SelectCacheError) as error:
+            return str(error)
+        return ""
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", sorted({*VERBS} - OPEN))
+def test_20_each_verb_names_itself_and_an_argument_that_it_does_not_have(name: str) -> None:
+    text = said(lambda cache: getattr(cache, name)("pods", "web-1", nothing=1))
+    assert text.startswith(f"cache.{name}(): {UNKNOWN} 'nothing'. ")
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_20_each_write_names_itself_and_an_argument_that_it_does_not_have(name: str) -> None:
+    given = ("pods", "web-1", "ns") if name in ("get", "delete", "patch", "update") else ("pods",)
+    text = said(lambda cache: getattr(cache.live, name)(*given, nothing=1))
+    assert text.startswith(f"cache.live.{name}(): {UNKNOWN} 'nothing'. ")
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_20_each_verb_names_itself_without_arguments(name: str) -> None:
+    if name in ("snapshot", "wait_synced"):
+        return  # They need none.
+    assert said(lambda cache: getattr(cache, name)()).startswith(f"cache.{name}()")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["list", "held", "pages", "count", "hidden", "explain", "changes", "fetch_list", "live.list"],
+)
+@pytest.mark.parametrize("argument", ["labels", "lable", "label_selector"])
+def test_20_reads_of_several_objects_name_the_argument_that_is_meant(name: str, argument: str) -> None:
+    def call(cache: Any) -> Any:
+        of, _, verb = name.rpartition(".")
+        return getattr(cache.live if of else cache, verb)("pods", **{argument: "app=web"})
+
+    assert said(call) == f"cache.{name}(): {UNKNOWN} '{argument}'. Did you mean label=?"
+
+
+@pytest.mark.parametrize(
+    ("call", "way"),
+    [
+        (lambda cache: cache.list("pods", ns="shop"), "Did you mean namespace=?"),
+        (lambda cache: cache.list("pods", when=len), "[obj for obj in cache.list(...) if ...]"),
+        (lambda cache: cache.list("pods", annotations={"a": "b"}), "where={('metadata', 'annotations',"),
+        (lambda cache: cache.held("pods", owner={}), "write cache.owned(owner, kind)"),
+        (lambda cache: cache.get("pods", "web-1", labels="app=web"), "write cache.list(kind, label=...)"),
+        (lambda cache: cache.live.get("pods", "a", label="b"), "write cache.live.list(kind, label=...)"),
+        (lambda cache: cache.get("pods", "web-1", namspace="ns"), "Did you mean namespace=?"),
+        (lambda cache: cache.get("pods", "web-1", "ns", None), "It takes kind, name, namespace, default=, "),
+        (lambda cache: cache.list("pods", "shop"), "It takes kind, namespace=, label=, "),
+        (lambda cache: cache.list("pods", method="x"), "It takes kind, namespace=, label=, "),
+        (lambda cache: cache.snapshot(kinds=["pods"]), "It takes *kinds"),
+        (lambda cache: cache.live.patch("pods", "web-1", "ns", body={}), "Did you mean changes=?"),
+        (lambda cache: cache.live.patch("pods", "web-1", "ns", {}, dryrun=True), "Did you mean dry_run=?"),
+        (lambda cache: cache.live.patch("pods", "web-1", {}), "the changes after it"),
+        (lambda cache: cache.live.patch("nodes", "n1", [], type="json"), "write changes={...}"),
+        (lambda cache: cache.live.update("pods", "web-1", dict), "the function after it"),
+    ],
+)
+def test_20_a_call_that_does_not_fit_names_the_way_out(call: Callable[[Any], Any], way: str) -> None:
+    text = said(call)
+    assert way in text
+
+
+def test_20_a_snapshot_says_that_its_with_is_not_async() -> None:
+    async def enter(cache: Any) -> None:
+        async with cache.snapshot("pods"):
+            pass
+
+    assert said(enter).endswith("Write: with cache.snapshot('pods', 'configmaps') as now")
+
+
+def test_20_a_second_cache_says_that_its_with_is_async() -> None:
+    caches: Any = Caches({"pods": "app=web"})
+    with pytest.raises(TypeError) as info, caches:
+        pass
+    assert str(info.value).endswith("Write: async with Caches(...) as cache")
+
+
+@pytest.mark.parametrize("name", ["get", "exists", "list", "held", "pages", "owned", "count", "hidden"])
+def test_reads_that_answer_at_once_are_not_wrapped(name: str) -> None:
+    assert inspect.unwrap(ALL[name]) is ALL[name], "a wrapper takes a tenth of the time of a read"

@@ -1,0 +1,70 @@
+"""Errors of calls that do not fit: arguments that there are not, or in another place."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from kopf_selectcache import Cached, Caches
+from kopf_selectcache.testing import FakeCache
+from tests.cache.environment import pod
+from tests.messages.provoked import Provoked
+
+WEB = pod("web-1", app="web")
+
+
+def called(call: Callable[[Any], Any]) -> Callable[[], Any]:
+    """Return a function that calls a fake cache of pods with app=web, on its loop."""
+
+    async def work() -> Any:
+        answer = call(FakeCache([WEB], {"pods": "app=web"}))
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return lambda: asyncio.run(work())
+
+
+async def snapshot_with_async(cache: Any) -> None:
+    async with cache.snapshot("pods"):
+        pass
+
+
+def caches_without_async() -> None:
+    caches: Any = Caches({"pods": "app=web"})
+    with caches:
+        pass
+
+
+def cached(*args: Any, **kwargs: Any) -> Callable[[], Any]:
+    return lambda: Cached(*args, **kwargs)
+
+
+MISUSED = {
+    "an argument with another ending": called(lambda cache: cache.list("pods", labels="app=web")),
+    "an argument of another client": called(lambda cache: cache.fetch_list("pods", label_selector="a=b")),
+    "an argument of a function of Kopf": called(lambda cache: cache.list("pods", when=len)),
+    "annotations": called(lambda cache: cache.count("pods", annotations={"a": "b"})),
+    "an owner": called(lambda cache: cache.held("pods", owner={})),
+    "labels of one object": called(lambda cache: cache.get("pods", "web-1", labels="app=web")),
+    "an unknown argument": called(lambda cache: cache.get("pods", "web-1", nothing=1)),
+    "an argument by its place": called(lambda cache: cache.list("pods", "shop")),
+    "no argument": called(lambda cache: cache.list()),
+    "no name": called(lambda cache: cache.get("pods")),
+    "the kinds of a snapshot by a name": called(lambda cache: cache.snapshot(kinds=["pods"])),
+    "a snapshot with async": called(snapshot_with_async),
+    "a second cache without async": caches_without_async,
+    "changes in the place of the namespace": called(lambda cache: cache.live.patch("pods", "web-1", {})),
+    "a function in the place of the namespace": called(lambda cache: cache.live.update("pods", "a", len)),
+    "changes by the name of another client": called(
+        lambda cache: cache.live.patch("pods", "web-1", "ns", body={})
+    ),
+    "a part of the filter in Cached": cached(label="app=web"),
+    "no filter in Cached": cached(keep=["spec"]),
+    "an argument of Cached with another ending": cached("app=web", keeping=["spec"]),
+    "an unknown argument of Cached": cached("app=web", nothing=1),
+}
+
+
+def provoke(provoked: Provoked) -> None:
+    provoked.add_all({"Calls that do not fit": MISUSED})

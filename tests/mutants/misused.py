@@ -1,0 +1,89 @@
+"""Seeded bugs that hide how a call is written."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+CALLS, SIGNATURES = "cache/_calls.py", "selectors/signatures.py"
+MISUSED_TESTS = "tests/cache/test_misused.py::test_20_"
+UNKNOWN = MISUSED_TESTS + "each_verb_names_itself_and_an_argument_that_it_does_not_have"
+MEANT = MISUSED_TESTS + "reads_of_several_objects_name_the_argument_that_is_meant"
+WAY = MISUSED_TESTS + "a_call_that_does_not_fit_names_the_way_out"
+FILTERLESS = (
+    "tests/selectors/test_signatures.py::test_20_a_cached_that_is_given_no_filter_says_where_it_comes"
+)
+
+MISUSED: tuple[Mutant, ...] = (
+    Mutant(
+        "take an argument that a list does not have",
+        "cache/reads.py",
+        "            raise misuse(Reads.list, self, kind, *extra, **unknown)\n",
+        "            pass\n",
+        20,
+        (UNKNOWN, MEANT, WAY),
+    ),
+    Mutant(
+        "name the class of a read in the error of a call without arguments",
+        CALLS,
+        '    method.__qualname__ = f"cache.{method.__name__}"\n',
+        "",
+        20,
+        (MISUSED_TESTS + "each_verb_names_itself_without_arguments",),
+    ),
+    Mutant(
+        "suggest no argument for that of another client",
+        SIGNATURES,
+        "return elsewhere if elsewhere in known else near(unknown, known)",
+        "return near(unknown, known)",
+        20,
+        (MEANT, WAY, FILTERLESS),
+    ),
+    Mutant(
+        "name an argument that is missing before one that is unknown",
+        SIGNATURES,
+        "        meant = nearest_argument(name, taken)\n        break\n    else:\n",
+        "        meant = nearest_argument(name, taken)\n        break\n    if True:\n",
+        20,
+        (FILTERLESS,),
+    ),
+    Mutant(
+        "suggest nothing for arguments of decorators",
+        CALLS,
+        'return next((_INSTEAD[name] for name in unknown if name in _INSTEAD), "")',
+        'return ""',
+        20,
+        (WAY,),
+    ),
+    Mutant(
+        "take the changes of a patch for its namespace without a word about their place",
+        "cache/server_writes.py",
+        '_WANTED.get(verb, "a text") if argument == "namespace" else "a text"',
+        '"a text"',
+        20,
+        (WAY,),
+    ),
+    Mutant(
+        "suggest no argument of a write",
+        "cache/server_writes.py",
+        'remedy=f"Did you mean {meant}=?" if meant else listed',
+        "remedy=listed",
+        20,
+        (WAY,),
+    ),
+    Mutant(
+        "let Python explain an async with of a snapshot",
+        "cache/pinned.py",
+        "        __aexit__ = __aenter__  # Python looks for both before it calls one.\n",
+        "",
+        20,
+        (MISUSED_TESTS + "a_snapshot_says_that_its_with_is_not_async",),
+    ),
+    Mutant(
+        "say nothing of the place of a filter in Cached",
+        "settings/declaration.py",
+        'return f"The filter comes first: {_FILTERS}" if is_missing else ""',
+        'return ""',
+        20,
+        (FILTERLESS,),
+    ),
+)
