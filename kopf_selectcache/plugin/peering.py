@@ -52,10 +52,11 @@ async def unmet_peering(
             "Leave out --standalone, or --peering and settings.peering.mandatory",
         )
     kinds = [_kind(group, of_cluster=peering.clusterwide) for group in GROUPS]
+    places = [None] if peering.clusterwide else [*(namespaces or (None,))]
     is_served = False
     for kind in kinds:
         resource = Resource(kind, "v1")
-        for namespace in (None,) if peering.clusterwide else namespaces or (None,):
+        for namespace in places:
             exists = await _exists(server, resource, namespace, peering.name)
             if exists is None:
                 break
@@ -71,7 +72,8 @@ async def unmet_peering(
     kind = kinds[0]
     return Unmet(
         f"the cluster serves no {Resource(kind, 'v1')}, and the peering {peering.name} is mandatory",
-        f"Install the definitions of Kopf's peering, and create {_manifest(kind, peering.name)}, {_INSTEAD}",
+        f"Install the definitions of Kopf's peering, and create"
+        f" {_manifest(kind, peering.name, places[0])}, {_INSTEAD}",
     )
 
 

@@ -108,6 +108,12 @@ def test_20_one_request_finds_that_a_peering_does_not_exist() -> None:
     assert (server.asked, unmet and unmet.remedy) == ([CLUSTER], CREATE)
 
 
+def test_20_the_remedy_names_a_namespace_of_the_operator() -> None:
+    unmet = asyncio.run(unmet_peering(Server({}), peered(clusterwide=False), ["a", "b"]))
+    assert unmet is not None
+    assert "kind: KopfPeering, metadata: {name: ours, namespace: a}}" in unmet.remedy
+
+
 @each_row("answer", [200, 403, 503])
 def test_a_refusal_does_not_tell_what_a_peering_lacks(answer: int) -> None:
     with pytest.raises(Refused):
