@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Coroutine, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -149,7 +150,8 @@ __all__ = [
     "parts_of",  # The parts of the operator with these settings.
     "preload",  # Loads an operator's files and modules as `kopf run` does.
     "remove_credentials",  # Removes refused credentials, of which equal ones may come back.
-    "root_tasks_of",  # To know when the operator begins to stop, long before its cleanup.
+    # To know when the operator begins to stop, long before its cleanup.
+    "root_tasks_var",
     "run_command",  # To know `kopf run` in click's context, which alone has the `-n` list.
     "running",  # Its `startup_cleanup_activities` is given the root tasks of the operator.
     "select_specific_namespaces",  # Which of the `-n` are names and not patterns.
@@ -257,13 +259,17 @@ class OperatorParts:
 
 
 _PARTS = "_selectcache_parts"  # The attribute of settings with the parts of their operator.
-_ROOTS = "_selectcache_roots"  # That with its root tasks.
 _PATTERNS = "_selectcache_patterns"  # That with the namespaces that the operator is given.
+
+root_tasks_var: ContextVar[Sequence[asyncio.Task[Any]]] = ContextVar("selectcache_root_tasks")
+"""The root tasks of the operator whose code is running. Its stop begins when one of them ends: Kopf cancels
+the others then, and calls the cleanup handlers once they have ended."""
 
 
 def keep_parts() -> None:
-    """Have the parts of each operator kept in its settings. `spawn_tasks` passes them to `orchestrator`, the
-    namespaces to `namespace_observer`, and the root tasks to `startup_cleanup_activities`.
+    """Have the parts of each operator kept in its settings, and its root tasks in a context variable.
+    `spawn_tasks` passes them to `orchestrator`, the namespaces to `namespace_observer`, and the root tasks to
+    `startup_cleanup_activities`.
     """
     orchestrator, observer = orchestration.orchestrator, observation.namespace_observer
     activities = running.startup_cleanup_activities
@@ -284,7 +290,8 @@ def keep_parts() -> None:
 
     @wraps(activities)
     def keeping_roots(**kwargs: Any) -> Coroutine[None, None, None]:
-        vars(kwargs["settings"])[_ROOTS] = kwargs.get("root_tasks", ())
+        # Called before the task exists: it, and those that are created later, have the variable.
+        root_tasks_var.set(kwargs.get("root_tasks", ()))
         return activities(**kwargs)
 
     # Replaced, since nothing else of Kopf has these parts.
@@ -297,14 +304,6 @@ def parts_of(settings: kopf.OperatorSettings) -> OperatorParts | None:
     """Return the parts of the operator with these settings; None if it handles no objects."""
     parts: OperatorParts | None = vars(settings).get(_PARTS)
     return parts
-
-
-def root_tasks_of(settings: kopf.OperatorSettings) -> Sequence[asyncio.Task[Any]]:
-    """Return the root tasks of the operator with these settings. Its stop begins when one of them ends: Kopf
-    cancels the others then, and calls the cleanup handlers once they have ended.
-    """
-    roots: Sequence[asyncio.Task[Any]] = vars(settings).get(_ROOTS, ())
-    return roots
 
 
 def watched_patterns(settings: kopf.OperatorSettings) -> tuple[str, ...]:

@@ -415,8 +415,9 @@ class ThreadReads:
             what = f"cache.blocking.{method}() was called while the operator's event loop does not run"
             raise ReadError(what, remedy="Call it while the operator is up, such as in its handlers")
 
-        async def work() -> _T:
+        async def run() -> _T:
             with for_thread():
-                return await call()  # It must be called on its loop.
+                work = call()  # It must be called on its loop.
+                return await (self._waits.limit(work) if method in WAITS else work)
 
-        return self._waits.run(work, loop)
+        return self._waits.run(run, loop)

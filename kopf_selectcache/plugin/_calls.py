@@ -17,8 +17,9 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.recorder.recorder import current_runtime
 
+from ._stop import STOPPING
 from .handlers import RETRY, call
-from .operator import STOPPING, Operator
+from .operator import Operator
 
 CALLS_AT_ONCE = 100
 """Calls of one handler that run at the same time, unless `settings.queueing.worker_limit` is set."""

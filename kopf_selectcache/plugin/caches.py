@@ -21,7 +21,6 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, ReadError, require
-from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.values import is_dns_subdomain
@@ -36,6 +35,7 @@ from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings
 
+from ._stop import Stop
 from .runtimes import create_runtime
 
 Credentials: TypeAlias = _kopf.ConnectionInfo | _kopf.AiohttpSession
@@ -189,18 +189,21 @@ class Caches:
         async with AsyncExitStack() as stack:
             self._announce(stack)
             stack.enter_context(self._settings.selectors.in_use())
-            vault, waits = await self._vault(stack), Waits()
+            vault, kopf_settings = await self._vault(stack), _kopf_settings()
             runtime = self._runtime = create_runtime(
                 self._settings,
                 vault,
-                kopf_settings=_kopf_settings(),
+                kopf_settings=kopf_settings,
                 namespaces=self._namespaces,
                 logger=_logger.getChild("caches" if self.name is None else f"caches.{self.name}"),
             )
             stack.callback(runtime.end, _ended)
-            stack.callback(waits.end, "the caches end")
+            # They end at the deadline of the operator's stop: Kopf may wait for threads that wait for them.
+            stop = Stop(kopf_settings, end=partial(self._reach_deadline, runtime))
+            stack.callback(stop.close)
+            stack.callback(stop.waits.end, "the caches end")
             stack.push_async_callback(end_recordings, runtime)
-            started.set_result(Cache(runtime, waits=waits))
+            started.set_result(Cache(runtime, waits=stop.waits))
             # In a startup handler, the operator logs in only after it.
             await vault.wait_for_readiness()
             try:
@@ -209,6 +212,11 @@ class Caches:
                 _logger.exception("The caches end with an error.")
                 runtime.end(_ended)
                 await asyncio.Event().wait()  # Their states stay in the metrics until `stop`.
+
+    def _reach_deadline(self, runtime: Runtime) -> None:
+        runtime.ending.end(_ended)
+        if self._task is not None and not self._task.cancelling():
+            self._task.cancel()
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._task = self._runtime = None

@@ -117,7 +117,7 @@ def _own(settings: kopf.OperatorSettings) -> Operator | None:
 
 async def _cleanup(*, settings: kopf.OperatorSettings, **_: Any) -> None:
     if operator := _own(settings):
-        operator.task.cancel()
+        operator.end()
         await asyncio.wait({operator.task})
 
 

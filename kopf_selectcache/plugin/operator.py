@@ -21,7 +21,6 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError
-from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.freshness import wait_until_fresh
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.informer.ending import ended
@@ -36,6 +35,7 @@ from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
+from ._stop import Stop
 from .caches import named_caches
 from .events import make_recorder
 from .narrowing import advise, warn_of_filter
@@ -52,8 +52,6 @@ Beside: TypeAlias = "Callable[[Operator, Runtime, _kopf.OperatorRegistry | None]
 """Runs beside the informers, until it is cancelled."""
 
 _SLOT = "_selectcache_operator"  # The attribute of settings with their operator.
-STOPPING = "the operator is being stopped"
-
 _AWAITED = "_selectcache_awaited"  # The attribute of settings with futures that wait for the launch.
 
 EARLY_ACTIVITIES: Mapping[_kopf.Activity, str] = {
@@ -105,8 +103,8 @@ class Operator:
         """Kopf's credentials. Each operator has its own vault, which distinguishes operators with the same
         settings."""
         self._recorder: Recorder | None = None
-        self._stopping = asyncio.Event()
-        self.waits = Waits(stopped=self._stopping, why=STOPPING)
+        self.stop = Stop(settings, begin=self._end_calls, end=self._reach_deadline)
+        self.waits = self.stop.waits
         """The waits of the handlers and threads of this operator."""
         self._handling: asyncio.Task[None] | None = None
         """Calls the handlers of changes and the reconcilers."""
@@ -173,6 +171,8 @@ class Operator:
             )
             caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
             self._handling = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
+            if self.is_stopping:
+                self._handling.cancel()
             rest = asyncio.create_task(runtime.trim_at_rest(), name="selectcache: free memory")
             try:
                 (await asyncio.wait({caches}))[0].pop().result()  # They end after the handlers.
@@ -180,7 +180,7 @@ class Operator:
                 advice.cancel()
                 peering.cancel()
                 rest.cancel()
-                self.begin_to_stop()
+                self.stop.begin()
                 # Handlers read the caches up to their ends.
                 await asyncio.gather(self._handling, return_exceptions=True)
                 await end_recordings(runtime)
@@ -200,6 +200,7 @@ class Operator:
             self._runtime.set_exception(ended())
         if self._runtime.exception() is None:  # Retrieved, as above.
             self._runtime.result().end()
+        self.stop.close()
 
     def is_of_another(self, starter: asyncio.Task[Any] | None = None) -> bool:
         """Return True if the running code belongs to another operator with the same settings.
@@ -216,28 +217,30 @@ class Operator:
         """Take the task that lives as long as the operator, and end with it."""
         self._starter = starter
         starter.add_done_callback(self._end)
-        for root in _kopf.root_tasks_of(self.settings):
-            root.add_done_callback(self.begin_to_stop)
 
     @property
     def is_stopping(self) -> bool:
         """True from the moment at which Kopf begins to stop the operator."""
-        return self._stopping.is_set()
+        return self.stop.has_begun
 
-    def begin_to_stop(self, _: object = None) -> None:
-        """End the waits of handlers, and let no handler of changes and no reconciler be called any more.
-
-        Kopf's handlers, and these, have `settings.queueing.exit_timeout` to end. After that no thread waits
-        for a cache: Kopf waits for its threads before it calls the cleanup handlers, and a thread may wait
-        for an answer that never comes.
-        """
-        if self.is_stopping:
-            return
-        self._stopping.set()
+    def _end_calls(self) -> None:
+        """Let no handler of changes and no reconciler be called any more."""
         if self._handling is not None:
             self._handling.cancel()
-        seconds = self.settings.queueing.exit_timeout
-        asyncio.get_running_loop().call_later(seconds, self.waits.end, STOPPING)
+
+    def _reach_deadline(self) -> None:
+        """End all reads, writes and filter changes, whatever Kopf still waits for, and then the caches."""
+        if self._runtime.done() and self._runtime.exception() is None:
+            # Its recorders end later: Events of the last calls are still to be written.
+            self._runtime.result().ending.end()
+        self.end()
+
+    def end(self) -> None:
+        """End the caches, unless they end already: a second cancellation would cancel what the first one
+        waits for.
+        """
+        if not self.task.cancelling():
+            self.task.cancel()
 
     def is_end(self, error: ReadError) -> bool:
         """Return True if a read has failed only because the operator stops."""
@@ -246,7 +249,7 @@ class Operator:
     def _end(self, starter: asyncio.Task[Any]) -> None:
         # If that failed, Kopf leaves the credentials as they are, with our connections open.
         self._abandoned = not starter.cancelled() and starter.exception() is not None
-        self.task.cancel()
+        self.end()
 
     async def gate(self, kinds: Kinds, cause: object, *, fresh: bool = True, since: float = 0.0) -> bool:
         """Wait until these kinds, or all, are synced or have failed; return True if the handler must not run,
@@ -467,6 +470,11 @@ def launch(
     """Return the operator of these settings; on its event loop, start it if there is none."""
     operator = operator_of(settings)
     if operator is None:
+        last = last_operator_of(settings)
+        if (
+            last is not None and last.stop.is_of_caller
+        ):  # Kopf may still call probes, and handlers that were queued.
+            raise ended()
         operator = Operator(settings, make_runtime=make_runtime, registry=registry, beside=beside)
         vars(settings)[_SLOT] = operator
         for launched in vars(settings).pop(_AWAITED, ()):

@@ -9,6 +9,7 @@ CALLS = "plugin/_reconcile_calls.py"
 BRAKE = "tests/plugin/test_brake.py::test_"
 BRAKING, NOTING, CHANGES = "plugin/_brake.py", "cache/noting.py", "plugin/changes.py"
 STOPPING = "tests/plugin/test_stopping.py::test_2_"
+DEADLINE, STOP = "tests/plugin/test_deadline.py::test_2_", "plugin/_stop.py"
 
 RECONCILERS: tuple[Mutant, ...] = (
     Mutant("call a reconciler for its own writes without a pause", CALLS, "        if seconds := self._brake.pause(key, _callers(run)):\n", "        if seconds := 0.0:\n", 17,
@@ -35,12 +36,27 @@ RECONCILERS: tuple[Mutant, ...] = (
            ("tests/plugin/test_growth.py::test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go",)),
     Mutant("remember Events without a limit", "recorder/correlator.py", "if len(self._entries) > self._most else None", "if False else None", 17,
            ("tests/plugin/test_growth.py::test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go",)),
-    Mutant("let waits go on when the operator begins to stop", "plugin/operator.py", "            root.add_done_callback(self.begin_to_stop)\n", "            pass\n", 2,
+    Mutant("let waits go on when the operator begins to stop", STOP, "            root.add_done_callback(self.begin)\n", "            pass\n", 2,
            (STOPPING + "an_operator_ends_though_handlers_of_its_caches_wait_in_all_threads",)),
     Mutant("begin a call in a thread after the operator has begun to stop", "plugin/_calls.py", "    if operator.is_stopping:\n", "    if False:\n", 17,
            (STOPPING + "a_call_that_gets_its_thread_after_the_stop_has_begun_is_not_made",)),
-    Mutant("let threads wait beyond the deadline of a stop", "plugin/operator.py", "        asyncio.get_running_loop().call_later(seconds, self.waits.end, STOPPING)\n", "", 2,
+    Mutant("let threads wait beyond the deadline of a stop", STOP, "        self._deadline = asyncio.get_running_loop().call_later(seconds, self._reach_deadline)\n", "", 2,
            (STOPPING + "a_stop_has_a_deadline_for_threads_that_kopf_waits_for",)),
+    Mutant("let writes and filter changes go on after the deadline of a stop", "plugin/operator.py", "            self._runtime.result().ending.end()\n        self.end()\n", "            pass\n        self.end()\n", 2,
+           (DEADLINE + "nothing_is_done_after_the_deadline_of_a_stop",)),
+    Mutant("let the caches outlive the deadline of a stop", "plugin/operator.py", "            self._runtime.result().ending.end()\n        self.end()\n", "            self._runtime.result().ending.end()\n", 2,
+           (DEADLINE + "the_caches_end_at_the_deadline_of_a_stop",)),
+    Mutant("start caches after the deadline of a stop", STOP, "return self.has_begun and bool(self._roots)", "return False and bool(self._roots)", 2,
+           (DEADLINE + "no_caches_start_after_the_deadline_of_a_stop",)),
+    Mutant("let waits of a thread go on that has its cache from the settings", "cache/blocking.py", "(self._waits.limit(work) if method in WAITS else work)", "work", 2,
+           (DEADLINE + "cancelling_the_task_of_an_operator_ends_the_waits_of_its_threads",
+            DEADLINE + "a_stop_ends_the_waits_of_an_operator_that_its_first_read_has_started")),
+    Mutant("let caches beside those of an operator outlive its deadline", "plugin/caches.py", "        runtime.ending.end(_ended)\n        if self._task", "        return\n        if self._task", 2,
+           (DEADLINE + "caches_beside_those_of_an_operator_end_at_its_deadline",)),
+    Mutant("let a thread wait for caches beside those of its operator", "plugin/caches.py", "Cache(runtime, waits=stop.waits)", "Cache(runtime)", 2,
+           (DEADLINE + "an_operator_ends_though_a_thread_waits_for_caches_beside_its_own",)),
+    Mutant("share the root tasks of operators with the same settings", "_kopf.py", '        root_tasks_var.set(kwargs.get("root_tasks", ()))\n', '        root_tasks_var.set(vars(kwargs["settings"]).setdefault("roots", kwargs["root_tasks"]))\n', 2,
+           ("tests/plugin/test_kopf_names.py::test_the_root_tasks_are_known_where_the_code_of_an_operator_runs",)),
     Mutant("cancel handlers of changes before the deadline of a stop", "plugin/changes.py", "        if self._operator.is_stopping:\n", "        if False:\n", 2,
            (STOPPING + "a_handler_of_changes_that_runs_at_the_stop_may_finish",)),
     Mutant("call a reconciler for its own patches", PATCHES, "        return any(_differing(_without(expected), _without(new)))\n", "        return True\n", 18,

@@ -45,7 +45,7 @@ OWN = {
     "log_in_if_empty",
     "parts_of",
     "remove_credentials",
-    "root_tasks_of",
+    "root_tasks_var",
     "watched_patterns",
     "watching_handlers",
 }
@@ -402,6 +402,46 @@ def test_settings_and_vault_are_set_before_any_task_of_the_operator_exists(names
         assert seen == {"settings": settings, "vault": vault, "thread": True}, ADVICE
         assert seen["settings"] is settings, ADVICE
         assert settings.peering.clusterwide is True, ADVICE
+
+    asyncio.run(main())
+
+
+def test_the_root_tasks_are_known_where_the_code_of_an_operator_runs(names: Any) -> None:
+    """Two operators with the same settings, and the same credentials, have their own. They are all there
+    when the first startup handler is called, and one ends when the stop flag is set, long before the cleanup.
+    """
+
+    async def main() -> None:
+        settings, vault = kopf.OperatorSettings(), names.Vault()
+        loop, hold = asyncio.get_running_loop(), asyncio.Event()
+
+        async def spawn() -> tuple[Any, Any, asyncio.Event]:
+            registry, stop = kopf.OperatorRegistry(), asyncio.Event()
+            seen: asyncio.Future[Any] = loop.create_future()
+
+            @kopf.on.startup(registry=registry)
+            async def start(**_: Any) -> None:
+                seen.set_result(list(names.root_tasks_var.get()))
+                await hold.wait()
+
+            tasks = await spawn_tasks(
+                registry=registry, settings=settings, vault=vault, clusterwide=True, stop_flag=stop
+            )
+            return tasks, seen, stop
+
+        # Each in a task, as operators are: what it sets in its context does not reach the others.
+        each = [await asyncio.create_task(spawn()) for _ in range(2)]
+        for tasks, seen, _ in each:
+            assert set(await seen) == set(tasks), ADVICE
+        (first, _, stop), (second, _, _) = each
+        stop.set()
+        ended, _ = await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        assert ended, ADVICE
+        assert not any(task.done() for task in second), ADVICE
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     asyncio.run(main())
 

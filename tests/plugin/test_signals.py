@@ -57,6 +57,38 @@ def second(**_):
     pass
 """
 
+HELD_UP = """
+import asyncio, threading, kopf, kopf_selectcache
+
+begun, refused = threading.Event(), threading.Event()
+
+@kopf.on.startup()
+async def configure(settings, memo, **_):
+    settings.selectcache.selectors['v1/secrets'] = 'app=web'
+    memo.task = asyncio.create_task(write(kopf_selectcache.cache_of(settings)))
+
+async def write(cache):
+    await cache.wait_synced()
+    await asyncio.to_thread(begun.wait)
+    print('a handler holds up the operator', flush=True)
+    await until_refused(lambda: cache.live.patch('secrets', 'web-1', 'default', {'type': 'Opaque'}))
+    await until_refused(lambda: cache.change('secrets', 'app=web'))
+    refused.set()
+
+async def until_refused(call):
+    try:
+        while True:
+            await call()
+            await asyncio.sleep(0)
+    except kopf_selectcache.ReadError:
+        pass
+
+@kopf.on.event('secrets')
+def hold(**_):
+    begun.set()
+    refused.wait()
+"""
+
 
 def syncing(cluster: EmbeddedCluster) -> None:
     # Kopf lists secrets as well, for the handler.
@@ -141,6 +173,15 @@ def test_2_sigterm_ends_an_operator_whose_caches_hold_all_threads(called: str, t
         waiting(cluster)
         with process(tmp_path, cluster, source=ALL_THREADS.replace("CALLED", called)) as running:
             end_clean(running, "a handler of Kopf waits for a thread")
+
+
+def test_2_after_the_deadline_of_sigterm_nothing_is_written_though_a_thread_holds_up_the_operator(
+    tmp_path: Path,
+) -> None:
+    with EmbeddedCluster(tls=False).in_thread() as cluster:
+        waiting(cluster)
+        with process(tmp_path, cluster, source=HELD_UP) as running:
+            end_clean(running, "a handler holds up the operator")
 
 
 def end_clean(running: subprocess.Popen[str], sign: str) -> None:

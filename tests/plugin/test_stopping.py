@@ -21,6 +21,7 @@ from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.plugin._calls import call_with_cache
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.plugin.operator import last_operator_of
+from tests.faults.environment import until
 from tests.kopf_operators import (
     Cluster,
     activity,
@@ -207,7 +208,7 @@ def test_2_a_handler_of_changes_that_runs_at_the_stop_may_finish(registry: kopf.
         begun.set()
         operator = last_operator_of(settings)
         assert operator is not None
-        await operator._stopping.wait()
+        await until(lambda: operator.is_stopping)
         await cycles()
         finished.set()
 

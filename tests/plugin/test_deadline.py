@@ -1,0 +1,255 @@
+"""The deadline of a stop: nothing is read, written or changed after it, whatever Kopf still waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import ReadError, Selector, cache_of
+from kopf_selectcache.plugin.handlers import with_cache
+from kopf_selectcache.plugin.operator import last_operator_of
+from tests.faults.environment import until
+from tests.kopf_operators import Cluster, cycles, declaring, operating, pod, run
+from tests.plugin.test_stopping import Waiting, stopping
+
+PODS = Selector(field="spec.nodeName=")
+
+LATE: dict[str, Callable[[selectcache.Cache], Awaitable[Any]]] = {
+    "a filter change": lambda cache: cache.change("pods", Selector(field="spec.nodeName=a")),
+    "a declaration": lambda cache: cache.declare("nodes", ""),
+    "a write": lambda cache: cache.live.patch("pods", "web-1", "shop", {"metadata": {"labels": {"a": "b"}}}),
+    "a fetch": lambda cache: cache.fetch("pods", "other", "shop"),
+    "a wait": lambda cache: cache.wait_for("pods", lambda _: False),
+}
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+class Holding:
+    """A handler that holds up the stop without calling a cache, until the block that enters it ends."""
+
+    def __init__(self, decorator: Callable[..., Any], registry: kopf.OperatorRegistry) -> None:
+        self.begun, self._release = threading.Event(), threading.Event()
+        decorator("pods", registry=registry, id="holds")(self._handle)
+
+    def _handle(self, **_: Any) -> None:
+        self.begun.set()
+        self._release.wait(60)
+
+    async def __aenter__(self) -> None:
+        await asyncio.to_thread(self.begun.wait, 60)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._release.set()
+
+
+def ending_at_once() -> kopf.OperatorSettings:
+    settings = declaring(pods=PODS)
+    settings.queueing.exit_timeout = 0
+    return settings
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.event, selectcache.on.change, selectcache.reconcile])
+@pytest.mark.parametrize("late", LATE.values(), ids=LATE)
+def test_2_nothing_is_done_after_the_deadline_of_a_stop(
+    late: Callable[[selectcache.Cache], Awaitable[Any]],
+    decorator: Callable[..., Any],
+    registry: kopf.OperatorRegistry,
+) -> None:
+    settings, holding = ending_at_once(), Holding(decorator, registry)
+
+    async def main() -> None:
+        async with stopping(registry, settings) as stop, holding:
+            cache = cache_of(settings)
+            await cache.wait_synced()
+            stop.set()
+            with pytest.raises(ReadError, match="has ended"):
+                await _until_it_raises(late, cache)
+
+    run(main())
+
+
+async def _until_it_raises(
+    late: Callable[[selectcache.Cache], Awaitable[Any]], cache: selectcache.Cache
+) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            await cycles()
+            await late(cache)
+
+
+def test_2_the_caches_end_at_the_deadline_of_a_stop(registry: kopf.OperatorRegistry) -> None:
+    settings, holding = ending_at_once(), Holding(kopf.on.event, registry)
+
+    async def main() -> None:
+        async with stopping(registry, settings) as stop, holding:
+            operator = last_operator_of(settings)
+            assert operator is not None
+            stop.set()
+            async with asyncio.timeout(20):
+                await until(operator.task.done)
+
+    run(main())
+
+
+def test_2_what_is_under_way_at_the_deadline_of_a_stop_ends(registry: kopf.OperatorRegistry) -> None:
+    settings, holding = ending_at_once(), Holding(kopf.on.event, registry)
+
+    async def main() -> None:
+        async with stopping(registry, settings) as stop, holding:
+            cache = cache_of(settings)
+            await cache.wait_synced()
+            fetching = asyncio.create_task(cache.fetch("pods", "other", "shop"))
+            following = asyncio.create_task(_follow(cache))
+            await cycles()
+            stop.set()
+            with pytest.raises(ReadError, match="has ended"):
+                async with asyncio.timeout(20):
+                    await fetching
+            async with asyncio.timeout(20):
+                await following
+
+    run(main())
+
+
+async def _follow(cache: selectcache.Cache) -> None:
+    async for _ in cache.changes("pods"):
+        pass
+
+
+def test_2_no_caches_start_after_the_deadline_of_a_stop(registry: kopf.OperatorRegistry) -> None:
+    """Those of a handler that only fetches start at its first read, and Kopf may still call a probe."""
+    settings, holding = ending_at_once(), Holding(kopf.on.event, registry)
+    late, reading = asyncio.Event(), list[asyncio.Task[None]]()
+
+    @with_cache
+    async def fetch(cache: selectcache.Cache, **_: Any) -> None:
+        await cache.fetch("pods", "web-1", "shop")
+
+    async def read() -> None:
+        await late.wait()
+        await fetch(retry=0)
+
+    @kopf.on.startup(registry=registry)
+    async def start(**_: Any) -> None:
+        reading.append(asyncio.create_task(read()))
+
+    async def main() -> None:
+        async with stopping(registry, settings) as stop, holding:
+            operator = last_operator_of(settings)
+            assert operator is not None
+            stop.set()
+            async with asyncio.timeout(20):
+                await until(operator.task.done)
+                late.set()
+                with pytest.raises(ReadError, match="has ended"):
+                    await reading[0]
+            assert last_operator_of(settings) is operator
+
+    run(main())
+
+
+def test_2_an_operator_ends_though_a_thread_waits_for_caches_beside_its_own(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    """The cleanup handler that would end them is called after the threads have ended."""
+    settings, begun = ending_at_once(), list[selectcache.Cache]()
+    settings.queueing.exit_timeout = 3600  # The wait ends when the stop begins.
+    caches = selectcache.Caches({"v1/pods": PODS})
+    waiting = Waiting(lambda cache: cache.blocking.wait_for("pods", lambda _: False))
+
+    @kopf.on.startup(registry=registry)
+    async def start(**_: Any) -> None:
+        begun.append(await caches.start())
+
+    @kopf.on.cleanup(registry=registry)
+    async def end(**_: Any) -> None:
+        await caches.stop()
+
+    @kopf.on.event("pods", registry=registry)
+    def handle(**_: Any) -> None:
+        waiting(begun[0])
+
+    async def main() -> None:
+        async with stopping(registry, settings) as stop:
+            await waiting.waits()
+            stop.set()
+            async with asyncio.timeout(20):
+                await until(lambda: waiting.errors)
+
+    run(main())
+
+
+def test_2_caches_beside_those_of_an_operator_end_at_its_deadline(registry: kopf.OperatorRegistry) -> None:
+    settings, holding, begun = ending_at_once(), Holding(kopf.on.event, registry), list[selectcache.Cache]()
+    caches = selectcache.Caches({"v1/pods": PODS})
+
+    @kopf.on.startup(registry=registry)
+    async def start(**_: Any) -> None:
+        begun.append(await caches.start())
+
+    async def main() -> None:
+        async with stopping(registry, settings) as stop, holding:
+            await begun[0].wait_synced()
+            stop.set()
+            with pytest.raises(ReadError, match="these caches have ended"):
+                async with asyncio.timeout(20):
+                    await begun[0].fetch("pods", "other", "shop")
+
+    run(main())
+
+
+def test_2_a_stop_ends_the_waits_of_an_operator_that_its_first_read_has_started(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    settings, launched = kopf.OperatorSettings(), threading.Event()
+    settings.queueing.exit_timeout = 3600
+    waiting = Waiting()
+
+    @kopf.on.event("pods", registry=registry)
+    @with_cache
+    async def read(cache: selectcache.Cache, **_: Any) -> None:
+        await cache.declare("pods", PODS)
+        launched.set()
+
+    @kopf.on.event("pods", registry=registry)
+    def wait(**_: Any) -> None:
+        launched.wait(60)
+        waiting(cache_of(settings))
+
+    async def main() -> None:
+        async with stopping(registry, settings) as stop:
+            await waiting.waits()
+            assert not waiting.errors
+            stop.set()
+            async with asyncio.timeout(20):
+                await until(lambda: waiting.errors)
+
+    run(main())
+
+
+def test_2_cancelling_the_task_of_an_operator_ends_the_waits_of_its_threads(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    waiting, settings = Waiting(), ending_at_once()
+    settings.queueing.exit_timeout = 3600
+    kopf.on.event("pods", registry=registry, id="waits")(lambda **_: waiting(cache_of(settings)))
+
+    async def main() -> None:
+        async with operating(registry, Cluster(pod()), settings=settings) as operator:
+            await waiting.waits()
+            assert not waiting.errors
+            operator.cancel()
+            async with asyncio.timeout(20):
+                await until(lambda: waiting.errors)
+
+    run(main())
