@@ -2,7 +2,8 @@
 attributes of its registries and its vault. No other module touches them.
 
 If a name is missing, the import fails and names it. Kopf may change private names in any release:
-tests/plugin/test_kopf_names.py checks that each exists and works as this package expects.
+tests/plugin/test_kopf_names.py and test_kopf_vault.py check that each exists and works as this package
+expects.
 """
 
 from __future__ import annotations
