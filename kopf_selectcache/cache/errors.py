@@ -45,7 +45,7 @@ from kopf_selectcache.selectors.kind_keys import key_of, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
 
 from .matcher import Coverage
-from .request import Request, replace
+from .request import RAISE, Request, replace
 
 _E = TypeVar("_E", bound=NotSynced | Stale | StateError)
 
@@ -115,6 +115,8 @@ class OutsideFilter(ReadError):
         if outside is not None:
             self.reason, why = Reason.OUTSIDE, _describe_outside(coverage, outside, failed)
         super().__init__(f"{request!r}: {why}", remedy=remedy)
+        if request.default is not RAISE:
+            self.add_note("The default is for an object that the cache would hold and that does not exist.")
 
 
 def is_there(error: NotFound | OutsideFilter) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from kopf_selectcache import (
+    Cached,
     Forbidden,
     Missing,
     NotDeclared,
@@ -33,6 +34,7 @@ from kopf_selectcache.cache.matcher import Match
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 
 from .environment import NODES, PODS, Environment, FakeInformer, pod, reading
@@ -108,6 +110,26 @@ def test_what_is_no_read_is_told_with_what_there_is(
     for caught in (AttributeError, ReadError):
         with pytest.raises(caught):
             getattr(cache, name)
+
+
+@each_row(
+    "cache",
+    [
+        reading("app=web", WEB),  # Hidden.
+        reading(Selector(namespaces=["other"]), WEB),  # Excluded.
+        FakeCache([WEB, pod("db-1", app="db")], {"pods": Cached("app=web", outside="metadata")}),  # Outside.
+    ],
+)
+def test_20_a_default_that_does_not_apply_says_why(cache: Cache) -> None:
+    with pytest.raises(OutsideFilter) as info:
+        cache.get("pods", "db-1", "ns", default=None)
+    for error in (info.value, pickle.loads(pickle.dumps(info.value))):
+        assert getattr(error, "__notes__", ()) == [
+            "The default is for an object that the cache would hold and that does not exist."
+        ]
+    with pytest.raises(OutsideFilter) as info:
+        cache.get("pods", "db-1", "ns")
+    assert not hasattr(info.value, "__notes__")
 
 
 def test_private_names_are_looked_for_by_python_itself_and_are_no_reads() -> None:

@@ -49,6 +49,7 @@ class Provoked:
                 if (value := getattr(error, name, None)) not in (None, "", False)
             }
             shown = "".join(f"\n{name}: {value}" for name, value in data.items())
+            shown += "".join(f"\nnote: {note}" for note in getattr(error, "__notes__", ()))
             return f"{type(error).__name__}: {error}{shown}"
         if isinstance(answer, Lines):
             return str(answer)

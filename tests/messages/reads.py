@@ -145,6 +145,7 @@ OUTSIDE = {
         lambda cache: cache.held("pods", namespace=cast("Any", TENANTS))
     ),
     "get, hidden": web(lambda cache: cache.get("pods", "db-1", "ns")),
+    "get with a default, hidden": web(lambda cache: cache.get("pods", "db-1", "ns", default=None)),
     "get of an excluded object": lambda: reading(Selector(namespaces=["a"])).get("pods", "x", "b"),
     "get, undecided": lambda: reading(
         AnyOf([*HARD.branches, *(Selector(f"p{each} notin (h0,h1,h2,h3,h4,h5,h6)") for each in range(8))])

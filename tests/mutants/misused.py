@@ -15,6 +15,14 @@ FILTERLESS = (
 
 MISUSED: tuple[Mutant, ...] = (
     Mutant(
+        "say nothing of a default that does not apply",
+        "cache/errors.py",
+        "        if request.default is not RAISE:\n            self.add_note(",
+        "        if request.default is not RAISE:\n            str(",
+        20,
+        ("tests/cache/test_refusals.py::test_20_a_default_that_does_not_apply_says_why",),
+    ),
+    Mutant(
         "take an argument that a list does not have",
         "cache/reads.py",
         "            raise misuse(Reads.list, self, kind, *extra, **unknown)\n",
