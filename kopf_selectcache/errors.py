@@ -34,8 +34,8 @@
             ├── Stalled                the server has stopped answering
             └── Oversized              it exceeded `max_bytes`, and was dropped
 
-Errors of reads and writes are plain exceptions, never a kopf.PermanentError: Kopf would not call the handler again for that
-event. docs/errors.md has a message of each, its usual cause, and its remedy.
+Errors of reads and writes are plain exceptions, not a kopf.PermanentError: Kopf would not call the handler again for that
+event. Only a startup handler that reads ends the operator. docs/errors.md has a message of each, its usual cause, and its remedy.
 """  # The classes are in one column, their meanings in another.  # noqa: E501
 
 from __future__ import annotations

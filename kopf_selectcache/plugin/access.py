@@ -120,9 +120,15 @@ def _refuse_to_wait(activity: _kopf.Activity, verb: str) -> DeclarationError:
     return DeclarationError(what, remedy=_IN_TIME[verb])
 
 
+class TooEarly(NotSynced, kopf.PermanentError):
+    """A startup handler reads. Kopf would call it again every minute, and the operator would never start."""
+
+
 def _too_early(activity: _kopf.Activity) -> NotSynced:
     what = f"a {EARLY_ACTIVITIES[activity]} handler cannot read caches, which begin after startup and login"
-    return NotSynced(what, remedy="Read in handlers of objects, or in a task that calls wait_synced() first")
+    # Kopf hangs after a permanent error of a login handler.
+    error = TooEarly if activity is _kopf.Activity.STARTUP else NotSynced
+    return error(what, remedy="Read in handlers of objects, or in a task that calls wait_synced() first")
 
 
 class _LateRuntime:

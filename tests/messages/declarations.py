@@ -13,6 +13,7 @@ from kopf._core.intents import causes
 
 from kopf_selectcache import AnyOf, Cached, Caches, Selector, _kopf, cache_of, settings_of, with_cache
 from kopf_selectcache.informer.claims import Claims
+from kopf_selectcache.plugin.access import note_activity
 from kopf_selectcache.plugin.handlers import check_handlers
 from kopf_selectcache.plugin.operator import launch, namespaces_of
 from kopf_selectcache.selectors.kind_keys import assigned
@@ -122,6 +123,20 @@ def _act(which: Any, decorator: Callable[..., Any]) -> Callable[[], Any]:
             await called(only(registry._activities), activity(which, settings))
 
     return lambda: asyncio.run(work())
+
+
+def _read_in_startup() -> None:
+    async def begin(settings: kopf.OperatorSettings, **_: Any) -> None:
+        cache_of(settings).list("pods")
+
+    async def work() -> None:
+        registry, settings = kopf.OperatorRegistry(), declaring(pods="")
+        kopf.on.startup(registry=registry)(begin)
+        with context(settings):
+            note_activity(causes.Activity.STARTUP)
+            await called(only(registry._activities), activity(causes.Activity.STARTUP, settings))
+
+    asyncio.run(work())
 
 
 def _launch_twice() -> None:
@@ -375,6 +390,7 @@ HANDLERS: dict[str, Callable[[], Any]] = {
     ),
     "a function that reads a cache is called outside of an operator": with_cache(handle),
     "a startup handler reads a cache": _act(causes.Activity.STARTUP, kopf.on.startup),
+    "a startup handler reads with cache_of": _read_in_startup,
     "a login handler reads a cache": _act(causes.Activity.AUTHENTICATION, kopf.on.login),
     "a second operator with the same settings": _launch_twice,
 }

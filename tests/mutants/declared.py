@@ -7,6 +7,8 @@ from .mutant import Mutant
 DECLARING = "settings/declaration.py"
 SIGNATURES, HANDLERS, HOOKS = "selectors/signatures.py", "plugin/handlers.py", "plugin/hooks.py"
 ASYNC = "tests/plugin/test_async_callbacks.py::test_20_"
+ACCESS = "plugin/access.py"
+READING = "tests/plugin/test_access.py::test_20_a_startup_handler_that_reads_ends_the_operator"
 TWICE = "tests/plugin/test_two_declarations.py::test_20_"
 
 DECLARED: tuple[Mutant, ...] = (
@@ -95,5 +97,13 @@ DECLARED: tuple[Mutant, ...] = (
             ASYNC + "an_async_alert_is_refused_in_each_form",
             ASYNC + "an_async_map_is_awaited_in_each_form",
         ),
+    ),
+    Mutant(
+        "call a startup handler that reads a cache again every minute",
+        ACCESS,
+        "    error = TooEarly if activity is _kopf.Activity.STARTUP else NotSynced\n",
+        "    error = NotSynced\n",
+        20,
+        (READING,),
     ),
 )

@@ -7,6 +7,7 @@ import copy
 import queue
 import threading
 from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any
 
 import kopf
@@ -161,6 +162,52 @@ def test_a_startup_handler_that_waits_ends_the_operator_at_once(
     assert isinstance(error, DeclarationError)
     assert error.what.startswith(f"cache.{verb}() ")
     assert ("selectcache.selectors" in error.remedy) is (verb in ("declare", "change", "remove"))
+
+
+READS_TOO_EARLY: dict[str, Callable[[Any], Any]] = {
+    "get": lambda cache: cache.get("pods", "web-1", "shop"),
+    "list": lambda cache: cache.list("pods"),
+    "fetch": lambda cache: cache.fetch("pods", "web-1", "shop"),
+    "live.create": lambda cache: cache.live.create(pod()),
+}
+
+
+# As above.
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited:RuntimeWarning"
+)
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("verb", READS_TOO_EARLY)
+def test_20_a_startup_handler_that_reads_ends_the_operator(
+    registry: kopf.OperatorRegistry, verb: str, *, is_async: bool
+) -> None:
+    """Kopf would call it again every minute, and the operator would never start."""
+    read, calls = READS_TOO_EARLY[verb], 0
+
+    async def begin(settings: kopf.OperatorSettings, **_: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if (result := read(selectcache.cache_of(settings))) is not None and isawaitable(result):
+            await result
+
+    def begin_in_thread(settings: kopf.OperatorSettings, **_: Any) -> None:
+        nonlocal calls
+        calls += 1
+        cache = selectcache.cache_of(settings)
+        read(cache if verb in ("get", "list") else cache.blocking)
+
+    handler: Any = begin if is_async else begin_in_thread
+    # An error that is not permanent ends it after the second call.
+    kopf.on.startup(registry=registry, backoff=0, retries=2)(handler)
+    with pytest.raises(Exception) as caught:  # The class is Kopf's own, and private.
+        asyncio.run(
+            kopf.operator(
+                registry=registry, settings=kopf.OperatorSettings(), standalone=True, clusterwide=True
+            )
+        )
+    assert calls == 1
+    assert isinstance(caught.value.__cause__, NotSynced)
+    assert "a startup handler cannot read caches" in str(caught.value.__cause__)
 
 
 def test_a_startup_handler_that_awaits_a_task_that_declares_gets_the_cause(
