@@ -34,7 +34,7 @@ from kopf_selectcache.settings.planner import Plan
 from kopf_selectcache.settings.quantity import bytes_in, written
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
-from . import _late, _required_rights, operator_loader
+from . import _late, _paths, _required_rights, operator_loader
 from ._event_rights import choose
 from ._progress import Progress
 from ._report import FORMATS, PLAIN, Follower, Problem, Report, Result, Section
@@ -288,10 +288,10 @@ class Check:
             built_in=find(self._key) is not None,
             narrowing=self._operator.declared.narrow_handlers,
         )
-        nothing = [
-            f"{each}. Look at how it is spelt"
-            for each in counter.samples.lacking(self._cached.projection, self._cached.indexes)
-        ]
+        wrong, nothing = await _paths.looked_at(
+            self._operator.transport, resource, self._cached, counter.samples, self._declared
+        )
+        self._problems += wrong
         none = _selects_none(resource, all_) if held and all_ and held.objects == outside else ""
         return Section(
             str(resource),

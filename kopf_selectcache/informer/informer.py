@@ -294,6 +294,16 @@ class Informer:
         """Wait until each stream, or each that the request needs, is synced or has failed."""
         await self.ending.limit(wait_until_settled(lambda: self.state, request, self._moved))
 
+    async def wait_complete(self) -> None:
+        """Wait until all lists are complete."""
+
+        async def wait() -> None:
+            while not self.version:
+                self._moved.clear()
+                await self._moved.wait()
+
+        await self.ending.limit(wait())
+
     def is_unconfirmed(self, namespace: str, name: str) -> bool:
         """Return True if the object left a stream and is still stored: another stream may have it, or it may
         be deleted.

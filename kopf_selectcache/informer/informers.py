@@ -82,6 +82,7 @@ class Runtime:
         self.now = now
         self._group: asyncio.TaskGroup | None = None  # Set while `run` runs.
         self._tasks: dict[Informer, asyncio.Task[None]] = {}
+        self._looking = set[asyncio.Task[None]]()
         for key in settings.selectors:
             self._make(key, settings.effective(key), namespaces, settings.selectors.site.line(key))
         self._initial = set(self.informers.values())
@@ -152,6 +153,7 @@ class Runtime:
         """Change what is declared of a kind; return once the new state has replaced the old one."""
         self.namespaces_for(key, cached.filter)
         prepared = self._prepared(informer, cached)
+        former = informer.projection
         try:
             await informer.filter_change.change(cached, timeout=timeout, prepared=prepared)
         finally:  # It may be in use although its call was cancelled.
@@ -159,6 +161,8 @@ class Runtime:
             informer.wake_readers()
             self.names.note_change()
         self.warn_of_filter(self.names.key_of(informer), cached.filter)
+        if informer.projection != former:
+            self._look_at_paths(informer)
 
     @asynccontextmanager
     async def _prepared(self, informer: Informer, cached: Cached) -> AsyncIterator[None]:
@@ -256,13 +260,29 @@ class Runtime:
             informer.run(), name=f"selectcache: {informer.key}", context=context_of_loop()
         )
 
+        self._look_at_paths(informer)
+
+    def _look_at_paths(self, informer: Informer) -> None:
+        if informer.declared.own_paths:
+            from .path_check import look  # Most caches have no such paths.  # noqa: PLC0415
+
+            looking = asyncio.create_task(
+                look(informer, self.environment), name=f"selectcache: {informer.key}, its paths"
+            )
+            self._looking.add(looking)
+            looking.add_done_callback(self._looking.discard)
+
     async def run(self) -> None:
         """Run all informers until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            group.create_task(self.pulse.run(), name="selectcache: pulse")
-            for informer in (*self._followers, *self.informers.values()):
-                self._start(informer, group)
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                group.create_task(self.pulse.run(), name="selectcache: pulse")
+                for informer in (*self._followers, *self.informers.values()):
+                    self._start(informer, group)
+        finally:
+            for looking in self._looking:
+                looking.cancel()
 
     async def trim_at_rest(self) -> None:
         """Return free memory to the system once the connections of the start are closed. Kopf opens one for

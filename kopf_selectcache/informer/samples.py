@@ -4,18 +4,15 @@ value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Storage, bare, learned
-from kopf_selectcache.core.store.index_spec import Indexed, ends
-from kopf_selectcache.core.store.projection import Projection, as_written
+from kopf_selectcache.core.store.index_spec import Indexed, without_value
+from kopf_selectcache.core.store.projection import Keys
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.siblings import ROOM, Template, packing_of
-
-ENOUGH = 20
-"""Minimum of objects for the conclusion that a path has no value."""
 
 
 class _Sample(NamedTuple):
@@ -88,18 +85,13 @@ class Samples:
         left = sum(len(each.stored) for each in siblings) + ROOM * len(templates)
         return (found.leaves * alone + left) / whole
 
-    def lacking(self, projection: Projection, indexes: Iterable[Indexed]) -> Iterator[str]:
-        """Yield the declared paths and indexes without a value in any sample."""
-        many = len(self._kept)
-        if many < ENOUGH:
-            return
-        objects = [decoded(each.data) for each in self._kept.values()]
-        for path in projection.keep or () if projection.transform is None else ():
-            if all(value is None for obj in objects for value in ends(obj, path)):
-                yield (
-                    f"keep=[{as_written(path)!r}] keeps nothing of the {many:,} that were weighed: none has"
-                    " anything there"
-                )
-        for each in indexes:
-            if each.stored_as not in self._indexed:
-                yield f"index={{{each}}} finds none of the {many:,} that were weighed: none has a value by it"
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def without_value(self, paths: Iterable[Keys]) -> list[Keys]:
+        """Return the paths at which no sample has a value."""
+        return without_value(paths, [decoded(each.data) for each in self._kept.values()])
+
+    def without_key(self, indexes: Iterable[Indexed]) -> list[Indexed]:
+        """Return the indexes that no sample has a value by."""
+        return [each for each in indexes if each.stored_as not in self._indexed]

@@ -26,7 +26,15 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
-from kopf_selectcache.core.store.projection import ALL, IDENTITY_ALONE, Path, Projection, Transform
+from kopf_selectcache.core.store.projection import (
+    ALL,
+    IDENTITY,
+    IDENTITY_ALONE,
+    Keys,
+    Path,
+    Projection,
+    Transform,
+)
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, as_filter, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call, nearest_argument
@@ -226,6 +234,18 @@ class Cached:
         if resource is None or resource.kind.namespaced is not False or self.unconfined is None:
             return self.origins
         return self.unconfined.origins
+
+    @property
+    def own_paths(self) -> tuple[Keys, ...]:
+        """The paths of `keep=`, if the kind has its own: those of the defaults are of other kinds, too."""
+        source = self if self.source is None else self.source
+        if "keep" not in source.given or self.projection.transform is not None:
+            return ()
+        return tuple(
+            path
+            for path in self.projection.keep or ()
+            if not any(path[: len(each)] == each for each in IDENTITY)
+        )
 
     @property
     def namespace_labels(self) -> tuple[LabelSelector, ...]:

@@ -20,6 +20,7 @@ from kopf_selectcache.cli.check import add_arguments, checked
 from kopf_selectcache.core.store.accounting import OVERHEAD
 from kopf_selectcache.settings.quantity import written
 from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.testing.sample_objects import Population
 from tests.cli.conftest import DEFINITION, HEAD, Command, parsed, pod
 
@@ -277,53 +278,31 @@ class TestWhatWouldBeHeld:
         said = parsed(command("check", declared, "-o", "json"))["caches"][0]
         assert said["held"]["aboutBytes"] < 10 * 1000 < 10 * 5000 < said["aboutMemory"]
 
-    def test_what_is_declared_and_found_nowhere_is_told(
+    def test_the_function_of_an_index_that_finds_nothing_is_told(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
         cluster.create(*(pod(f"web-{number}", "web") for number in range(20)))
-        declared = (
-            "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName', 'spec.containers.image'],"
-            " index={'n': 'spec.nodeNam', 'image': 'spec.containers.image'})"
-        )
+        declared = "select['v1/pods'] = Cached('app=web', index={'n': lambda obj: None})"
         said = command("check", declared)
         assert said.code == 0
-        assert [line for line in said.output.splitlines() if "weighed" in line] == [
-            (
-                "  * keep=['specs.nodeName'] keeps nothing of the 20 that were weighed: none has anything"
-                " there. Look at how it is spelt."
-            ),
-            (
-                "  * index={'n': 'spec.nodeNam'} finds none of the 20 that were weighed: none has a value by"
-                " it. Look at how it is spelt."
-            ),
-        ]
+        assert (
+            "* index={'n': <lambda>} finds none of the 20 objects in the sample. Look at its function."
+            in said.output
+        )
 
     def test_where_a_function_makes_what_is_kept_nothing_is_said_of_keep(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
-        cluster.create(*(pod(f"web-{number}", "web") for number in range(20)))
+        cluster.create(pod("web-1", "web"))
         declared = "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName'], transform=lambda obj: obj)"
-        assert "weighed" not in command("check", declared).output
+        assert "specs.nodeName" not in command("check", declared).output.split("\n", 2)[2]
 
-    def test_what_several_lists_have_is_looked_at_once(
+    def test_paths_of_the_defaults_are_of_other_kinds_too(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
-        cluster.create(*(pod(f"web-{number}", "web") for number in range(10)))
-        assert (
-            "weighed"
-            not in command(
-                "check", "select['v1/pods'] = Cached(['app=web', 'app'], keep=['specs.nodeName'])"
-            ).output
-        )
-
-    def test_of_a_few_objects_nothing_is_said_that_they_have_not(
-        self, cluster: EmbeddedCluster, command: Command
-    ) -> None:
-        cluster.create(*(pod(f"web-{number}", "web") for number in range(19)))
-        assert (
-            "weighed"
-            not in command("check", "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName'])").output
-        )
+        cluster.create(pod("web-1", "web"))
+        declared = "settings.selectcache.defaults.keep = ['data']\nselect['v1/pods'] = 'app=web'"
+        assert command("check", declared).code == 0
 
     def test_what_could_not_be_counted_is_not_taken_for_nothing(
         self, cluster: EmbeddedCluster, command: Command
@@ -424,3 +403,58 @@ def follow(**_):
         assert yaml.safe_load(command("check", declared, "-o", "yaml").output) == parsed(
             command("check", declared, "-o", "json")
         )
+
+
+@pytest.mark.parametrize("count", [0, 2, 32])
+def test_20_a_path_that_no_object_can_have_is_a_problem_for_any_number_of_objects(
+    cluster: EmbeddedCluster, command: Command, count: int
+) -> None:
+    cluster.create(*(pod(f"web-{number}", "web") for number in range(count)))
+    declared = (
+        "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName', 'spec.containers.image',"
+        " 'status.hostIP'], index={'n': 'spec.nodeNam', 'image': 'spec.containers.image'})"
+    )
+    said = command("check", declared)
+    assert said.code == 1
+    assert [line for line in said.output.splitlines() if line.startswith("  ")] == [
+        (
+            "  ! pods: keep= names 'specs.nodeName' (did you mean 'spec.nodeName'?), and pods have no"
+            " such field. Correct it in settings.selectcache.selectors['v1/pods']."
+        ),
+        (
+            "  ! pods: index 'n' names 'spec.nodeNam' (did you mean 'spec.nodeName'?), and pods have no"
+            " such field. Correct it in settings.selectcache.selectors['v1/pods']."
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("count", "hints"), [(0, 0), (2, 2), (32, 2)])
+def test_20_without_the_fields_of_the_server_the_objects_alone_make_a_hint(
+    cluster: EmbeddedCluster, command: Command, count: int, hints: int
+) -> None:
+    cluster.create(*(pod(f"web-{number}", "web") for number in range(count)))
+    cluster.faults.add(Refuse(403), where=lambda asked: asked.path.startswith("/openapi"))
+    declared = (
+        "select['v1/pods'] = Cached('app=web', keep=['spec.nodeNam', 'spec.containers'],"
+        " index={'n': 'status.hostIP'})"
+    )
+    said = command("check", declared)
+    assert said.code == 0
+    lines = [line for line in said.output.splitlines() if line.startswith("  *")]
+    assert len(lines) == hints
+    for line, named in zip(
+        lines, ("keep= names 'spec.nodeNam'", "index 'n' names 'status.hostIP'"), strict=False
+    ):
+        assert line == (
+            f"  * {named}, and no object has a value there ({count} looked at). The server doesn't"
+            " publish which fields pods have. Look at the spelling."
+        )
+
+
+def test_20_a_server_that_does_not_answer_makes_no_field_a_mistake(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    cluster.create(pod("web-1", "web"))
+    cluster.faults.add(Refuse(503), where=lambda asked: asked.path.startswith("/openapi"))
+    said = command("check", "select['v1/pods'] = Cached('app=web', keep=['status.hostIP'])")
+    assert (said.code, "names" in said.output) == (0, False)

@@ -14,7 +14,7 @@ from kopf_selectcache.core.store.compression import FEWEST, learned
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.siblings import packing_of
-from kopf_selectcache.informer.samples import ENOUGH, Samples
+from kopf_selectcache.informer.samples import Samples
 from kopf_selectcache.settings.retention import indexes, projection
 from tests.cache.environment import PODS, pod
 
@@ -29,11 +29,12 @@ def taken(count: int) -> Samples:
     return samples
 
 
-def test_paths_and_indexes_without_a_value_are_named_once_there_are_enough_objects() -> None:
-    assert list(taken(ENOUGH - 1).lacking(KEPT, INDEXES)) == []
-    path, index = taken(ENOUGH).lacking(KEPT, INDEXES)
-    assert "status.nothing" in path
-    assert "nothing" in index
+@pytest.mark.parametrize("count", [1, 2, 32])
+def test_paths_and_indexes_without_a_value_are_named_for_any_number_of_objects(count: int) -> None:
+    samples = taken(count)
+    assert len(samples) == count
+    assert samples.without_value(KEPT.keep or ()) == [("status", "nothing")]
+    assert [each.name for each in samples.without_key(INDEXES)] == ["nothing"]
 
 
 def test_without_objects_nothing_is_packed() -> None:

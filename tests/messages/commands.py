@@ -158,6 +158,17 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     "check: a peering beside --standalone": run("check", OPERATOR, "-P", "ours", "--standalone"),
     "check: a peering that may not be listed": run("check", OPERATOR, "-P", "ours", prepare=_forbid_peerings),
     "check: a filter that selects nothing": run("check", OPERATOR, declared="select['v1/pods'] = 'app=none'"),
+    "check: a kept path that the kind does not have": run(
+        "check", OPERATOR, declared="select['v1/pods'] = Cached('app=web', keep=['spec.nodeNam'])"
+    ),
+    "check: a kept path that no object has, of a server without schemas": run(
+        "check",
+        OPERATOR,
+        declared="select['v1/pods'] = Cached('app=web', keep=['spec.nodeNam'])",
+        prepare=lambda cluster: cluster.faults.add(
+            Refuse(403), where=lambda asked: asked.path.startswith("/openapi")
+        ),
+    ),
     "check: a kind that is not served": run("check", OPERATOR, declared="select['x.io/v1/things'] = 'a=b'"),
     "check: a selector with a mistake": run("check", OPERATOR, declared="select['v1/pods'] = 'app in'"),
     "check: no caches are declared": run(

@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 
 import kopf
 
-from kopf_selectcache import AnyOf, Selector, settings_of
+from kopf_selectcache import AnyOf, Cached, Selector, settings_of
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.dropped_fields import DroppedFields
 from kopf_selectcache.cache.noting import Target, Written, notes
@@ -35,6 +35,7 @@ from kopf_selectcache.informer.health import Condition, Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.informer.metrics import Counts
+from kopf_selectcache.informer.path_check import look
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers
 from kopf_selectcache.plugin._brake import LIMIT, Brake
@@ -46,7 +47,7 @@ from kopf_selectcache.selectors.kind_keys import assigned
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.testing import FakeCache
-from tests.cache.environment import PODS, pod
+from tests.cache.environment import PODS, FakeInformer, Server, pod
 from tests.core.writers import writers
 from tests.messages.provoked import Lines, Provoked
 from tests.messages.states import CONDITIONS, Subject
@@ -225,6 +226,28 @@ def _drop_a_field_of_a_reconciler() -> None:
     DroppedFields(None).warn(
         r'299 - "unknown field \"status.nope\""', resource, "a patch of Reconciler 'web'"
     )
+
+
+def _keep(*answers: Any) -> Callable[[], None]:
+    """Return a function in which a cache that keeps a misspelt path looks at its first object."""
+
+    async def work() -> None:
+        server, cached = Server(), Cached("app=web", keep=["spec.nodeNam"])
+        server.answer("/openapi/v3/api/v1", *answers)
+        store = FakeInformer(Selector("app=web"), PODS, "v1/pods").hold(pod("a", app="web")).store
+        informer = SimpleNamespace(
+            resource=PODS,
+            store=store,
+            declared=cached,
+            line=assigned("v1/pods"),
+            filter=cached.filter,
+            health=Health.SYNCED,
+            wait_complete=lambda: asyncio.sleep(0),
+        )
+        environment = SimpleNamespace(transport=server, logger=LOGGER)
+        await look(cast("Any", informer), cast("Any", environment))
+
+    return lambda: asyncio.run(work())
 
 
 def _forget_await() -> None:
@@ -534,6 +557,19 @@ RECORDS: dict[str, Callable[[], Any]] = {
     ),
     "a field that the server has dropped": _drop_a_field,
     "a field that the server has dropped from a patch of a reconciler": _drop_a_field_of_a_reconciler,
+    "a kept path that the kind does not have": _keep(
+        {
+            "components": {
+                "schemas": {
+                    "Pod": {
+                        "properties": {"spec": {"properties": {"nodeName": {}}}},
+                        "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "Pod"}],
+                    }
+                }
+            }
+        }
+    ),
+    "a kept path that no object has, of a server without schemas": _keep(Refusal(404, "NotFound")),
     "a write that is not awaited": _forget_await,
     "a function of a patch that leaves a set": _change_to_a_set,
     "a patch with a set, of a call that has failed": _fail_with_a_set,

@@ -11,6 +11,7 @@ NAMED = (
 )
 UNAWAITED = "tests/cache/test_unawaited.py::test_20_"
 OPERATOR, RUNNING = "testing/_operator.py", "tests/testing/test_operator.py::test_20_"
+KEPT, PATHS = "tests/informer/test_path_check.py::test_20_", "informer/path_check.py"
 HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_plain_patches.py"
 
 SILENCE: tuple[Mutant, ...] = (
@@ -113,6 +114,67 @@ SILENCE: tuple[Mutant, ...] = (
         "",
         20,
         (DROPPED + "a_test_is_warned_of_a_misspelt_field_in_its_objects",),
+    ),
+    Mutant(
+        "name no likely path",
+        PATHS,
+        "near(path[depth], names)",
+        "None",
+        20,
+        (KEPT + "a_kept_path_that_no_object_can_have_is_named_once_after_the_first_list",),
+    ),
+    Mutant(
+        "warn of a path of keep= after each change of the filter",
+        "informer/informers.py",
+        "        if informer.projection != former:\n",
+        "        if informer.projection is not None:\n",
+        20,
+        (KEPT + "a_relist_and_another_filter_warn_of_nothing_again",),
+    ),
+    Mutant(
+        "take an optional field for a mistake",
+        "client/schema.py",
+        "            if key in properties:\n",
+        "            if key in properties and depth == 0:\n",
+        20,
+        (
+            KEPT + "a_kept_path_that_no_object_can_have_is_named_once_after_the_first_list",
+            "tests/client/test_schema.py::test_20_a_path_that_may_be_there_is_known",
+        ),
+    ),
+    Mutant(
+        "take any field of a list for a mistake",
+        "client/schema.py",
+        '                schema = as_mapping(schema["items"])\n',
+        "                return schema\n",
+        20,
+        ("tests/client/test_schema.py::test_20_the_first_key_that_cannot_be_there_is_found",),
+    ),
+    Mutant(
+        "take the paths of the defaults for those of the kind",
+        "settings/declaration.py",
+        'if "keep" not in source.given or',
+        "if",
+        20,
+        (
+            (
+                "tests/settings/test_defaults.py::test_20_the_paths_of_a_kind_are_its_own_without_those_of_the_"
+                "defaults_and_the_identity"
+            ),
+        ),
+    ),
+    Mutant(
+        "want 20 objects before a path is a mistake",
+        "cli/_paths.py",
+        "        if path in mistakes\n",
+        "        if path in mistakes and len(samples) >= ENOUGH\n",
+        20,
+        (
+            (
+                "tests/cli/test_check_counts.py::test_20_a_path_that_no_object_can_have_is_a_"
+                "problem_for_any_number_of_objects"
+            ),
+        ),
     ),
     Mutant(
         "throw a write away without a word",

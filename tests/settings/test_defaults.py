@@ -171,3 +171,14 @@ def test_settings_of_a_kind_have_its_own_options() -> None:
     assert (own.page_limit, own.audit_interval, own.storage) == (7, 0, "raw")
     assert settings.page_limit == 100
     assert own.selectors is settings.selectors
+
+
+def test_20_the_paths_of_a_kind_are_its_own_without_those_of_the_defaults_and_the_identity() -> None:
+    settings = SelectCacheSettings()
+    settings.defaults.keep = ["data"]
+    settings.selectors["v1/pods"] = "app=web"
+    settings.selectors["v1/secrets"] = Cached("app=web", keep=["metadata.labels.app", "type"])
+    assert settings.effective("v1/pods").projection.keep == (("data",),)
+    assert settings.effective("v1/pods").own_paths == ()
+    assert settings.effective("v1/secrets").own_paths == (("type",),)
+    assert Cached("app=web", keep=["type"]).own_paths == (("type",),)

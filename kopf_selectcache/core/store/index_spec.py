@@ -6,7 +6,7 @@ in its record. An index that is added later extracts them from the stored part o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
@@ -249,6 +249,11 @@ def ends(value: object, path: Keys) -> Iterator[Any]:
         yield value
     elif isinstance(value, Mapping):
         yield from ends(value.get(path[0]), path[1:])
+
+
+def without_value(paths: Iterable[Keys], objects: Collection[Mapping[str, Any]]) -> list[Keys]:
+    """Return the paths at which no object has a value."""
+    return [path for path in paths if all(value is None for obj in objects for value in ends(obj, path))]
 
 
 def _is_plain(value: object) -> bool:

@@ -27,6 +27,27 @@ def _types() -> Mapping[str, Mapping[str, str]]:
     return found
 
 
+def schemas_of(served: Served) -> dict[str, Any]:
+    """Return the OpenAPI schemas of a built-in kind: itself first, then each type inside. They have the names
+    of fields, and nothing else.
+    """
+    found: dict[str, Any] = {}
+    names = [f"{served.api_version}/{served.kind}"]
+    for name in names:  # It grows.
+        fields = _types()[name]
+        properties = {
+            field: {"$ref": f"#/components/schemas/{_component(inner)}"} if inner else {}
+            for field, inner in fields.items()
+        }
+        found[_component(name)] = {"type": "object", "properties": properties}
+        names += [inner for inner in dict.fromkeys(fields.values()) if inner and inner not in names]
+    return found
+
+
+def _component(name: str) -> str:
+    return name.replace("/", ".")
+
+
 def known(served: Served, body: Mapping[str, Any], unknown: list[str]) -> dict[str, Any]:
     """Return an object of a built-in kind without unknown fields, and add their paths to a list."""
     return _known(f"{served.api_version}/{served.kind}", body, "", unknown)

@@ -1,14 +1,16 @@
 """The OpenAPI documents that kubectl reads before it writes: each kind can be patched, and validated by the
 server.
 
-There are no schemas. So kubectl patches built-in kinds by its compiled types, and the server validates;
-`kubectl explain` has nothing to explain.
+The schemas have the names of fields, without their types. So kubectl patches built-in kinds by its compiled
+types, and the server validates.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from kopf_selectcache.testing.api import known_fields
 from kopf_selectcache.testing.api.discovery import resources
 from kopf_selectcache.testing.api.kinds import Kinds, Served
 from kopf_selectcache.testing.api.request import JSON, Answer
@@ -59,7 +61,27 @@ def _document(group: str, version: str, kinds: Kinds) -> Answer | None:
         f"/{_root(group, version)}{within[one.namespaced]}/{one.plural}/{{name}}": _patchable(one)
         for one in served
     }
-    return Answer.of({"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": {}}})
+    schemas = {name: schema for one in served for name, schema in _schemas(one).items()}
+    return Answer.of({"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": schemas}})
+
+
+def _schemas(served: Served) -> dict[str, Any]:
+    kind = {"group": served.group, "version": served.version, "kind": served.kind}
+    if served.custom:
+        name = ".".join((*reversed(served.group.split(".")), served.version, served.kind))
+        schemas = {name: {**(served.schema or {}), **_metadata_of(served.schema or {})}}
+    else:
+        schemas = known_fields.schemas_of(served)
+        name = next(iter(schemas))
+    schemas[name] = {**schemas[name], "x-kubernetes-group-version-kind": [kind]}
+    return schemas
+
+
+def _metadata_of(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that the server itself manages, if a schema has any: the others are known then."""
+    own: dict[str, Any] = {field: {} for field in ("apiVersion", "kind", "metadata")}
+    known = schema.get("properties")
+    return {"properties": {**known, **own}} if known else {}
 
 
 def _patchable(served: Served) -> dict[str, Any]:

@@ -1,0 +1,57 @@
+"""The paths of `keep=` and `index=` that objects do not have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from kopf_selectcache.client.transport import Refused, Transport
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import Keys
+from kopf_selectcache.informer.path_check import mistaken, shown
+from kopf_selectcache.informer.samples import Samples
+from kopf_selectcache.settings.declaration import Cached
+
+from ._report import Problem
+
+ENOUGH = 20
+"""Minimum of objects for the conclusion that a function of an index finds nothing."""
+
+
+async def looked_at(
+    transport: Transport, resource: Resource, cached: Cached, samples: Samples, declared: str
+) -> tuple[list[Problem], list[str]]:
+    """Return a problem for each declared path that objects cannot have. If the server does not tell which
+    fields there are, return a hint for each path at which no sample has a value. Raise Unreachable.
+    """
+    lacking = [("keep=", path) for path in samples.without_value(cached.own_paths)]
+    hints = list[str]()
+    for each in samples.without_key(cached.indexes):
+        if each.path is not None:
+            lacking.append((f"index {each.name!r}", each.path))
+        elif len(samples) >= ENOUGH:
+            hints.append(
+                f"index={{{each}}} finds none of the {len(samples):,} objects in the sample. Look at its"
+                " function"
+            )
+    mistakes: Mapping[Keys, str] | None = {}
+    if lacking:
+        with suppress(Refused, Garbled):
+            mistakes = await mistaken(transport, resource, [path for _, path in lacking])
+    if mistakes is None:
+        hints += [
+            f"{option} names {shown(path)}, and no object has a value there ({len(samples):,} looked at). The"
+            f" server doesn't publish which fields {resource} have. Look at the spelling"
+            for option, path in (lacking if len(samples) else ())
+        ]
+        return [], hints
+    problems = [
+        Problem(
+            f"{resource}: {option} names {mistakes[path]}, and {resource} have no such field",
+            f"Correct it in {declared}",
+        )
+        for option, path in lacking
+        if path in mistakes
+    ]
+    return problems, hints
