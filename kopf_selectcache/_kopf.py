@@ -9,7 +9,7 @@ expects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
@@ -154,7 +154,7 @@ __all__ = [
     # To know when the operator begins to stop, long before its cleanup.
     "root_tasks_var",
     "run_command",  # To know `kopf run` in click's context, which alone has the `-n` list.
-    "running",  # Its `startup_cleanup_activities` is given the root tasks of the operator.
+    "running",  # Its `startup_cleanup_activities` is given the root tasks, and raises errors.
     "select_specific_namespaces",  # Which of the `-n` are names and not patterns.
     # The settings of the operator that the running code belongs to, in tasks and threads alike.
     "settings_var",
@@ -267,10 +267,12 @@ root_tasks_var: ContextVar[Sequence[asyncio.Task[Any]]] = ContextVar("selectcach
 the others then, and calls the cleanup handlers once they have ended."""
 
 
-def keep_parts() -> None:
+def keep_parts(explain: Callable[[ActivityError], None] = lambda _: None) -> None:
     """Have the parts of each operator kept in its settings, and its root tasks in a context variable.
     `spawn_tasks` passes them to `orchestrator`, the namespaces to `namespace_observer`, and the root tasks to
     `startup_cleanup_activities`.
+
+    `explain` is called with the error of a startup handler, or of another activity, that ends an operator.
     """
     orchestrator, observer = orchestration.orchestrator, observation.namespace_observer
     activities = running.startup_cleanup_activities
@@ -293,7 +295,14 @@ def keep_parts() -> None:
     def keeping_roots(**kwargs: Any) -> Coroutine[None, None, None]:
         # Called before the task exists: it, and those that are created later, have the variable.
         root_tasks_var.set(kwargs.get("root_tasks", ()))
-        return activities(**kwargs)
+        return explaining(activities(**kwargs))
+
+    async def explaining(running: Coroutine[None, None, None]) -> None:
+        try:
+            await running
+        except ActivityError as error:
+            explain(error)
+            raise
 
     # Replaced, since nothing else of Kopf has these parts.
     running.startup_cleanup_activities = keeping_roots  # type: ignore[assignment]  # Kopf calls it by names.

@@ -20,7 +20,7 @@ from typing import Any
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache._errors import DeclarationError, SelectCacheError
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
@@ -191,6 +191,17 @@ def _registry_of(activities: _kopf.ActivityRegistry) -> _kopf.OperatorRegistry |
     return default if _kopf.has_activities(default, activities) else None
 
 
+def _repeat_reason(error: _kopf.ActivityError) -> None:
+    """Repeat our sentence in the last line of `kopf run`, if an error of ours has ended the operator.
+
+    The log begins with the sentence, and the error itself follows, in the middle of some 90 lines: the error
+    that Kopf raises last says only that a handler has failed. Python prints the notes of an exception below
+    it. So nothing is printed by us, nor at any other end, and the exit code is Kopf's.
+    """
+    if isinstance(error.__cause__, SelectCacheError):
+        error.add_note(str(error.__cause__))
+
+
 class _Declarations:
     """The attribute `settings.selectcache`: created at the first access, and stored in the settings."""
 
@@ -229,7 +240,7 @@ def install() -> None:
         init(self, *args, **kwargs)
         vars(self._activities)[_OWNER] = weakref.ref(self)
 
-    _kopf.keep_parts()
+    _kopf.keep_parts(_repeat_reason)
     # Extended, as said above.
     _kopf.ActivityRegistry.iter_handlers = iter_with_hooks  # type: ignore[method-assign]
     _kopf.OperatorRegistry.__init__ = init_with_owner  # type: ignore[method-assign]  # As well.

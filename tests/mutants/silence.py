@@ -12,6 +12,7 @@ NAMED = (
 UNAWAITED = "tests/cache/test_unawaited.py::test_20_"
 OPERATOR, RUNNING = "testing/_operator.py", "tests/testing/test_operator.py::test_20_"
 KEPT, PATHS = "tests/informer/test_path_check.py::test_20_", "informer/path_check.py"
+LAST = "tests/plugin/test_last_line.py::test_20_"
 HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_plain_patches.py"
 
 SILENCE: tuple[Mutant, ...] = (
@@ -247,5 +248,24 @@ SILENCE: tuple[Mutant, ...] = (
         "            pass\n",
         20,
         (RUNNING + "an_operator_that_has_ended_fails_a_test_that_has_waited_for_nothing",),
+    ),
+    Mutant(
+        "end the output of an operator with an error of Kopf that names no reason",
+        "plugin/hooks.py",
+        "        error.add_note(str(error.__cause__))\n",
+        "        pass\n",
+        20,
+        (
+            LAST + "the_output_of_kopf_run_begins_and_ends_with_the_sentence",
+            LAST + "what_the_check_at_the_start_finds_is_repeated",
+        ),
+    ),
+    Mutant(
+        "repeat errors of others at the end of an operator",
+        "plugin/hooks.py",
+        "if isinstance(error.__cause__, SelectCacheError):",
+        "if error.__cause__ is not None:",
+        20,
+        (LAST + "only_a_sentence_of_ours_that_kopf_does_not_raise_itself_is_repeated",),
     ),
 )
