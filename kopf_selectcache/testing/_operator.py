@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-import kopf
 from click.testing import CliRunner, Result
 
 from kopf_selectcache import _kopf
@@ -24,16 +23,13 @@ from ._endings import ENDINGS, OperatorEnded
 
 class StopFlag(asyncio.Event):
     """The stop flag of an operator that may end by itself, too. Kopf waits 5 s for what waits for the flag
-    then, as it does with the flag of KopfRunner; so the end of the operator raises it.
+    then, as it does with the flag of KopfRunner; so it is raised when Kopf looks at it no more.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.settings = kopf.OperatorSettings()
-
     async def wait(self) -> Literal[True]:
-        for task in _kopf.root_tasks_of(self.settings):
-            task.add_done_callback(lambda _: self.set())
+        for task in asyncio.all_tasks():
+            if task.get_name() == "stop-flag checker":
+                task.add_done_callback(lambda _: self.set())
         return await super().wait()
 
 
@@ -76,9 +72,7 @@ class OperatorRun:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         runner = CliRunner()
-        controls = _kopf.CLIControls(
-            loop=self._loop, stop_flag=self._stop_flag, settings=self._stop_flag.settings
-        )
+        controls = _kopf.CLIControls(loop=self._loop, stop_flag=self._stop_flag)
         try:
             result = runner.invoke(_kopf.run_command, self._arguments, obj=controls, prog_name="kopf run")
         except BaseException as error:  # Such as that of an operator whose task is cancelled.  # noqa: BLE001

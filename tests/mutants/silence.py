@@ -236,8 +236,8 @@ SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "let Kopf wait for the stop flag of an operator that has ended",
         OPERATOR,
-        "            task.add_done_callback(lambda _: self.set())\n",
-        "            pass\n",
+        "                task.add_done_callback(lambda _: self.set())\n",
+        "                pass\n",
         20,
         (RUNNING + "kopf_waits_for_nothing_when_an_operator_ends_by_itself",),
     ),
