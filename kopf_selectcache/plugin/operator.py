@@ -39,7 +39,6 @@ from ._stop import Stop
 from .caches import named_caches
 from .events import make_recorder
 from .narrowing import advise, warn_of_filter
-from .peering import warn_of_peering
 from .runtimes import create_runtime
 
 if TYPE_CHECKING:
@@ -166,9 +165,7 @@ class Operator:
             advice = asyncio.create_task(
                 advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice"
             )
-            peering = asyncio.create_task(
-                warn_of_peering(self.settings, runtime), name="selectcache: peering"
-            )
+            peering = asyncio.create_task(self._warn_of_peering(runtime), name="selectcache: peering")
             caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
             self._handling = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
             if self.is_stopping:
@@ -189,6 +186,12 @@ class Operator:
                 await asyncio.gather(caches, return_exceptions=True)
                 if self._abandoned:
                     await self.vault.close()
+
+    async def _warn_of_peering(self, runtime: Runtime) -> None:
+        if self.settings.peering.mandatory:
+            from .peering import warn_of_peering  # Few operators need it.  # noqa: PLC0415
+
+            await warn_of_peering(self.settings, runtime)
 
     async def _run_beside(self, runtime: Runtime) -> None:
         if self._beside is not None:

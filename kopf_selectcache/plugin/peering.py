@@ -106,8 +106,8 @@ async def _exists(server: Server, resource: Resource, namespace: str | None, nam
 
 
 async def warn_of_peering(settings: kopf.OperatorSettings, runtime: Runtime) -> None:
-    """Log once if Kopf still waits for a peering some time after the login."""
-    while settings.peering.mandatory:
+    """Log once if Kopf still waits for a mandatory peering some time after the login."""
+    while True:
         await runtime.environment.sleep(AFTER)
         patterns = _kopf.watched_patterns(settings)
         exact = [*_kopf.select_specific_namespaces(patterns)]
