@@ -267,7 +267,7 @@ root_tasks_var: ContextVar[Sequence[asyncio.Task[Any]]] = ContextVar("selectcach
 the others then, and calls the cleanup handlers once they have ended."""
 
 
-def keep_parts(explain: Callable[[ActivityError], None] = lambda _: None) -> None:
+def keep_parts(explain: Callable[[ActivityError], None]) -> None:
     """Have the parts of each operator kept in its settings, and its root tasks in a context variable.
     `spawn_tasks` passes them to `orchestrator`, the namespaces to `namespace_observer`, and the root tasks to
     `startup_cleanup_activities`.
