@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import NotSynced, ReadError
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.recorder.recorder import current_runtime
 
@@ -71,3 +73,16 @@ async def call_with_cache(
         if not isinstance(error, NotSynced) and not operator.is_end(error):
             raise
         raise kopf.TemporaryError(str(error), delay=RETRY) from error
+    except Exception:
+        raise
+    except BaseException as error:
+        let_exit(error)
+        if isinstance(error, GeneratorExit) or _is_cancelled():
+            raise
+        # Kopf retries Exceptions only. A task that the function awaits may have been cancelled, for example.
+        raise RuntimeError(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

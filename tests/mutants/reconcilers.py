@@ -38,6 +38,8 @@ RECONCILERS: tuple[Mutant, ...] = (
            ("tests/plugin/test_growth.py::test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go",)),
     Mutant("let waits go on when the operator begins to stop", STOP, "            root.add_done_callback(self.begin)\n", "            pass\n", 2,
            (STOPPING + "an_operator_ends_though_handlers_of_its_caches_wait_in_all_threads",)),
+    Mutant("lose the object of a call that raises no Exception", "plugin/_calls.py", "        if isinstance(error, GeneratorExit) or _is_cancelled():\n", "        if True:\n", 17,
+           ("tests/plugin/test_raised.py::test_17_a_call_that_raises_anything_is_repeated",)),
     Mutant("begin a call in a thread after the operator has begun to stop", "plugin/_calls.py", "    if operator.is_stopping:\n", "    if False:\n", 17,
            (STOPPING + "a_call_that_gets_its_thread_after_the_stop_has_begun_is_not_made",)),
     Mutant("let threads wait beyond the deadline of a stop", STOP, "        self._deadline = asyncio.get_running_loop().call_later(seconds, self._reach_deadline)\n", "", 2,
