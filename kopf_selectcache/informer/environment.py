@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from kopf_selectcache.client.transport import Transport
+from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 
@@ -30,6 +31,17 @@ class Environment:
     def of_kind(self, cached: Cached) -> Environment:
         """Return the environment of one informer, whose kind may have options of its own."""
         return replace(self, settings=self.settings.of_kind(cached))
+
+
+def let_end(error: BaseException) -> None:
+    """Raise an exception again that ends the process or the coroutine that is running. Anything else that
+    comes from a function of the operator's author is an error of that function: a CancelledError too, if
+    nobody has cancelled the task that is running, but one that it awaits.
+    """
+    let_exit(error)
+    task = asyncio.current_task()
+    if isinstance(error, GeneratorExit) or (task is not None and task.cancelling()):
+        raise error
 
 
 async def end_within(tasks: set[asyncio.Task[None]], sleep: Awaitable[object]) -> set[asyncio.Task[None]]:

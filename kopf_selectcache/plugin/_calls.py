@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +14,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import NotSynced, ReadError
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.errors import let_exit
+from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.recorder.recorder import current_runtime
 
@@ -76,13 +75,6 @@ async def call_with_cache(
     except Exception:
         raise
     except BaseException as error:
-        let_exit(error)
-        if isinstance(error, GeneratorExit) or _is_cancelled():
-            raise
-        # Kopf retries Exceptions only. A task that the function awaits may have been cancelled, for example.
+        let_end(error)
+        # Kopf repeats calls that raise an Exception, and no others.
         raise RuntimeError(f"{type(error).__name__}: {error}".removesuffix(": ")) from error
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

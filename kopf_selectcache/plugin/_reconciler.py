@@ -21,6 +21,7 @@ from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.mapping import ITSELF, Owner
 from kopf_selectcache.reconciler.predicates import AnyPredicate
@@ -87,7 +88,8 @@ class _Runner:
                 pass  # The cluster has not said yet what some key means.
             except (ReadError, DeclarationError) as error:
                 self._report(error)
-            except Exception:
+            except BaseException as error:  # A function in watches= may raise anything.
+                let_end(error)
                 _logger.exception("%(handler)s starts again.", {"handler": str(self._handler)})
             await retries.sleep(delay(failures, retries.chance()))
             failures += 1

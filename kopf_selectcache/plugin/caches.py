@@ -25,6 +25,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.projection import where_of
+from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.recorder.recorder import end_recordings
@@ -288,7 +289,8 @@ class _LoginTask:
         try:
             async with limit:
                 info = await self._called()
-        except Exception as error:  # It is anybody's code.  # noqa: BLE001
+        except BaseException as error:  # It is anybody's code.  # noqa: BLE001
+            let_end(error)
             why = (
                 f"has not returned after {self._timeout:g} s: give its requests a timeout"
                 if limit.expired()

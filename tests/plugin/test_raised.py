@@ -1,5 +1,5 @@
-"""Whatever the function of a reconciler or of a handler of changes raises is an error of that call: the log
-has it, and the function is called again."""
+"""Whatever a function of the operator's author raises is an error of that call: the log has it, and the
+function is called again."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import kopf
 import pytest
+from kopf._cogs.structs.credentials import Vault
 
 import kopf_selectcache as selectcache
+from kopf_selectcache.plugin.caches import _LoginTask
 from tests.plugin.reconciling import APPS, app, operated, serving
 from tests.plugin.virtual import Times
 
@@ -25,7 +27,10 @@ async def cancelled() -> None:
     await task
 
 
-@pytest.mark.parametrize("raised", [ValueError, asyncio.CancelledError, Interrupt])
+RAISED = pytest.mark.parametrize("raised", [ValueError, asyncio.CancelledError, Interrupt])
+
+
+@RAISED
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("decorator", [selectcache.reconcile, selectcache.on.change])
 def test_17_a_call_that_raises_anything_is_repeated(
@@ -57,3 +62,47 @@ def test_17_a_call_that_raises_anything_is_repeated(
     times.run(main())
     assert calls == ["web", "web"]
     assert "'follow' failed with an exception and will try again" in caplog.text
+
+
+@RAISED
+def test_17_a_reconciler_starts_again_whatever_making_a_source_raises(
+    raised: type[BaseException], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry, calls, times = kopf.OperatorRegistry(), list[str](), Times(monkeypatch)
+    channel, made = selectcache.sources.Channel(size=1), list[int]()
+
+    def make() -> Any:
+        made.append(1)
+        if len(made) == 1:
+            raise raised("no")
+        return channel.source()
+
+    @selectcache.reconcile(APPS, watches=[make], registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: calls, within=120)
+
+    times.run(main())
+    assert calls == ["web"]
+    assert "follow' starts again." in caplog.text
+
+
+@RAISED
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_login_that_raises_anything_fails(is_async: bool, raised: type[BaseException]) -> None:
+    """It is called again while the caches run."""
+
+    def log_in(**_: Any) -> Any:
+        raise raised("no")
+
+    async def log_in_async(**_: Any) -> Any:
+        log_in()
+
+    async def main() -> None:
+        with pytest.raises(kopf.LoginError, match=f"fails with {raised.__name__}"):
+            await _LoginTask(log_in_async if is_async else log_in, Vault()).log_in()
+
+    asyncio.run(main())
