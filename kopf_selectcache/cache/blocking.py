@@ -24,12 +24,11 @@ from kopf_selectcache.selectors.suggestions import near
 from kopf_selectcache.settings.declaration import Declared
 
 from ._blocking_live import LIVE, BlockingLive
-from ._calls import explain_call
 from .declaring import Options, at
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import FetchOptions, FetchSelection, Obj, Predicate, WaitOptions
-from .unawaited import Call
+from .misuse import Call, explain_call
 
 if TYPE_CHECKING:
     from kopf_selectcache.informer.audit import Audit

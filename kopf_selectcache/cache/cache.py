@@ -17,7 +17,6 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.settings.declaration import Declared
 
 from . import _fallback, _introspection, _server_reads, changes, declaring, own_writes, waits
-from ._calls import explain_call
 from .blocking import Blocking, ThreadReads, Waits, awaited
 from .changes import Change
 from .declaring import Options, placed
@@ -37,6 +36,7 @@ from .matcher import (
     WaitOptions,
     Where,
 )
+from .misuse import explain_call
 from .pinned import PinnedReads
 from .planning import ChangePlan, plan
 from .reads import Reads

@@ -13,12 +13,12 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
 from . import snapshots
 from ._at_least import has_reached
-from ._calls import misuse, public_name
 from .errors import NotFound, OutsideFilter, is_there
 from .formats.formats import quick
 from .formats.lazy_list import Objects, in_pages
 from .formats.views import BodyView
 from .matcher import AsOf, Field, Label, Namespaces, Obj, ReadOptions, SortBy, Where
+from .misuse import misuse, public_name
 from .request import RAISE, Request, owner_of, replace, require_size, with_options
 from .sides import HiddenObject, counting, hiding
 from .snapshots import Access, list_owned

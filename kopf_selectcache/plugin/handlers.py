@@ -30,6 +30,7 @@ from kopf_selectcache._errors import (
 from kopf_selectcache.cache.blocking import STOPPED, Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.plain import plain
+from kopf_selectcache.cache.misuse import explain_attribute
 from kopf_selectcache.recorder.recorder import current_runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
 from kopf_selectcache.selectors.signatures import check_call, is_async
@@ -249,7 +250,8 @@ async def call(
             result = await target(**kwargs)
         else:
             result = await _call_in_thread(target, operator, kwargs, waits, stopper)
-    except Exception:
+    except Exception as error:
+        explain_attribute(error)
         if (wrong := make_plain(kwargs.get("patch"))) is not None:
             kwargs["logger"].error("A part is not applied: %(error)s", {"error": str(wrong)})
         raise

@@ -15,8 +15,8 @@ import kopf
 from kopf_selectcache import AnyOf, Cached, Selector, settings_of
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.dropped_fields import DroppedFields
+from kopf_selectcache.cache.misuse import Call
 from kopf_selectcache.cache.noting import Target, Written, notes
-from kopf_selectcache.cache.unawaited import Call
 from kopf_selectcache.client.discovery import Resolution
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.protocol.machine import Due, Lost, Start

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from kopf_selectcache import Cached, Caches
+from kopf_selectcache.cache.misuse import explain_attribute
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import pod
 from tests.messages.provoked import Provoked
 
-WEB = pod("web-1", app="web")
+WEB = pod("web-1", app="web") | {"spec": {"nodeName": "n1"}}
 
 
 def called(call: Callable[[Any], Any]) -> Callable[[], Any]:
@@ -40,6 +41,19 @@ def cached(*args: Any, **kwargs: Any) -> Callable[[], Any]:
     return lambda: Cached(*args, **kwargs)
 
 
+def handled(read: Callable[[Any], Any], **options: Any) -> Callable[[], Any]:
+    """Return a function that raises what a handler of a pod does, with the notes that it gets on its way."""
+
+    def provoke() -> None:
+        try:
+            read(FakeCache([WEB], {"pods": "app=web"}).get("pods", "web-1", "ns", **options))
+        except AttributeError as error:
+            explain_attribute(error)
+            raise
+
+    return provoke
+
+
 MISUSED = {
     "an argument with another ending": called(lambda cache: cache.list("pods", labels="app=web")),
     "an argument of another client": called(lambda cache: cache.fetch_list("pods", label_selector="a=b")),
@@ -59,6 +73,9 @@ MISUSED = {
     "changes by the name of another client": called(
         lambda cache: cache.live.patch("pods", "web-1", "ns", body={})
     ),
+    "an attribute of a dict": handled(lambda pod: pod.metadata),
+    "an attribute of a part of a view": handled(lambda pod: pod.spec.node_name, as_="view"),
+    "an attribute of a list": handled(lambda _: FakeCache([WEB], {"pods": ""}).list("pods").items),  # type: ignore[attr-defined]  # It is provoked.
     "a part of the filter in Cached": cached(label="app=web"),
     "no filter in Cached": cached(keep=["spec"]),
     "an argument of Cached with another ending": cached("app=web", keeping=["spec"]),

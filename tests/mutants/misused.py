@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-CALLS, SIGNATURES = "cache/_calls.py", "selectors/signatures.py"
+CALLS, SIGNATURES = "cache/misuse.py", "selectors/signatures.py"
 MISUSED_TESTS = "tests/cache/test_misused.py::test_20_"
 UNKNOWN = MISUSED_TESTS + "each_verb_names_itself_and_an_argument_that_it_does_not_have"
 MEANT = MISUSED_TESTS + "reads_of_several_objects_name_the_argument_that_is_meant"
@@ -12,6 +12,8 @@ WAY = MISUSED_TESTS + "a_call_that_does_not_fit_names_the_way_out"
 FILTERLESS = (
     "tests/selectors/test_signatures.py::test_20_a_cached_that_is_given_no_filter_says_where_it_comes"
 )
+
+ATTRIBUTE = "tests/plugin/test_attributes.py::test_20_an_attribute_of_a_"
 
 MISUSED: tuple[Mutant, ...] = (
     Mutant(
@@ -21,6 +23,38 @@ MISUSED: tuple[Mutant, ...] = (
         "        if request.default is not RAISE:\n            str(",
         20,
         ("tests/cache/test_refusals.py::test_20_a_default_that_does_not_apply_says_why",),
+    ),
+    Mutant(
+        "let Python explain an attribute of a dict",
+        "plugin/handlers.py",
+        "        explain_attribute(error)\n",
+        "",
+        20,
+        tuple(
+            f"{ATTRIBUTE}{of}"
+            for of in (
+                "dict_says_how_the_key_is_written",
+                "part_says_how_the_key_is_written",
+                "partial_object_says_how_the_key_is_written",
+                "list_says_that_it_is_a_sequence",
+            )
+        ),
+    ),
+    Mutant(
+        "find no key for the attribute of another client",
+        CALLS,
+        'wanted = name.replace("_", "").lower()',
+        "wanted = name.lower()",
+        20,
+        (f"{ATTRIBUTE}part_says_how_the_key_is_written",),
+    ),
+    Mutant(
+        "say nothing of the status that an object does not have yet",
+        CALLS,
+        'if name in _OF_VIEWS and "metadata" in obj:',
+        'if name in _OF_VIEWS and "status" in obj:',
+        20,
+        (f"{ATTRIBUTE}dict_says_how_the_key_is_written",),
     ),
     Mutant(
         "take an argument that a list does not have",

@@ -1,0 +1,134 @@
+"""Explains calls that do not fit or that nobody awaits, and attributes where keys are meant: Python alone names
+private classes, no place and no way out.
+
+Calls that fit must not get slower. So reads that answer at once take what does not fit themselves, and other
+methods are wrapped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from kopf_selectcache._kopf import Body, Meta, Spec, Status
+from kopf_selectcache.selectors.signatures import check_call, miscalled, misfit, nearest_argument
+
+from .formats.lazy_list import Objects
+
+_logger = logging.getLogger("kopf_selectcache")
+_T = TypeVar("_T")
+_M = TypeVar("_M", bound=Callable[..., Any])
+
+# ---- Calls that do not fit.
+
+_CAUSES = ("entered", "updated", "left", "gone")
+_SELECTING = ("label", "field", "names", "where", "sort_by", "limit", "index")
+
+_OF_SEVERAL = {"get": "list", "exists": "count", "fetch": "fetch_list", "live.get": "live.list"}
+"""The read of several objects, for each read of one."""
+
+_INSTEAD = {
+    "annotations": "Compare them by where={('metadata', 'annotations', 'example.com/key'): 'value'}",
+    "owner": "For the objects of an owner, write cache.owned(owner, kind)",
+    "value": "Compare values by where={'spec.nodeName': 'node01'}",
+    "when": "Take those that you want from the answer: [obj for obj in cache.list(...) if ...]",
+}
+"""The remedies for arguments of Kopf's decorators, and of reads of other names."""
+
+
+def explain_call(method: _M) -> _M:
+    """Make a method of `Cache` or `Live` name its arguments in the TypeError of a call that does not fit."""
+    verb = _verb_of(method)
+    return cast("_M", check_call(miscalled, f"cache.{verb}", advise=partial(_advise, verb))(method))
+
+
+def public_name(method: _M) -> _M:
+    """Give a method of `Reads` the name that users know: Python writes it if an argument is missing."""
+    method.__qualname__ = f"cache.{method.__name__}"
+    return method
+
+
+def misuse(method: Callable[..., object], /, *args: object, **kwargs: object) -> TypeError:
+    """Return the error of a call with arguments that a method of `Reads` does not have."""
+    verb = method.__name__
+    found = misfit(method, args, kwargs, advise=partial(_advise, verb))
+    assert found is not None, "an argument does not fit"
+    reason, remedy = found
+    return miscalled(f"cache.{verb}(): {reason}", remedy=remedy)
+
+
+def _verb_of(method: Callable[..., object]) -> str:
+    return f"{'live.' if method.__qualname__.startswith('Live.') else ''}{method.__name__}"
+
+
+def _advise(verb: str, _: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+    if verb == "changes" and any(name in _CAUSES for name in unknown):
+        return "Causes are options of @selectcache.on.change; here look at `change.cause`"
+    if verb in _OF_SEVERAL and any(nearest_argument(name, _SELECTING) for name in unknown):
+        return f"To select objects, write cache.{_OF_SEVERAL[verb]}(kind, label=...)"
+    return next((_INSTEAD[name] for name in unknown if name in _INSTEAD), "")
+
+
+# ---- Calls that nobody awaits.
+
+
+class Call(Coroutine[Any, Any, _T]):
+    """The call of an awaited method. The log names its place if it is thrown away."""
+
+    __slots__ = ("_is_used", "_method", "_place", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, _T], method: str, place: str) -> None:
+        self._work, self._method, self._place = work, method, place
+        self._is_used = False
+
+    def __await__(self) -> Generator[Any, Any, _T]:
+        self._is_used = True
+        return self._work.__await__()
+
+    def send(self, value: Any) -> Any:
+        self._is_used = True
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        self._is_used = True
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        self._is_used = True
+        self._work.close()
+
+    def __del__(self) -> None:
+        if not self._is_used:
+            _logger.warning(
+                "cache.%(method)s() in %(place)s was never awaited, and did nothing. Write: await"
+                " cache.%(method)s(...)",
+                {"method": self._method, "place": self._place},
+            )
+
+
+# ---- Attributes of dicts. Plain dicts are decoded fastest, and cannot explain themselves.
+
+_VIEWS = (Body, Meta, Spec, Status)
+_OF_VIEWS = ("metadata", "spec", "status")
+
+
+def explain_attribute(error: Exception) -> None:
+    """Add a note that says what to write, if the error is that of an attribute of a dict or of `Objects`."""
+    if not isinstance(error, AttributeError) or not error.name:
+        return
+    if isinstance(error.obj, Objects):
+        error.add_note("It is a sequence. Write: for obj in cache.list(...), or cache.list(...)[0]")
+    elif isinstance(error.obj, (dict, *_VIEWS)) and (key := _key_of(error.obj, error.name)) is not None:
+        view = type(error.obj) is dict and key in _OF_VIEWS
+        also = f", or read the object with as_='view', which has .{key}" if view else ""
+        error.add_note(f"It is a dict. Write: [{key!r}]{also}")
+
+
+def _key_of(obj: Mapping[Any, object], name: str) -> str | None:
+    """Return the key that an attribute means, also one of clients that write `node_name` for `nodeName`."""
+    if name in _OF_VIEWS and "metadata" in obj:
+        return name  # The object may have no status yet.
+    wanted = name.replace("_", "").lower()
+    return next((key for key in obj if isinstance(key, str) and key.lower() == wanted), None)
