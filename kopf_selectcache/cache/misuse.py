@@ -1,5 +1,5 @@
-"""Explains calls that do not fit or that nobody awaits, and attributes where keys are meant: Python alone names
-private classes, no place and no way out.
+"""Explains calls that do not fit or that nobody awaits, and attributes where keys are meant: Python alone
+would name private classes, and no way out.
 
 Calls that fit must not get slower. So reads that answer at once take what does not fit themselves, and other
 methods are wrapped.
