@@ -491,7 +491,7 @@ def test_who_waits_once_a_missing_right_is_granted_waits_for_what_comes_then() -
 def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as environment:
-            environment.informer.plan_for = None  # type: ignore[method-assign]  # A mistake that is made each time.
+            environment.informer.plan_for = None  # type: ignore[assignment,method-assign]  # A mistake that is made each time.
             await environment.informer.wait_until_settled()
             assert health(environment) is Health.STALLED
             assert "TypeError" in environment.informer.message
