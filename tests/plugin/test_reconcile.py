@@ -391,6 +391,7 @@ async def is_relevant(old: Any, new: Any) -> bool:
         ),
         (lambda: selectcache.reconcile(APPS, watches=["webapps"]), "map="),
         (lambda: selectcache.reconcile(APPS, labels={"app": "web"}), "labelled('app=web')"),  # type: ignore[call-arg]
+        (lambda: selectcache.reconcile(APPS, label="app=web"), "labelled('app=web')"),  # type: ignore[call-arg]
         (lambda: selectcache.sources.Channel(1024), "a text"),  # type: ignore[arg-type]
     ],
 )
