@@ -168,8 +168,6 @@ class Operator:
             peering = asyncio.create_task(self._warn_of_peering(runtime), name="selectcache: peering")
             caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
             self._handling = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
-            if self.is_stopping:
-                self._handling.cancel()
             rest = asyncio.create_task(runtime.trim_at_rest(), name="selectcache: free memory")
             try:
                 (await asyncio.wait({caches}))[0].pop().result()  # They end after the handlers.
@@ -194,7 +192,7 @@ class Operator:
             await warn_of_peering(self.settings, runtime)
 
     async def _run_beside(self, runtime: Runtime) -> None:
-        if self._beside is not None:
+        if self._beside is not None and not self.is_stopping:
             await self._beside(self, runtime, self._registry)
 
     def _end_reads(self, _: asyncio.Task[None]) -> None:

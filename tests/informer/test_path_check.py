@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -126,3 +127,13 @@ def test_20_a_relist_and_another_filter_warn_of_nothing_again(
             "nodeNam", "hostnam"
         ),
     ]
+
+
+def test_a_look_at_paths_ends_with_the_caches() -> None:
+    async def main() -> None:
+        declared = Cached("app=web", keep=["spec.nodeNam"])
+        async with Server() as server, operating(server, selectors={"pods": declared}) as environment:
+            await environment.listed(1)
+        assert not [each for each in asyncio.all_tasks() if "its paths" in each.get_name()]
+
+    run(main())
