@@ -13,7 +13,7 @@ from typing import Any
 
 from kopf_selectcache._errors import NotDeclared, ReadError
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.store.record import are_numbers, is_newer, is_number, is_reached, rank_of
+from kopf_selectcache.core.store.record import are_numbers, is_newer, is_number, is_older, is_reached, rank_of
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.reflector import Reflector
@@ -62,13 +62,17 @@ def is_as_new(informer: Informer, at_least: AtLeast, region: Selector | None) ->
 
 def version_reached(informer: Informer) -> str:
     """Return a version that all streams are known to have reached: that of the store, or a newer one that
-    comparisons have shown, unless a leave before it is unconfirmed.
+    comparisons have shown, unless a leave before it is unconfirmed. It is empty while a stream is behind a
+    list of another one.
     """
     version = informer.store.version
-    newest = [_newest_of(each) for each in informer.streams_for()]
+    streams = informer.streams_for()
+    newest = [_newest_of(each) for each in streams]
     if not newest or not are_numbers((version, *newest)):
         return version
     reached = min(newest, key=rank_of)
+    if not all(_has_reached(each, reached) for each in streams):
+        return ""  # What moved unseen is in no answer.
     return version if _has_unconfirmed(informer, reached) else reached
 
 
@@ -88,7 +92,16 @@ def _epoch_of(informer: Informer) -> int:
 
 
 def _has_reached(reflector: Reflector, version: str) -> bool:
-    return not is_newer(version, reflector.version) or not is_newer(version, reflector.comparison.as_of)
+    goal = _goal(reflector, version)
+    return not is_newer(goal, reflector.version) or not is_newer(goal, reflector.comparison.as_of)
+
+
+def _goal(reflector: Reflector, version: str) -> str:
+    """Return the version that a stream must reach: that of another stream's list if it is newer, since an
+    object may have moved between them unseen.
+    """
+    listed = reflector.unreached_list
+    return listed if is_older(version, listed) else version
 
 
 def _has_unconfirmed(informer: Informer, version: str) -> bool:
@@ -132,17 +145,22 @@ async def _wait(
         late = [*unlisted, *unreached]
         if not late and not _has_unconfirmed(informer, version):
             return
-        waits = [(each.awaited, each.awaited.wait(version)) for each in late]
+        goals = [(each, _goal(each, version)) for each in late]
+        waits = [(each.awaited, goal, each.awaited.wait(goal)) for each, goal in goals]
         if not late:
-            waits.append((informer.awaited, informer.awaited.wait(version)))
-        compared = [(each.comparison, each.comparison.wait(version)) for each in unreached if grace.done()]
-        futures: list[asyncio.Future[Any]] = [future for _, future in (*waits, *compared)]
+            waits.append((informer.awaited, version, informer.awaited.wait(version)))
+        compared = [
+            (each.comparison, each.comparison.wait(goal))
+            for each, goal in goals
+            if grace.done() and each in unreached
+        ]
+        futures: list[asyncio.Future[Any]] = [*(each[-1] for each in waits), *(each[-1] for each in compared)]
         try:
             await asyncio.wait(
                 [end, *futures, *([] if grace.done() else [grace])], return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            for awaited, future in waits:
-                awaited.discard(version, future)
+            for awaited, goal, future in waits:
+                awaited.discard(goal, future)
             for comparison, future in compared:
                 comparison.discard(future)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from kopf_selectcache import Selector
+from kopf_selectcache import Selector, Stale
 from kopf_selectcache.cache.freshness import wait_until_fresh
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.testing.faults import Gone, Refuse, Silence
@@ -20,7 +21,7 @@ from tests.faults.server import Answer, Server, event, listed, streamed
 from tests.faults.server import pod as served
 from tests.gated import Gated, gated, settle
 from tests.informer.filter_change_steps import operating as playing
-from tests.informer.filter_change_world import FILTERS, KEYS, KIND
+from tests.informer.filter_change_world import FILTERS, KEYS, KIND, World
 from tests.kopf_operators import run
 
 
@@ -229,37 +230,72 @@ def test_9_a_stream_whose_watch_ends_during_the_wait_for_another_is_waited_for()
     run(main())
 
 
-def test_9_an_object_that_moved_unseen_by_a_list_beyond_the_event_is_waited_for() -> None:
-    """It was created for one stream, which is listed again after it has moved to the other one. That one has
-    delivered the event, and not the move: none of the two has ever had the object."""
+@asynccontextmanager
+async def moved_unseen() -> AsyncIterator[tuple[World, Any]]:
+    """An object is created for one stream, which is listed again after it has moved to the other one. That
+    one has delivered an event, and not the move: none of the two has ever had the object."""
+    async with playing() as world:
+        server = world.server
+        world.declare(FILTERS[2], {})  # app=web, or any tier.
+        await world.settle()
+        informer = world.informer
+        assert informer is not None
+        web, gold = informer.reflectors
+        server.held.add("tier=gold")
+        server.write(("a", "moving"), {"tier": "gold"})
+        event = server.write(KEYS[0], {"app": "web", "n": "1"})
+        assert event is not None
+        await world.settle()
+        server.held.add("app=web")
+        server.write(("a", "moving"), {"app": "web"})
+        gold.relist(MetricReason.AUDIT)
+        await world.settle()
+        assert (web.version, int(gold.version)) == (str(event.version), event.version + 1)
+        yield world, event
 
+
+def named(objects: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [each["metadata"]["name"] for each in objects]
+
+
+def hurry(test: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        runner.run(test)
+
+
+def test_9_an_object_that_moved_unseen_by_a_list_beyond_the_event_is_waited_for() -> None:
     async def main() -> None:
-        async with playing() as world:
-            server = world.server
-            world.declare(FILTERS[2], {})  # app=web, or any tier.
-            await world.settle()
+        async with moved_unseen() as (world, event):
             informer = world.informer
             assert informer is not None
-            web, gold = informer.reflectors
-            server.held.add("tier=gold")
-            server.write(("a", "moving"), {"tier": "gold"})
-            event = server.write(KEYS[0], {"app": "web", "n": "1"})
-            assert event is not None
-            await world.settle()
-            server.held.add("app=web")
-            server.write(("a", "moving"), {"app": "web"})
-            gold.relist(MetricReason.AUDIT)
-            await world.settle()
-            assert (web.version, int(gold.version)) == (str(event.version), event.version + 1)
 
             async def read() -> list[str]:
                 await wait_until_fresh([informer], event.obj(), patient=True, ending=world.runtime.ending)
-                return [each["metadata"]["name"] for each in world.cache.held(KIND, namespace="a")]
+                return named(world.cache.held(KIND, namespace="a"))
 
             reading = asyncio.create_task(read())
             await world.settle()
-            server.release()
+            world.server.release()
             assert "moving" in await reading
 
-    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
-        runner.run(main())
+    hurry(main())
+
+
+def test_11_an_object_that_moved_unseen_by_a_list_beyond_the_version_is_waited_for() -> None:
+    async def main() -> None:
+        async with moved_unseen() as (world, event):
+            cache, version = world.cache, str(event.version)
+            with pytest.raises(Stale):
+                cache.held(KIND, namespace="a", at_least=version)
+            with cache.snapshot(KIND) as now, pytest.raises(Stale):
+                now.held(KIND, namespace="a", at_least=version)
+            fetching = asyncio.create_task(
+                cache.fetch_list(KIND, namespace="a", label="app=web", at_least=version)
+            )
+            await world.settle()
+            world.server.release()
+            assert "moving" in named(await fetching)
+            with cache.snapshot(KIND) as now:
+                assert "moving" in named(now.held(KIND, namespace="a", at_least=version))
+
+    hurry(main())

@@ -24,6 +24,16 @@ READS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "answer as of a version between two streams of which one was listed beyond it",
+        "cache/_at_least.py",
+        "    return listed if is_older(version, listed) else version\n",
+        "    return version\n",
+        11,
+        (
+            "tests/cache/test_freshness_lists.py::test_11_an_object_that_moved_unseen_by_a_list_beyond_the_version_is_waited_for",
+        ),
+    ),
+    Mutant(
         "read between two streams of which one was listed beyond the event",
         "cache/freshness.py",
         "        return listed if is_older(event.version, listed) else event.version, False\n",
