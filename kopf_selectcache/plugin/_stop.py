@@ -1,4 +1,4 @@
-"""Stop: when the operator whose code is running begins to stop, and the deadline of that."""
+"""The stop of the operator whose code is running: its beginning and its deadline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class Stop:
         self.waits = Waits(stopped=self._begun, why=STOPPING)
         """The waits of handlers and threads."""
         # A stop begins when a root task ends: Kopf cancels the others then.
-        self._roots = _kopf.root_tasks_var.get(())
+        roots = _kopf.root_tasks_var.get(())
+        # Code that has awaited `kopf.operator()` has the tasks of an operator that has ended.
+        self._roots = () if all(root.done() for root in roots) else roots
         for root in self._roots:
             root.add_done_callback(self.begin)
 

@@ -59,6 +59,8 @@ RECONCILERS: tuple[Mutant, ...] = (
            (DEADLINE + "caches_beside_those_of_an_operator_end_at_its_deadline",)),
     Mutant("let a thread wait for caches beside those of its operator", "plugin/caches.py", "Cache(runtime, waits=stop.waits)", "Cache(runtime)", 2,
            (DEADLINE + "an_operator_ends_though_a_thread_waits_for_caches_beside_its_own",)),
+    Mutant("end caches with an operator that has ended before they start", STOP, "() if all(root.done() for root in roots) else roots", "roots", 2,
+           (DEADLINE + "caches_are_not_ended_by_an_operator_that_has_ended_before",)),
     Mutant("share the root tasks of operators with the same settings", "_kopf.py", '        root_tasks_var.set(kwargs.get("root_tasks", ()))\n', '        root_tasks_var.set(vars(kwargs["settings"]).setdefault("roots", kwargs["root_tasks"]))\n', 2,
            ("tests/plugin/test_kopf_names.py::test_the_root_tasks_are_known_where_the_code_of_an_operator_runs",)),
     Mutant("cancel handlers of changes before the deadline of a stop", "plugin/changes.py", "        if self._operator.is_stopping:\n", "        if False:\n", 2,

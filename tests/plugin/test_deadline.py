@@ -10,6 +10,7 @@ from typing import Any
 
 import kopf
 import pytest
+from kopf._cogs.structs.credentials import Vault
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import ReadError, Selector, cache_of
@@ -264,5 +265,21 @@ def test_2_cancelling_the_task_of_an_operator_ends_the_waits_of_its_threads(
             assert not waiting.errors
             operator.cancel()
             await _let_go(waiting, partial(_end_waits, settings))
+
+    run(main())
+
+
+def test_2_caches_are_not_ended_by_an_operator_that_has_ended_before(registry: kopf.OperatorRegistry) -> None:
+    """Whoever awaits `kopf.operator()` has its context variables also after its end."""
+    stop = asyncio.Event()
+    stop.set()
+
+    async def main() -> None:
+        async with Cluster(pod()).served() as info:
+            await kopf.operator(
+                registry=registry, vault=Vault({"login": info}), clusterwide=True, stop_flag=stop
+            )
+            async with selectcache.Caches({"v1/pods": PODS}, login=info) as cache:
+                assert await asyncio.gather(cache.wait_synced(), return_exceptions=True) == [None]
 
     run(main())
