@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,13 +15,15 @@ from kopf_selectcache.core.store.projection import Keys
 from .transport import Refused, Transport
 
 MOST_BYTES = 16 * 1024 * 1024
-"""Limit of the schemas of one group in bytes. Those of the core group have about 1 MB."""
+"""Limit of the schemas of one group in bytes. Those of the core group are about 1 MB."""
 
 MOST_STEPS = 20
 """Maximum of references and lists between a field and the fields inside it."""
 
 _REFERENCE = "#/components/schemas/"
 _UNPUBLISHED = (403, 404, 405, 406)
+
+_T = TypeVar("_T")
 
 
 class Unknown(NamedTuple):
@@ -52,7 +54,7 @@ class _Document(msgspec.Struct):
 
 
 class Schema:
-    """The schema of one kind. Only the types that a path leads through are decoded."""
+    """The schema of one kind. A type is decoded once a path leads through it."""
 
     def __init__(self, schemas: Mapping[str, msgspec.Raw], root: str) -> None:
         self._schemas = schemas
@@ -60,7 +62,7 @@ class Schema:
 
     def unknown(self, path: Keys) -> Unknown | None:
         """Return the first key of the path that no object can have; None if all of it may be there. The path
-        leads through lists to each item.
+        leads through lists to each item. Raise Garbled.
         """
         schema = self._type(self._root)
         for depth, key in enumerate(path):
@@ -93,7 +95,7 @@ class Schema:
 
     def _type(self, name: str) -> Mapping[str, Any]:
         found = self._schemas.get(name)
-        return {} if found is None else as_mapping(msgspec.json.decode(found))
+        return {} if found is None else as_mapping(_decoded(found, Any, name))
 
 
 async def schema_of(server: Transport, resource: Resource) -> Schema | None:
@@ -109,14 +111,18 @@ async def schema_of(server: Transport, resource: Resource) -> Schema | None:
             return None
         raise
     wanted = _Kind(kind.group, resource.version, kind.kind)
-    try:
-        schemas = msgspec.json.decode(data, type=_Document).components.schemas
-        for name, schema in schemas.items():
-            if wanted in msgspec.json.decode(schema, type=_OfKinds).kinds:
-                return Schema(schemas, name)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Garbled(f"{path} is not what the API promises: {error}") from None
+    schemas = _decoded(data, _Document, path).components.schemas
+    for name, schema in schemas.items():
+        if wanted in _decoded(schema, _OfKinds, path).kinds:
+            return Schema(schemas, name)
     return None
+
+
+def _decoded(data: bytes | msgspec.Raw, shape: type[_T], what: str) -> _T:
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Garbled(f"{what} is not what the API promises: {error}") from None
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:

@@ -54,10 +54,8 @@ def test_20_each_write_names_itself_and_an_argument_that_it_does_not_have(name: 
     assert text.startswith(f"cache.live.{name}(): {UNKNOWN} 'nothing'. ")
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", sorted({*VERBS} - {"snapshot", "wait_synced"}))  # They need no arguments.
 def test_20_each_verb_names_itself_without_arguments(name: str) -> None:
-    if name in ("snapshot", "wait_synced"):
-        return  # They need none.
     assert said(lambda cache: getattr(cache, name)()).startswith(f"cache.{name}()")
 
 

@@ -1,10 +1,12 @@
-"""The schema of a kind, off what servers publish: which paths its objects can have."""
+"""The schema of a kind, as servers publish it: which paths its objects can have."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from kopf_selectcache.client.schema import Schema, Unknown, schema_of
@@ -121,3 +123,17 @@ def test_a_server_need_not_publish_schemas(answer: Any) -> None:
 def test_failures_are_told(answer: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         asked(answer)
+
+
+@pytest.mark.parametrize("spec", [b'"\xff"', b'{"maximum": 1e999}'])
+def test_8_a_type_that_cannot_be_decoded_is_told_when_a_path_leads_through_it(spec: bytes) -> None:
+    types = {name: msgspec.Raw(json.dumps(each).encode()) for name, each in SCHEMAS.items()}
+    schema = Schema(types | {"Spec": msgspec.Raw(spec)}, "Pod")
+    assert schema.unknown(("metadata", "name")) is None
+    caught: Exception | None = None
+    try:
+        schema.unknown(("spec", "many"))
+    except Exception as error:  # The decoder has several.  # noqa: BLE001
+        caught = error
+    assert isinstance(caught, Garbled)
+    assert str(caught).startswith("Spec is not what the API promises")

@@ -13,6 +13,9 @@ UNAWAITED = "tests/cache/test_unawaited.py::test_20_"
 OPERATOR, RUNNING = "testing/_operator.py", "tests/testing/test_operator.py::test_20_"
 KEPT, PATHS = "tests/informer/test_path_check.py::test_20_", "informer/path_check.py"
 LAST = "tests/plugin/test_last_line.py::test_20_"
+UNDECODABLE = (
+    "tests/client/test_schema.py::test_8_a_type_that_cannot_be_decoded_is_told_when_a_path_leads_through_it"
+)
 HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_plain_patches.py"
 
 SILENCE: tuple[Mutant, ...] = (
@@ -144,12 +147,20 @@ SILENCE: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "take any field of a list for a mistake",
+        "miss a mistake in the items of a list",
         "client/schema.py",
         '                schema = as_mapping(schema["items"])\n',
         "                return schema\n",
         20,
         ("tests/client/test_schema.py::test_20_the_first_key_that_cannot_be_there_is_found",),
+    ),
+    Mutant(
+        "let a schema that cannot be decoded fail the search for a path",
+        "client/schema.py",
+        "as_mapping(_decoded(found, Any, name))",
+        "as_mapping(msgspec.json.decode(found))",
+        8,
+        (UNDECODABLE,),
     ),
     Mutant(
         "take the paths of the defaults for those of the kind",
