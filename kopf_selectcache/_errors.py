@@ -21,12 +21,18 @@ from .core.redact import MOST_SHOWN, clipped, printable, shown_by_type, shown_wi
 _PACKAGE = str(Path(__file__).parent)
 
 
-def caller() -> str:
-    """Return the file and line of the innermost call from outside of this package."""
+def caller(*, in_folder: bool = False) -> str:
+    """Return the file and line of the innermost call from outside of this package. `in_folder` tells files of
+    one name apart: it takes longer, and shows the path from the current folder.
+    """
     frame = currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame is not None else "?"
+    if frame is None:
+        return "?"
+    file = Path(frame.f_code.co_filename)
+    is_below = in_folder and file.is_relative_to(here := Path.cwd())
+    return f"{file.relative_to(here) if is_below else file.name}:{frame.f_lineno}"
 
 
 class SelectCacheError(Exception):

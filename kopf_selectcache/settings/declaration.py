@@ -396,7 +396,7 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
     def _declare(self, key: AnyKey, value: Declared, *, is_added: bool) -> None:
         key = checked_key(key)
         kind = find(key)
-        new = _Part(self._declarer(), caller(), checked(key, kind, value), is_added)
+        new = _Part(self._declarer(), caller(in_folder=True), checked(key, kind, value), is_added)
         for other in self._declared:
             if other != key and are_one_kind(key, other):
                 raise ConflictingSelectors(

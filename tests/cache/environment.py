@@ -179,7 +179,9 @@ class FakeInformer:
     def streams_for(self, _: Selector | None = None) -> tuple[Any]:
         """The one stream, which was never compared with a list."""
         uncompared, substore = SimpleNamespace(as_of=""), SimpleNamespace(epoch=0, listed="")
-        return (SimpleNamespace(version=self.store.version, comparison=uncompared, substore=substore),)
+        stream = SimpleNamespace(version=self.store.version, comparison=uncompared, substore=substore)
+        stream.unreached_list = ""
+        return (stream,)
 
     def part(self, _: Selector | None = None) -> Part:
         return Part(self.error, self.store, self.message, self.remedy)

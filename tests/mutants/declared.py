@@ -99,6 +99,14 @@ DECLARED: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "name two places in files of one name alike",
+        "settings/declaration.py",
+        "caller(in_folder=True)",
+        "caller()",
+        20,
+        (TWICE + "two_files_of_one_name_are_told_apart",),
+    ),
+    Mutant(
         "call a startup handler that reads a cache again every minute",
         ACCESS,
         "    error = TooEarly if activity is _kopf.Activity.STARTUP else NotSynced\n",

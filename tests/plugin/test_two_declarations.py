@@ -22,9 +22,9 @@ from tests.kopf_operators import activity, called, context, run
 Declaring = Callable[[Selectors], object]
 
 
-def module(name: str, *lines: str) -> Declaring:
+def module(name: str, *lines: str, folder: Path = Path("/app")) -> Declaring:
     """Return a function that runs these lines as those of a file of this name, with the selectors."""
-    code = compile("\n".join(lines), f"/app/{name}.py", "exec")
+    code = compile("\n".join(lines), str(folder / f"{name}.py"), "exec")
     return lambda select: exec(code, {"select": select, "Cached": Cached})  # Its file has a name.  # noqa: S102
 
 
@@ -60,6 +60,15 @@ def test_20_two_handlers_that_declare_a_kind_differently_are_an_error_with_both_
         started(*order)
     assert "label='app=web' at web.py:1" in str(caught.value)
     assert "label='app=db' at db.py:2" in str(caught.value)
+
+
+def test_20_two_files_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    web = module("web", "select['pods'] = 'app=web'", folder=tmp_path / "shop")
+    db = module("web", "select['pods'] = 'app=db'", folder=tmp_path / "blog")
+    with pytest.raises(ConflictingSelectors) as caught:
+        started(web, db)
+    assert "label='app=web' at shop/web.py:1, and with label='app=db' at blog/web.py:1" in str(caught.value)
 
 
 def test_20_other_options_are_a_difference() -> None:
