@@ -182,7 +182,7 @@ async def loaded(arguments: argparse.Namespace, *, plain: bool = False) -> Async
             raise Unloadable(f"the operator {NO_CACHE}")
         if declared is None:
             declared = settings_of(settings)
-            namespaces = _exact(watched)
+            namespaces = _kopf.exact_namespaces(watched)
 
         logins: list[asyncio.Task[Any]] = []
 
@@ -204,7 +204,7 @@ async def loaded(arguments: argparse.Namespace, *, plain: bool = False) -> Async
             declared,
             is_plain,
             namespaces,
-            _exact(watched),
+            _kopf.exact_namespaces(watched),
             not watched,
             create_transport(declared, vault, settings),
             log_in,
@@ -260,11 +260,6 @@ def _is_of_library(file: Path) -> bool:
         file.is_relative_to(Path(sysconfig.get_path(each)).resolve())
         for each in ("stdlib", "purelib", "platlib")
     )
-
-
-def _exact(patterns: Collection[str]) -> tuple[str, ...] | None:
-    exact = tuple(sorted(_kopf.select_specific_namespaces(patterns)))
-    return exact if patterns and len(exact) == len({*patterns}) else None
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:

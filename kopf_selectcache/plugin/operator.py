@@ -151,9 +151,8 @@ class Operator:
             _logger.exception("The caches cannot be started.")
             self._runtime.set_exception(error)
             self._runtime.exception()  # Retrieved, so that asyncio does not warn.
-            await (
-                asyncio.Event().wait()
-            )  # Handlers find this operator, and what is wrong, rather than start another each.
+            # Handlers find this operator, and what is wrong, rather than start another each.
+            await asyncio.Event().wait()
         else:
             runtime.namespaces_for = lambda key, filter_: watched_namespaces(self.settings, {key: filter_})
             runtime.warn_of_filter = partial(warn_of_filter, self.settings, self._declared)
@@ -472,9 +471,8 @@ def launch(
     operator = operator_of(settings)
     if operator is None:
         last = last_operator_of(settings)
-        if (
-            last is not None and last.stop.is_of_caller
-        ):  # Kopf may still call probes, and handlers that were queued.
+        # Kopf may still call probes, and handlers that were queued.
+        if last is not None and last.stop.is_of_caller:
             raise ended()
         operator = Operator(settings, make_runtime=make_runtime, registry=registry, beside=beside)
         vars(settings)[_SLOT] = operator
@@ -517,8 +515,7 @@ def watched_namespaces(
         patterns = {*_kopf.watched_patterns(settings)}
         why = "kopf.operator is given a pattern" if patterns else "kopf.operator is not given them"
         other = "run kopf.operator(clusterwide=True), or kopf.operator(namespaces=['...'])"
-    exact = tuple(sorted(_kopf.select_specific_namespaces(patterns)))
-    if patterns and len(exact) == len(patterns):
+    if (exact := _kopf.exact_namespaces(patterns)) is not None:
         return Selector(namespaces=exact).namespaces
     if not undecided:
         return None

@@ -109,9 +109,7 @@ async def warn_of_peering(settings: kopf.OperatorSettings, runtime: Runtime) -> 
     """Log once if Kopf still waits for a mandatory peering some time after the login."""
     while True:
         await runtime.environment.sleep(AFTER)
-        patterns = _kopf.watched_patterns(settings)
-        exact = [*_kopf.select_specific_namespaces(patterns)]
-        namespaces = exact if len(exact) == len({*patterns}) else None
+        namespaces = _kopf.exact_namespaces(_kopf.watched_patterns(settings))
         try:
             unmet = await unmet_peering(runtime.transport, settings, namespaces)
         except (Refused, Unreachable, Garbled):

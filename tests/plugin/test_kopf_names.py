@@ -37,6 +37,7 @@ OWN = {
     "OperatorParts",
     "activity_handlers",
     "admission_handlers",
+    "exact_namespaces",
     "has_activities",
     "has_credentials",
     "index_handlers",
@@ -450,7 +451,9 @@ def test_kopf_run_is_a_click_command_with_the_namespaces_among_its_parameters(na
     assert isinstance(names.run_command, click.Command), ADVICE
     context = names.run_command.make_context("run", ["-n", "a", "-n", "b"])
     assert list(context.params["namespaces"]) == ["a", "b"], ADVICE
-    assert names.select_specific_namespaces(["a", "b*", "!c", "d,e"]) == {"a"}, ADVICE
+    assert names.exact_namespaces(["b", "a"]) == ("a", "b"), ADVICE
+    for pattern in ("b*", "!c", "d,e"):
+        assert names.exact_namespaces(["a", pattern]) is None, ADVICE
 
 
 # ---- Calling handlers.
