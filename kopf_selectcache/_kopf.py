@@ -135,7 +135,7 @@ __all__ = [
     "cause_var",  # The cause of the running handler.
     "event_queue_loop_var",  # The loop of the queue below.
     "event_queue_var",  # The queue of events that the operator posts.
-    "exact_namespaces",  # Which of the `-n` are names and not patterns.
+    "exact_namespaces",  # The `-n`, unless there are patterns among them.
     "execute_handler_once",  # Calls a handler, with its timeout, retries and errors.
     "get_callable_id",  # The id that Kopf gives a handler: decorated, it must stay the same.
     "handler_var",  # The running handler, for its `when=`.
@@ -156,6 +156,7 @@ __all__ = [
     "root_tasks_var",
     "run_command",  # To know `kopf run` in click's context, which alone has the `-n` list.
     "running",  # Its `startup_cleanup_activities` is given the root tasks, and raises errors.
+    "select_specific_namespaces",  # Which of the `-n` are names and not patterns.
     # The settings of the operator that the running code belongs to, in tasks and threads alike.
     "settings_var",
     "vault_var",  # The credentials of that operator.
