@@ -19,6 +19,7 @@ from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import OutsideRecord, Record
+from kopf_selectcache.informer import namespaces
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.selecting import failures, failures_outside
 from kopf_selectcache.selectors.selector import Branches, Selector, of_unknown_namespaces
@@ -91,6 +92,8 @@ class Why:
     """The seconds since the server last confirmed the cache."""
     object_version: str = ""
     """The version of the object, as the server or the cache has it."""
+    has_namespace: bool = True
+    """False if its namespace does not exist."""
     missing: Right | None = None
     """The right without which the server does not tell if the object exists."""
     unanswered: str = ""
@@ -111,7 +114,8 @@ class Why:
             case Standing.HELD:
                 return f"is held, as of its version {self.object_version}"
             case Standing.ABSENT:
-                return "does not exist"
+                there = "" if self.has_namespace else f": the namespace {self.namespace!r} does not exist"
+                return f"does not exist{there}"
             case Standing.OUTSIDE:
                 return "exists, and the filter does not select it"
             case Standing.DUE:
@@ -223,7 +227,7 @@ async def ask_server(
     try:
         record = await metadata.record()
         if record is None:
-            return why(Standing.ABSENT)
+            return why(Standing.ABSENT, has_namespace=await _has_namespace(client, namespace))
         results = await metadata.results(declared, record)
     except Refused as error:
         if error.refusal.code == 403:
@@ -259,10 +263,22 @@ async def why(access: Access, request: Request, *, ask: bool) -> Why:
         found = Why(str(resource), namespace, name, standing, results, object_version=known.version)
     elif is_absent or not ask or of_unknown_namespaces(declared) is not None:
         standing = Standing.ABSENT if is_absent else Standing.UNKNOWN
-        found = Why(str(resource), namespace, name, standing)
+        is_certain = not (is_absent and ask) or any(
+            record.namespace == namespace for record in informer.store.records()[0]
+        )
+        has_namespace = is_certain or await _has_namespace(access.runtime.fetches, namespace)
+        found = Why(str(resource), namespace, name, standing, has_namespace=has_namespace)
     else:
         found = await ask_server(access.runtime.fetches, declared, resource, namespace, name)
     return _with_state(found, informer)
+
+
+async def _has_namespace(client: _Client, namespace: str | None) -> bool:
+    """Return False if the server says that the namespace does not exist."""
+    try:
+        return namespace is None or await namespaces.exists(client, namespace)
+    except (Refused, Unreachable, Garbled):
+        return True
 
 
 def _located(request: Request, snapshot: Snapshot) -> tuple[Record, Standing]:

@@ -23,6 +23,7 @@ from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.estimate import Amount, Counter, labelled_namespaces
+from kopf_selectcache.informer.namespaces import absent, named_by
 from kopf_selectcache.plugin.narrowing import advice_on, watches_in_full
 from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
 from kopf_selectcache.plugin.peering import unmet_peering
@@ -101,10 +102,12 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
         for each in late:
             made = operator.declared.completed(each.key, each.completed(formers)[0])
             declared.append((each.key, made, each.where))
+        checks = list[Check]()
         for key, cached, where in declared:
             with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
                 check = Check(operator, key, cached, where, progress=progress, reviewer=reviewer)
                 section = await check.result()
+                checks.append(check)
                 sections.append(section)
                 expected[section.kind] = max(check.expected, expected.get(section.kind, 0))
         calls = [*await needs.of_fetches(), *await needs.of_declarations(), *await needs.of_reconcilers()]
@@ -132,6 +135,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
         without, unasked = await _peering(operator)
         others += without
         unknown += unasked
+        unknown += await _absent_namespaces(operator, checks)
         if operator.is_plain:
             unknown += [f"The operator {NO_CACHE}.", *await _watched_in_full(operator)]
         limit, total = operator.declared.max_bytes, sum(expected.values())
@@ -145,6 +149,17 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                 )
             )
         return Report(tuple(sections), tuple(others), tuple(unknown), events)
+
+
+async def _absent_namespaces(operator: Loaded, checks: Iterable[Check]) -> list[str]:
+    """Return a hint about the namespaces that do not exist."""
+    named = dict.fromkeys(operator.watched or (), "-n")
+    for each in checks:
+        named = each.named | named
+    with suppress(Refused, Garbled):
+        if found := await absent(operator.transport, named):
+            return [f"Namespaces that do not exist: {found}. Nothing is cached there until you create them."]
+    return []
 
 
 async def _undeclared_changes(
@@ -257,6 +272,8 @@ class Check:
         self._reviewer = reviewer
         self._progress = progress
         self._problems: list[Problem] = []
+        self.named: dict[str, str] = {}
+        """The namespaces that its filter names, each with the declaration."""
         self.expected = 0
         """The estimated bytes of the cache; 0 until they are known."""
 
@@ -269,6 +286,7 @@ class Check:
             planned = await self._plan(resource, joins=False)
         if resource is None or planned is None:
             return Section(text_of(self._key), _shown(self._cached.filter), problems=tuple(self._problems))
+        self.named = named_by(self._cached.filter_for(resource), self._declared)
         needed, missing = await self._rights(resource, planned)
         counter = Counter(self._operator.transport, resource, step=self._progress.step)
         streams = await self._streams(resource, planned, counter)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from time import monotonic
@@ -34,7 +34,7 @@ from .log import context_of, warn_of_needless
 from .memo import Memo
 from .memory import Budget
 from .names import InformersByName
-from .namespaces import Follower, NamespacesByLabel
+from .namespaces import AbsentNamespaces, Follower, NamespacesByLabel, named_by
 from .removal import Removal, close, drop, withdrawn
 from .retries import Retries
 
@@ -83,6 +83,7 @@ class Runtime:
         self._group: asyncio.TaskGroup | None = None  # Set while `run` runs.
         self._tasks: dict[Informer, asyncio.Task[None]] = {}
         self._looking = set[asyncio.Task[None]]()
+        self._absent: AbsentNamespaces | None = None
         for key in settings.selectors:
             self._make(key, settings.effective(key), namespaces, settings.selectors.site.line(key))
         self._initial = set(self.informers.values())
@@ -147,6 +148,7 @@ class Runtime:
         self.warn_of_filter(key, cached.filter)
         if self._group is not None:
             self._start(informer, self._group)
+        self._look_at_namespaces(named_by(cached.filter, informer.line))
         return informer
 
     async def change(self, key: KindKey, informer: Informer, cached: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # It is that of the change.
@@ -161,6 +163,7 @@ class Runtime:
             informer.wake_readers()
             self.names.note_change()
         self.warn_of_filter(self.names.key_of(informer), cached.filter)
+        self._look_at_namespaces(named_by(cached.filter, informer.line))
         if informer.projection != former:
             self._look_at_paths(informer)
 
@@ -266,11 +269,26 @@ class Runtime:
         if informer.declared.own_paths:
             from .path_check import look  # Most caches have no such paths.  # noqa: PLC0415
 
-            looking = asyncio.create_task(
-                look(informer, self.environment), name=f"selectcache: {informer.key}, its paths"
-            )
-            self._looking.add(looking)
-            looking.add_done_callback(self._looking.discard)
+            self._look(look(informer, self.environment), f"{informer.key}, its paths")
+
+    def warn_of_absent(self, watched: Iterable[str], place: str) -> None:
+        """Warn of the namespaces that do not exist: of those that the operator watches, which `place` names,
+        and of those that filters name, now and later. Call it after the login.
+        """
+        self._absent = AbsentNamespaces(self.environment)
+        named = dict.fromkeys(watched, place)
+        for informer in self.informers.values():
+            named = named_by(informer.declared.filter, informer.line) | named
+        self._look_at_namespaces(named)
+
+    def _look_at_namespaces(self, named: Mapping[str, str]) -> None:
+        if named and self._absent is not None:
+            self._look(self._absent.look(named), "namespaces")
+
+    def _look(self, work: Coroutine[None, None, None], name: str) -> None:
+        looking = asyncio.create_task(work, name=f"selectcache: {name}")
+        self._looking.add(looking)
+        looking.add_done_callback(self._looking.discard)
 
     async def run(self) -> None:
         """Run all informers until cancelled."""

@@ -207,6 +207,7 @@ class Caches:
             started.set_result(Cache(runtime, waits=stop.waits))
             # In a startup handler, the operator logs in only after it.
             await vault.wait_for_readiness()
+            runtime.warn_of_absent(self._namespaces or (), "Caches(namespaces=...)")
             try:
                 await runtime.run()
             except Exception:

@@ -156,6 +156,10 @@ class Operator:
         else:
             runtime.namespaces_for = lambda key, filter_: watched_namespaces(self.settings, {key: filter_})
             runtime.warn_of_filter = partial(warn_of_filter, self.settings, self._declared)
+            patterns = _kopf.watched_patterns(self.settings)
+            is_command = click.get_current_context(silent=True) is not None
+            place = "-n" if is_command else "kopf.operator(namespaces=...)"
+            runtime.warn_of_absent(sorted(_kopf.select_specific_namespaces(patterns)), place)
             await self._run(runtime)
 
     async def _run(self, runtime: Runtime) -> None:

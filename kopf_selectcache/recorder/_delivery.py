@@ -112,7 +112,7 @@ class Delivery:
             except (Unreachable, Garbled) as error:
                 self._log.failed(str(error))
             else:
-                self._log.succeeded()
+                self._log.succeeded(item.event.namespace)
                 return outcome
             if failures + 1 < TRIES:
                 usual = PAUSE if failures else PAUSE * self._chance()

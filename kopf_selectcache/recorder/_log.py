@@ -11,8 +11,11 @@ from kopf_selectcache.settings.rights import Right
 from ._queue import Waiting
 from .api import Api
 
-_FORBIDDEN = 403
+_FORBIDDEN, _NOT_FOUND = 403, 404
 _MOST = 300
+
+_NAMESPACES = 1_000
+"""Maximum of namespaces that are remembered. Names that are made up at run time would have no end."""
 
 _TERMINATING = "NamespaceTerminating"
 """The reason of the cause with which the server refuses new objects in a namespace that is being deleted."""
@@ -27,6 +30,7 @@ class EventLog:
         self._component = component
         self._logger = logger
         self._told: set[tuple[object, ...]] = set()
+        self._namespaces: set[str] = set()  # Those that exist or did, and those that the log has named.
         self._is_failing = False
 
     def chosen(self, api: Api) -> None:
@@ -60,10 +64,18 @@ class EventLog:
                 "message": printable(refusal.message, _MOST),
             },
         )
-        if any(cause.reason == _TERMINATING for cause in refusal.causes) or refusal.code == 404:
-            return  # The namespace is being deleted, or is gone.
-        if refusal.code == _FORBIDDEN:
-            self.lacks(api.right(item.event.namespace))
+        namespace = item.event.namespace
+        if any(cause.reason == _TERMINATING for cause in refusal.causes):
+            self._is_new(namespace)
+        elif refusal.code == _NOT_FOUND and f'namespaces "{namespace}" not found' in refusal.message:
+            if self._is_new(namespace):  # Else it was deleted, or the log has named it.
+                self._logger.warning(
+                    "The namespace %(namespace)s does not exist. The Events of %(component)s there are"
+                    " dropped and counted.",
+                    {"namespace": repr(namespace), "component": self._component},
+                )
+        elif refusal.code == _FORBIDDEN:
+            self.lacks(api.right(namespace))
         elif self._is_first(refusal.code, refusal.reason):
             fields = ", ".join(sorted({cause.field for cause in refusal.causes if cause.field}))
             self._logger.warning(
@@ -83,7 +95,9 @@ class EventLog:
                 {"component": self._component, "why": printable(why, _MOST)},
             )
 
-    def succeeded(self) -> None:
+    def succeeded(self, namespace: str) -> None:
+        """Note that an Event is written: its namespace exists. Tell the end of a failure."""
+        self._is_new(namespace)
         if self._is_failing:
             self._is_failing = False
             self._logger.info(
@@ -104,6 +118,12 @@ class EventLog:
             "%(count)d Events of %(component)s are not written: the operator ends.",
             {"component": self._component, "count": count},
         )
+
+    def _is_new(self, namespace: str) -> bool:
+        if namespace in self._namespaces or len(self._namespaces) >= _NAMESPACES:
+            return False
+        self._namespaces.add(namespace)
+        return True
 
     def _is_first(self, *reason: object) -> bool:
         if reason in self._told:

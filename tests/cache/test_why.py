@@ -225,6 +225,30 @@ def test_a_field_that_a_cache_of_metadata_does_not_have_is_left_to_the_server() 
     assert fails(why(cache)) == [("spec.nodeName=n1",)]
 
 
+def test_20_the_namespace_of_an_object_that_does_not_exist_is_named() -> None:
+    """Whether the filter excludes the object, or the cache proves that it is absent."""
+    for declared in ("app=web", "", Selector("app=web", namespaces=["shop", "other"])):
+        cache = fake(declared)
+        found = cache.blocking.why("pods", "web-1", "other")
+        assert (found.standing, found.has_namespace) == (Standing.ABSENT, False)
+        assert "pods other/web-1 does not exist: the namespace 'other' does not exist.\n" in str(found)
+        assert cache.blocking.why("pods", "gone", "shop").has_namespace
+        cache.cluster.namespace("other")
+        assert cache.blocking.why("pods", "web-1", "other").has_namespace
+
+
+def test_20_a_namespace_that_may_not_be_read_is_not_named() -> None:
+    cache = fake("")
+    cache.cluster.faults.add(Refuse(403), verb="list", resource="namespaces")
+    found = cache.blocking.why("pods", "web-1", "other")
+    assert (found.standing, found.has_namespace) == (Standing.ABSENT, True)
+
+
+def test_20_no_namespace_is_asked_for_where_nothing_may_be_asked() -> None:
+    assert fake("").blocking.why("pods", "web-1", "other", ask=False).has_namespace
+    assert fake("", kind="v1/nodes").blocking.why("nodes", "n2").has_namespace
+
+
 # ---- Split caches.
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults import Refuse
 from tests.cli.conftest import Command, parsed, pod
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -48,6 +49,40 @@ def test_20_nothing_is_wrong_only_if_nothing_is_marked(
 ) -> None:
     said = command("check", declared)
     assert (said.code, said.output.splitlines()[-1].partition(" of memory. ")[2]) == (code, last)
+
+
+ABSENT = "Namespaces that do not exist: "
+
+
+@pytest.mark.parametrize(
+    ("declared", "arguments", "names"),
+    [
+        ("Selector(namespaces=['default', 'other'])", [], ["'other' (named by %s)"]),
+        ("'app=web'", ["-n", "other"], ["'other' (named by -n)"]),
+        (
+            "Selector(namespaces=['nowhere', 'other'])",
+            ["-n", "other"],
+            ["'nowhere' (named by %s)", "'other' (named by -n)"],
+        ),
+        ("Selector(namespaces=['default'])", [], []),
+        ("'app=web'", [], []),
+    ],
+)
+def test_20_check_names_the_namespaces_that_do_not_exist_in_one_hint(
+    command: Command, declared: str, arguments: list[str], names: list[str]
+) -> None:
+    said = command("check", f"select['v1/pods'] = {declared}", *arguments, "-o", "json")
+    assert said.code == 0
+    found = [each.removeprefix(ABSENT) for each in parsed(said)["unknown"] if each.startswith(ABSENT)]
+    named = ", ".join(names).replace("%s", "settings.selectcache.selectors['v1/pods']")
+    assert found == ([f"{named}. Nothing is cached there until you create them."] if names else [])
+
+
+def test_20_check_tells_of_no_namespace_that_may_not_be_read(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    cluster.faults.add(Refuse(403), verb="list", resource="namespaces")
+    assert ABSENT not in command("check", WEB, "-n", "other").output
 
 
 FETCHING = "\nasync def helper(cache, kind): return await cache.fetch(kind, 'a', 'b')\n"

@@ -21,6 +21,7 @@ READS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "wat
         ("pods/default/web-1", 0, "\n  label='app=web': selects it\n"),
         ("Pod/db-1", 1, "\n  label='app=web': fails app=web, and has app=db\n"),
         ("po/db-9", 1, "pods default/db-9 does not exist.\n"),
+        ("po/other/a", 1, "pods other/a does not exist: the namespace 'other' does not exist.\n"),
     ],
 )
 def test_an_object_is_compared_with_the_filter(command: Command, named: str, code: int, text: str) -> None:

@@ -157,3 +157,33 @@ def test_e7_a_reconciler_records_three_reasons_about_its_object(
         assert {each["reason"] for each in events(configs)} == {"JobCreated", "Waiting", "JobComplete"}
 
     run(main())
+
+
+def test_20_events_and_caches_in_a_namespace_that_does_not_exist_are_a_warning_each(
+    configs: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with handling(configs) as (cache, body):
+            recorder = Recorder("webapps", cache)
+            for name in "ab":
+                meta = {"name": name, "namespace": "nowhere"}
+                about = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+                recorder.record(about, "Normal", "Deployed", "It is deployed.")
+            recorder.record(body, "Normal", "Deployed", "one")
+            await until(lambda: messages(configs) == {"one": 1}, "all are written")
+            await cache.declare("v1/secrets", selectcache.Selector(namespaces=["nowhere", configs.namespace]))
+            found = await cache.why("secrets", "a", "nowhere")
+            assert not found.has_namespace
+            await until(lambda: len(warned(caplog)) == 2, "the cache warns")
+
+    run(main())
+    event, declared = warned(caplog)
+    assert event.startswith("The namespace 'nowhere' does not exist. The Events of webapps there are dropped")
+    assert declared == (
+        "Namespaces that do not exist: 'nowhere' (named by cache.declare('v1/secrets', ...)). Nothing is"
+        " cached there until you create them."
+    )
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for text in caplog.messages if "amespace" in text and "nowhere' " in text]

@@ -158,6 +158,11 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     "check: a peering beside --standalone": run("check", OPERATOR, "-P", "ours", "--standalone"),
     "check: a peering that may not be listed": run("check", OPERATOR, "-P", "ours", prepare=_forbid_peerings),
     "check: a filter that selects nothing": run("check", OPERATOR, declared="select['v1/pods'] = 'app=none'"),
+    "check: a namespace that does not exist": run(
+        "check", OPERATOR, declared="select['v1/pods'] = Selector('app=web', namespaces=['ns', 'other'])"
+    ),
+    "check: the namespace of the operator does not exist": run("check", OPERATOR, "-n", "other"),
+    "why: the namespace does not exist": run("why", OPERATOR, "pods/other/web-1"),
     "check: a kept path that the kind does not have": run(
         "check", OPERATOR, declared="select['v1/pods'] = Cached('app=web', keep=['spec.nodeNam'])"
     ),

@@ -35,6 +35,7 @@ from kopf_selectcache.informer.health import Condition, Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.informer.metrics import Counts
+from kopf_selectcache.informer.namespaces import AbsentNamespaces
 from kopf_selectcache.informer.path_check import look
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers
@@ -248,6 +249,14 @@ def _keep(*answers: Any) -> Callable[[], None]:
         await look(cast("Any", informer), cast("Any", environment))
 
     return lambda: asyncio.run(work())
+
+
+async def _find_absent() -> None:
+    named = dict.fromkeys(("shop", "other"), assigned("v1/pods"))
+    environment = SimpleNamespace(transport=(server := Server()), logger=LOGGER)
+    listed = {"kind": "NamespaceList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": []}
+    server.answer("/api/v1/namespaces", listed)
+    await AbsentNamespaces(cast("Any", environment)).look(named)
 
 
 def _forget_await() -> None:
@@ -570,6 +579,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
         }
     ),
     "a kept path that no object has, of a server without schemas": _keep(Refusal(404, "NotFound")),
+    "namespaces that do not exist": lambda: asyncio.run(_find_absent()),
     "a write that is not awaited": _forget_await,
     "a function of a patch that leaves a set": _change_to_a_set,
     "a patch with a set, of a call that has failed": _fail_with_a_set,

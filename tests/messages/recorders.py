@@ -44,6 +44,7 @@ def log(*steps: Callable[[EventLog], object]) -> Callable[[], Lines]:
     return log_of(work)
 
 
+ABSENT = Refusal(404, "NotFound", 'namespaces "shop" not found')
 INVALID = Refusal(422, "Invalid", "It is too long.", causes=(FieldCause("message", "", ""),))
 
 CHAPTERS: dict[str, dict[str, Callable[[], Any]]] = {
@@ -73,11 +74,12 @@ CHAPTERS: dict[str, dict[str, Callable[[], Any]]] = {
             lambda made: made.rejected(Refusal(403, "Forbidden", "events is forbidden"), Api.EVENTS, ITEM)
         ),
         "a rejected Event": log(*[lambda made: made.rejected(INVALID, Api.CORE, ITEM)] * 2),
+        "a namespace that does not exist": log(*[lambda made: made.rejected(ABSENT, Api.CORE, ITEM)] * 2),
         "the server is down, and up again": log(
             lambda made: made.failed("there is no connection"),
             lambda made: made.failed("there is no connection"),
-            lambda made: made.succeeded(),
-            lambda made: made.succeeded(),
+            lambda made: made.succeeded("shop"),
+            lambda made: made.succeeded("shop"),
         ),
         "a function that fails": log(lambda made: made.raised(ValueError("hunter2"))),
         "the operator ends": log(lambda made: made.unsent(3)),

@@ -16,6 +16,8 @@ LAST = "tests/plugin/test_last_line.py::test_20_"
 UNDECODABLE = (
     "tests/client/test_schema.py::test_8_a_type_that_cannot_be_decoded_is_told_when_a_path_leads_through_it"
 )
+NAMESPACES = "tests/plugin/test_absent_namespaces.py::test_20_"
+RECORDED = "tests/recorder/test_absent_namespaces.py::test_20_"
 HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_plain_patches.py"
 
 SILENCE: tuple[Mutant, ...] = (
@@ -186,6 +188,52 @@ SILENCE: tuple[Mutant, ...] = (
                 "tests/cli/test_check_counts.py::test_20_a_path_that_no_object_can_have_is_a_"
                 "problem_for_any_number_of_objects"
             ),
+        ),
+    ),
+    Mutant(
+        "warn of a namespace that exists",
+        "informer/namespaces.py",
+        "            if not await exists(client, name)\n",
+        "            if await exists(client, name) is not None\n",
+        20,
+        (
+            NAMESPACES + "namespaces_that_do_not_exist_are_one_warning_at_the_start",
+            "tests/cli/test_hints.py::test_20_check_names_the_namespaces_that_do_not_exist_in_one_hint",
+        ),
+    ),
+    Mutant(
+        "ask again for namespaces that may not be read",
+        "informer/namespaces.py",
+        "        if error.refusal.code == 403:\n            return",
+        "        if error.refusal.code == 401:\n            return",
+        20,
+        (NAMESPACES + "without_the_permission_to_read_namespaces_there_is_no_warning",),
+    ),
+    Mutant(
+        "warn of the namespaces of each filter again",
+        "informer/namespaces.py",
+        "        self._asked |= new.keys()\n",
+        "",
+        20,
+        (NAMESPACES + "a_filter_that_is_declared_or_changed_later_warns_of_its_own_namespaces",),
+    ),
+    Mutant(
+        "name no namespace that keeps an object from being there",
+        "cache/why.py",
+        "return namespace is None or await namespaces.exists(client, namespace)",
+        "return namespace is None or await namespaces.exists(client, namespace) is not None",
+        20,
+        ("tests/cache/test_why.py::test_20_the_namespace_of_an_object_that_does_not_exist_is_named",),
+    ),
+    Mutant(
+        "warn of each Event into a namespace that does not exist",
+        "recorder/_log.py",
+        "        self._namespaces.add(namespace)\n",
+        "",
+        20,
+        (
+            RECORDED + "a_namespace_that_does_not_exist_is_one_warning",
+            RECORDED + "a_namespace_that_is_deleted_is_no_warning",
         ),
     ),
     Mutant(

@@ -100,11 +100,9 @@ async def operated(
     )
     configure(settings)
     vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)})
-    given = {"standalone": True} | options
+    given = {"standalone": True, "clusterwide": True} | options
     running = asyncio.create_task(
-        kopf.operator(
-            registry=registry, settings=settings, vault=vault, clusterwide=True, stop_flag=stop, **given
-        )
+        kopf.operator(registry=registry, settings=settings, vault=vault, stop_flag=stop, **given)
     )
     running.add_done_callback(lambda _: stop.set())
     try:

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple
 
+import pytest
+
 from kopf_selectcache.client.transport import JSON, Refused, Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.recorder.correlator import Limits
@@ -207,3 +209,14 @@ def outcomes(recording: Recording) -> dict[str, int]:
     stats = recording.stats()
     counts = {**stats.outcomes, "waiting": stats.waiting, "summaries": stats.summaries}
     return {name: count for name, count in counts.items() if count}
+
+
+def raise_(error: Exception) -> Any:
+    def fail(_: object) -> None:
+        raise error
+
+    return fail
+
+
+def logged(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= level]

@@ -10,8 +10,18 @@ import pytest
 
 from kopf_selectcache.recorder._writing import Found, found, parsed
 
-from .event_server import GROUP, EventServer, occurrence, outcomes, passed, recording, refused, run, written
-from .test_recording import logged
+from .event_server import (
+    GROUP,
+    EventServer,
+    logged,
+    occurrence,
+    outcomes,
+    passed,
+    recording,
+    refused,
+    run,
+    written,
+)
 
 Allowed = Callable[[Mapping[str, str]], bool]
 CORE_ROOT, GROUP_ROOT = "/api/v1/namespaces/shop/events", f"/apis/{GROUP}/v1/namespaces/shop/events"

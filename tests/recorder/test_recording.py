@@ -24,12 +24,14 @@ from .event_server import (
     Request,
     check,
     down,
+    logged,
     make,
     no_answer,
     now,
     occurrence,
     outcomes,
     passed,
+    raise_,
     recording,
     refused,
     run,
@@ -332,17 +334,6 @@ def test_a_series_of_the_other_api_ends_where_the_core_api_continues() -> None:
 # ---- Refusals.
 
 
-def raise_(error: Exception) -> Any:
-    def fail(_: object) -> None:
-        raise error
-
-    return fail
-
-
-def logged(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno >= level]
-
-
 def test_a_refusal_is_not_retried_and_logged_once_for_each_reason(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         server = EventServer()
@@ -383,27 +374,6 @@ def test_a_missing_right_is_named_once(caplog: pytest.LogCaptureFixture) -> None
             " or give it what `selectcache rbac` prints."
         )
     ]
-
-
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        refused(403, "Forbidden", causes=(FieldCause("metadata.namespace", "NamespaceTerminating", ""),)),
-        refused(404, "NotFound"),
-    ],
-    ids=["terminating", "gone"],
-)
-def test_a_namespace_that_is_deleted_is_no_warning(refusal: Any, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        server = EventServer()
-        server.fail = raise_(refusal)
-        async with recording(server) as events:
-            events.record(occurrence())
-            await written(events)
-            assert outcomes(events) == {"rejected": 1}
-
-    run(main())
-    assert logged(caplog) == []
 
 
 def test_a_patch_is_refused_like_a_creation() -> None:

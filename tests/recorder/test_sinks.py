@@ -13,16 +13,17 @@ from kopf_selectcache.recorder.events import Event
 from .event_server import (
     EventServer,
     down,
+    logged,
     make,
     occurrence,
     outcomes,
     passed,
+    raise_,
     recording,
     refused,
     run,
     written,
 )
-from .test_recording import logged, raise_
 
 # ---- Sinks.
 
