@@ -116,7 +116,7 @@ class OutsideFilter(ReadError):
             self.reason, why = Reason.OUTSIDE, _describe_outside(coverage, outside, failed)
         super().__init__(f"{request!r}: {why}", remedy=remedy)
         if request.default is not RAISE:
-            self.add_note("The default is for an object that the cache would hold and that does not exist.")
+            self.add_note("The default is only for an object that the filter selects and that doesn't exist.")
 
 
 def is_there(error: NotFound | OutsideFilter) -> bool:

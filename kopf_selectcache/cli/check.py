@@ -215,7 +215,7 @@ async def _watched_in_full(operator: Loaded) -> list[str]:
         if watches_in_full(operator.settings, operator.registry, resource):
             kind = (resource.kind.group, resource.version, resource.kind.plural)
             hints[
-                f"Kopf watches {resource} for the operator's handlers, all of them. If the handlers need only"
+                f"Kopf watches all {resource} for the operator's handlers. If the handlers need only"
                 f" some, add to a startup handler: settings.watching.label_selectors{[*kind]} = 'app=web', or"
                 " another label selector."
             ] = None

@@ -97,10 +97,10 @@ class Found(NamedTuple):
 
     def looked_into(self) -> list[str]:
         """Return what was looked into for owners and names."""
-        lines = [f"Looked into whole objects of: {', '.join(self.whole)}."] if self.whole else []
+        lines = [f"Read whole: {', '.join(self.whole)}."] if self.whole else []
         if self.by_metadata:
             kinds = ", ".join(self.by_metadata)
-            lines.append(f"Looked into metadata of: {kinds}. The objects that they name are not known.")
+            lines.append(f"Read only metadata of: {kinds}. The objects that they name are not known.")
         return lines
 
 

@@ -68,7 +68,7 @@ def advice_on(
         if not watches_in_full(settings, registry, resource):
             return NOTHING
         return Phrase(
-            "Kopf itself watches %(resource)s for the operator's handlers, all of them, beside the cache of"
+            "Kopf itself watches all %(resource)s for the operator's handlers, beside the cache of"
             " those with %(filter)s. Kopf has one watch for them: if the handlers need no others, give"
             " settings.watching a selector that has all of these",
             resource=resource,
@@ -85,10 +85,9 @@ def advice_on(
     if not (lines := _lines(registry, asked, selector)):
         return NOTHING
     return Phrase(
-        "Kopf itself watches %(resource)s for the operator's handlers, %(watched)s, beside the cache of those"
+        "Kopf itself watches all %(watched)s for the operator's handlers, beside the cache of those"
         " with %(filter)s. If the handlers need no others, add to a startup handler: %(lines)s",
-        resource=resource,
-        watched=f"all with {halfway}" if halfway else "all of them",
+        watched=f"{resource} with {halfway}" if halfway else str(resource),
         filter=filter_,
         lines=lines,
     )

@@ -64,7 +64,7 @@ async def unmet_peering(
                 where = f" in {namespace}" if namespace else ""
                 return Unmet(
                     f"the peering {resource}/{peering.name}{where} does not exist",
-                    f"Create it, {_manifest(kind, peering.name, namespace)}, {_INSTEAD}",
+                    f"Create it: {_manifest(kind, peering.name, namespace)}, {_INSTEAD}",
                 )
             is_served = True
     if is_served:
@@ -72,7 +72,7 @@ async def unmet_peering(
     kind = kinds[0]
     return Unmet(
         f"the cluster serves no {Resource(kind, 'v1')}, and the peering {peering.name} is mandatory",
-        f"Install the definitions of Kopf's peering, and create"
+        f"Install the CRDs of Kopf's peering, and create"
         f" {_manifest(kind, peering.name, places[0])}, {_INSTEAD}",
     )
 

@@ -125,7 +125,7 @@ def test_20_a_default_that_does_not_apply_says_why(cache: Cache) -> None:
         cache.get("pods", "db-1", "ns", default=None)
     for error in (info.value, pickle.loads(pickle.dumps(info.value))):
         assert getattr(error, "__notes__", ()) == [
-            "The default is for an object that the cache would hold and that does not exist."
+            "The default is only for an object that the filter selects and that doesn't exist."
         ]
     with pytest.raises(OutsideFilter) as info:
         cache.get("pods", "db-1", "ns")

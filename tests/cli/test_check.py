@@ -339,7 +339,7 @@ class TestKopfsOwnWatches:
     def test_what_kopf_watches_in_full_is_told_with_the_line_that_narrows_it(self, command: Command) -> None:
         said = command("check", "select['v1/pods'] = 'app=web'", handlers=self.HANDLERS)
         assert said.code == 0
-        assert "* Kopf itself watches pods for the operator's handlers, all of them" in said.output
+        assert "* Kopf itself watches all pods for the operator's handlers" in said.output
         assert "settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'" in said.output
 
     def test_what_is_narrowed_is_not_told(self, command: Command) -> None:

@@ -44,7 +44,7 @@ def test_20_check_tells_of_a_peering_that_does_not_exist_with_one_request(
     said = command("check", declared, *arguments)
     assert said.code == 1
     assert (
-        "! Kopf calls no handler: the peering clusterkopfpeerings.kopf.dev/ours does not exist. Create it,"
+        "! Kopf calls no handler: the peering clusterkopfpeerings.kopf.dev/ours does not exist. Create it:"
         f" {{apiVersion: kopf.dev/v1, kind: ClusterKopfPeering, metadata: {{name: ours}}}}, {INSTEAD}."
         in said.output
     )
@@ -57,7 +57,7 @@ def test_20_check_looks_for_the_peering_in_each_namespace(cluster: EmbeddedClust
     cluster.namespace("shop")
     cluster.create(of_namespaces(PEERINGS), of_namespaces(PEERING, "default"))
     said = command("check", WEB, "-n", "default", "-n", "shop", "--peering", "ours")
-    assert "the peering kopfpeerings.kopf.dev/ours in shop does not exist. Create it, {" in said.output
+    assert "the peering kopfpeerings.kopf.dev/ours in shop does not exist. Create it: {" in said.output
     assert "kind: KopfPeering, metadata: {name: ours, namespace: shop}}" in said.output
     assert command("check", WEB, "-n", "default", "--peering", "ours").code == 0
 

@@ -21,7 +21,7 @@ NOTHING = (
     " secrets or secretRef.\n"
 )
 UNKNOWN = "No hidden object is found in the kinds that could be looked at.\n"
-LOOKED = "Looked into whole objects of: pods, widgets.example.com.\n"
+LOOKED = "Read whole: pods, widgets.example.com.\n"
 PODS = "select['v1/pods'] = 'app=web'"
 
 
@@ -94,7 +94,7 @@ def test_an_object_of_a_held_one_is_listed_without_handlers(
     said = command("hidden", declared)
     assert said.output == (
         "configmaps default/settings: pods default/web-1 owns it; it fails app=web; or namespace=infra and"
-        " tier\nLooked into whole objects of: configmaps, pods.\n"
+        " tier\nRead whole: configmaps, pods.\n"
     )
 
 
@@ -161,7 +161,7 @@ def test_what_may_not_be_listed_is_told(cluster: EmbeddedCluster, command: Comma
         cluster.faults.clear()
         cluster.faults.add(Refuse(403), verb="list", resource=resource)
         said = command("hidden", PODS, handlers=HANDLERS)
-        assert (said.code, said.output) == (2, f"{UNKNOWN}Looked into whole objects of: {other}.\n")
+        assert (said.code, said.output) == (2, f"{UNKNOWN}Read whole: {other}.\n")
         assert f"{resource}" in said.errors
         assert "cannot be listed, and some objects are not known: 403" in said.errors
 
@@ -184,7 +184,7 @@ def test_a_kind_that_is_not_served_leaves_it_open_if_anything_is_hidden(
 ) -> None:
     cluster.create(pod("web-1", "web"))
     said = command("hidden", f"{PODS}\nselect['example.com/v1/gadgets'] = ''")
-    assert (said.code, said.output) == (2, f"{UNKNOWN}Looked into whole objects of: pods.\n")
+    assert (said.code, said.output) == (2, f"{UNKNOWN}Read whole: pods.\n")
 
 
 def test_a_group_that_is_down_leaves_the_rest_to_be_looked_at(
@@ -216,8 +216,8 @@ def test_no_secret_is_read_as_a_whole(
     said = command("hidden", "select['v1/secrets'] = 'app=web'", handlers=handlers)
     assert said.output == (
         "secrets default/lost: secrets default/owner owns it; it fails app=web\n"
-        "Looked into whole objects of: widgets.example.com.\n"
-        "Looked into metadata of: secrets. The objects that they name are not known.\n"
+        "Read whole: widgets.example.com.\n"
+        "Read only metadata of: secrets. The objects that they name are not known.\n"
     )
     assert len(accepted) >= 3
     assert all("PartialObjectMetadata" in each for each in accepted)
@@ -239,7 +239,7 @@ def test_20_an_object_that_a_cached_one_names_is_listed_without_handlers(
         1,
         (
             "configmaps default/settings: pods default/web-1 names it; it fails app=web\n"
-            "Looked into whole objects of: configmaps, pods.\n"
+            "Read whole: configmaps, pods.\n"
         ),
     )
 

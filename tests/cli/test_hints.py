@@ -119,7 +119,7 @@ NARROWED = (
     "@kopf.on.startup()\ndef g(settings, **_): settings.watching.label_selectors['', 'v1', 'pods'] = 'a'\n"
 )
 WATCHED = (
-    "Kopf watches pods for the operator's handlers, all of them. If the handlers need only some, add to a"
+    "Kopf watches all pods for the operator's handlers. If the handlers need only some, add to a"
     " startup handler: settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web', or another label"
     " selector."
 )

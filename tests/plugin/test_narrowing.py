@@ -51,7 +51,7 @@ def test_a_kind_that_kopf_watches_in_full_is_named_with_the_line_to_add(
     kopf.on.event("pods", registry=registry)(lambda **_: None)
     settings = declaring(pods=Selector("app=web", field="status.phase=Running", names=["x"]), nodes="a=b")
     (message,) = advice(registry, settings, caplog)
-    assert "Kopf itself watches pods" in message
+    assert "Kopf itself watches all pods" in message
     line = message.partition("add to a startup handler: ")[2]
     assert (
         line == "settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'; "
@@ -99,7 +99,7 @@ def test_beside_a_filter_of_several_watches_a_selector_that_has_all_of_it_is_adv
     settings = declaring(pods=filter_)
     (message,) = advice(registry, settings, caplog)
     assert message.startswith(
-        "Kopf itself watches pods for the operator's handlers, all of them, beside the cache of those with "
+        "Kopf itself watches all pods for the operator's handlers, beside the cache of those with "
     )
     assert message.endswith("give settings.watching a selector that has all of these")
     settings.watching.label_selectors["pods"] = "team=shop"
@@ -298,7 +298,7 @@ def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are
     started(registry, settings)
     told = advice(registry, settings, caplog)[-1]
     assert (
-        "Kopf itself watches webapps.example.com for the operator's handlers, all with label='app=web',"
+        "Kopf itself watches all webapps.example.com with label='app=web' for the operator's handlers,"
         " beside" in told
     )
     # It is meant to be pasted.
@@ -343,7 +343,7 @@ def test_the_line_for_default_namespaces_comes_once_the_kind_is_known(
     ours.narrow_handlers, ours.defaults.namespaces = True, ["shop"]
     started(registry, settings)
     told = advice(registry, settings, caplog)[-1]
-    assert "all with label='app=web', beside" in told
+    assert "with label='app=web' for the operator's handlers, beside" in told
     # It is meant to be pasted.
     exec(told.partition("add to a startup handler: ")[2], {"settings": settings})  # noqa: S102
     assert collected(settings, WEBAPPS) == ["app=web", "metadata.namespace=shop"]

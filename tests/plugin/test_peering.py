@@ -23,7 +23,7 @@ from tests.rows import each_row
 FILTERS = {"v1/configmaps": ""}
 CALLS_NONE = "Kopf calls no handler"
 CREATE = (
-    "Create it, {apiVersion: kopf.dev/v1, kind: ClusterKopfPeering, metadata: {name: ours}}, or run the"
+    "Create it: {apiVersion: kopf.dev/v1, kind: ClusterKopfPeering, metadata: {name: ours}}, or run the"
     " operator with --standalone and without --peering"
 )
 CLUSTER, ZALANDO = (f"/apis/{group}/v1/clusterkopfpeerings" for group in ("kopf.dev", "zalando.org"))
