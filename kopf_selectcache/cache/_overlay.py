@@ -22,7 +22,8 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import ODD, Indexed
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_older
+from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_newer, is_older
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Branches
 
@@ -51,6 +52,26 @@ class Own:
 
 def is_of(body: Mapping[str, Any], resource: Resource) -> bool:
     return (body.get("apiVersion"), body.get("kind")) == (resource.api_version, resource.kind.kind)
+
+
+def latest_of(
+    body: Mapping[str, Any], resource: Resource, union: Union, *, deleted: bool
+) -> tuple[Mapping[str, Any], bool]:
+    """Return the body, and True if its object is deleted or the streams have shown a later state of it.
+
+    The version of a store is that of its slowest stream, which perhaps could not hold the object at all. An
+    object that has left is not stored either: only this tells it from one that is still to come.
+    """
+    if union.is_alone or deleted or not is_of(body, resource):
+        return body, deleted
+    body = copy.copy(body)  # That of a daemon changes.
+    metadata = body.get("metadata") or {}
+    key = metadata.get("namespace") or "", metadata.get("name") or ""
+    version, read = metadata.get("resourceVersion"), union.read_of(key)
+    known = [union.version_of(key)]
+    if read is not None and metadata.get("uid") != read.there:
+        known.append(read.version)
+    return body, isinstance(version, str) and any(each and not is_newer(version, each) for each in known)
 
 
 def own_of(

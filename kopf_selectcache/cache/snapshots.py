@@ -42,7 +42,7 @@ from ._at_least import is_as_new, require_comparable, wait
 from ._checks import index_values, require_place, require_stored
 from ._labelled import outside_labelled, serving_of
 from ._outside import require_inside, shown_outside
-from ._overlay import Own, Pair, is_of, laid_over, own_of
+from ._overlay import Own, Pair, is_of, laid_over, latest_of, own_of
 from .errors import (
     NotFound,
     OutsideFilter,
@@ -284,10 +284,10 @@ def open_snapshot(
     is_behind = request.at_least is not None and not is_as_of(informer, request, request.at_least)
     if informer.state is not state:  # The loop's thread has replaced it meanwhile.
         return open_snapshot(informer, request, own, deleted=deleted)
-    comparisons: Comparisons | None = state.derived.value
-    if comparisons is None:
-        comparisons = comparisons_of(state)
+    comparisons: Comparisons = state.derived.value or comparisons_of(state)
     serving = serving_of(informer, state) if state.followed else None
+    if own is not None:
+        own, deleted = latest_of(own, comparisons.resource, state.union, deleted=deleted)
     snapshot = Snapshot(comparisons, store, state.own_writes, own, deleted, serving, state.plan)
     if is_behind:
         require_shown(request, snapshot, comparable=state.union.has_one_epoch)

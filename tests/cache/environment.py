@@ -165,7 +165,7 @@ class FakeInformer:
                 followed=(),
                 lost=frozenset(),
                 plan=None,
-                union=SimpleNamespace(has_one_epoch=True),
+                union=SimpleNamespace(has_one_epoch=True, is_alone=True),
             )
         return self._state
 

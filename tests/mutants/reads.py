@@ -9,10 +9,35 @@ AT_LEAST, AS_NEW = "tests/cache/test_at_least.py::test_11_", "cache/_at_least.py
 ANSWERS, REPEATED = "tests/core/store/test_answers.py::test_", "tests/cache/test_repeated.py::test_"
 INDEXES, POSTINGS = "core/store/indexes.py", "core/store/postings.py"
 PINNED = "tests/cache/test_pinned.py::test_"
+OVERLAY = "cache/_overlay.py"
 WORLD = "tests/world/test_world.py::test_"
 OWN, WRITTEN = "core/store/own_writes.py", "tests/informer/test_own_writes.py::test_9_"
 
 READS: tuple[Mutant, ...] = (
+    Mutant(
+        "compare a body with the slowest stream of the cache",
+        OVERLAY,
+        "known = [union.version_of(key)]",
+        "known = [union.store.version]",
+        4,
+        (WORLD + "4_a_body_does_not_bring_back_an_object_that_the_streams_of_its_namespace_have_shown_to_leave",),
+    ),
+    Mutant(
+        "show the body of an object that a request has not found",
+        OVERLAY,
+        "        known.append(read.version)\n",
+        "        pass\n",
+        4,
+        (WORLD + "4_a_body_does_not_bring_back_an_object_that_a_request_has_not_found",),
+    ),
+    Mutant(
+        "forget a request before the list of another stream is reached",
+        "core/store/union.py",
+        "if each.version and self.unreached_list(each)), None)",
+        "if False), None)",
+        4,
+        (WORLD + "4_a_body_does_not_bring_back_an_object_that_a_request_has_not_found",),
+    ),
     Mutant(
         "trust a watch that has ended while another one was waited for",
         "cache/freshness.py",

@@ -18,6 +18,9 @@ OR = 1
 IN_A_OR_GOLD = 2
 """The filter `app=web` in the namespace `a`, or `tier=gold`."""
 
+OF_TWO_NAMESPACES = 7
+"""The filter `app=web` in namespaces of a team, or `tier=gold` in the namespace `b`: no key is in both."""
+
 STORIES: dict[str, tuple[tuple[str, ...], ...]] = {
     "an object moves from one alternative to the other, and a handler reads": (
         ("write a/x tier=gold",),
@@ -143,5 +146,21 @@ def test_4_an_answer_that_settles_nothing_drops_no_own_write() -> None:
     back, an older list reports again that it has left, and then the answer to the request comes."""
     lines = ["write a/x tier=gold", "write a/x none", "advance 0", "flush 1", "end all expired"]
     lines += ["own patch a/x tier=gold", "answer 0", "move 1.3", "answer 0", "write a/x none", "answer 1"]
+    run = plays(lines, IN_A_OR_GOLD)
+    assert run.lie is None, run.lie
+
+
+def test_4_a_body_does_not_bring_back_an_object_that_the_streams_of_its_namespace_have_shown_to_leave() -> (
+    None
+):
+    run = plays(["write a/x app=web,tier=gold", "other a/x app=db", "handle 0"], OF_TWO_NAMESPACES)
+    assert run.lie is None, run.lie
+
+
+def test_4_a_body_does_not_bring_back_an_object_that_a_request_has_not_found() -> None:
+    """A stream of the OR is listed beyond the request, and the other one has not reached that list: the
+    version of the whole cache is still older than the body."""
+    lines = ["write a/z -", "handle all", "end 1 expired", "other a/z app=web", "write a/z -", "handle 0"]
+    lines += ["own patch a/x tier=gold", "move 1.3", "answer 2"]
     run = plays(lines, IN_A_OR_GOLD)
     assert run.lie is None, run.lie

@@ -485,6 +485,24 @@ def first_behind(left: Left, substores: Iterable[Substore]) -> Substore | None:
     return next((substore for substore in substores if not substore.has_reached(left)), None)
 
 
+def disproved_by(substore: Substore, shown: View) -> set[ObjectKey]:
+    """Return the keys whose visible record contradicts the list of the substore: the list is past it, and has
+    an older version or another uid.
+    """
+    listed = ((record, shown.held(record.key)) for record in substore.view.records()[0])
+    return {
+        record.key
+        for record, other in listed
+        if other is not None
+        and other is not record
+        and not is_newer(other.version, substore.version)
+        and (
+            is_older(record.version, other.version)
+            or (record.version == other.version and record.uid != other.uid)
+        )
+    }
+
+
 def supersedes(record: Record, other: Record, *, said: bool) -> bool:
     """Return True if a record is known to be newer, or may be newer and was reported last (`said`)."""
     return is_newer(record.version, other.version) if said else is_older(other.version, record.version)

@@ -43,6 +43,7 @@ from .substore import (
     Substore,
     UnionView,
     View,
+    disproved_by,
     first_behind,
     first_of,
     groups_of,
@@ -119,6 +120,11 @@ class Union:
     def has_passed(self, key: ObjectKey, version: str) -> bool:
         """Return True if every stream that could hold the key has applied all events up to this version."""
         return all(not is_newer(version, substore.version) for substore in self._could_hold(key))
+
+    def version_of(self, key: ObjectKey) -> str:
+        """Return the version of the streams that could hold a key; empty if there is none."""
+        substores = self._could_hold(key)
+        return self.needed(substores).version if substores else ""
 
     def is_past(self, record: Record) -> bool:
         """Return True if an object that is not visible is known to be in another state than this one, if some
@@ -373,7 +379,7 @@ class Union:
             return self._show(changes, [self._group_of[substore]])  # Nothing to compare with.
         keys = dict.fromkeys(map(key_of, changes))
         # A server may be restored with higher versions. Then only its objects prove it.
-        anew = self._disproved(substore) if not restored else set()
+        anew = disproved_by(substore, self._shown) if not restored else set()
         if (restored or anew) and substore.epoch == self.epoch:
             reads = tuple(self._reads)
             anew |= self._begin_epoch(substore, higher=not restored)
@@ -412,23 +418,6 @@ class Union:
                 substore.floors.progress(version)
             return []
         return self._settled(self._reach(substore, version), said=substore)
-
-    def _disproved(self, substore: Substore) -> set[ObjectKey]:
-        """Return the keys whose visible record contradicts the list of the substore: the list is past it, and
-        has an older version or another uid.
-        """
-        listed = ((record, self._shown.held(record.key)) for record in substore.view.records()[0])
-        return {
-            record.key
-            for record, shown in listed
-            if shown is not None
-            and shown is not record
-            and not is_newer(shown.version, substore.version)
-            and (
-                is_older(record.version, shown.version)
-                or (record.version == shown.version and record.uid != shown.uid)
-            )
-        }
 
     def _begin_epoch(self, first: Substore, *, higher: bool) -> set[ObjectKey]:
         """Start a new epoch, because the list of the first substore shows that the server was restored;
@@ -667,7 +656,9 @@ class Union:
         return left
 
     def _still_true(self, key: ObjectKey, substores: Iterable[Substore]) -> Read | None:
-        """Return the confirming read of a key while some substore may still report an older state."""
+        """Return the confirming read of a key while some substore may still report an older state, or lacks
+        the list of another one.
+        """
         read = self._reads.get(key)
         if read is None:
             return None
@@ -680,8 +671,12 @@ class Union:
             and is_denied(record, substore, read)
         ]
         if behind is None and not missed:
-            del self._reads[key]
-            return None
+            # A body older than the read may be newer than the version of readers: see `_version`.
+            lacking = next((each for each in substores if each.version and self.unreached_list(each)), None)
+            if lacking is None:
+                del self._reads[key]
+                return None
+            lacking.wait_for(self.unreached_list(lacking), key)
         for substore in (behind, *missed):
             if substore is not None:
                 substore.wait_for(read.version, key)

@@ -333,6 +333,7 @@ def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_li
     changes = listed(b, "22", *([pod("12")] if there else []))
     # Where it is there all the same, the server was restored under higher versions.
     assert told(changes) == ([(None, "12")] if there else [])
+    a.progress("22")
     assert union._reads == {}
     assert union.pop_streams_to_relist() == {}
 
