@@ -7,6 +7,7 @@ again. `v` is the resourceVersion of the handler's body. The handler waits until
 1. Each stream that selects the object, or holds its uid, has reached `v`: it delivers the same event.
 2. Each other stream, which may never receive such an event, is as new as `v`. That is so if its open watch
    has caught up with the server. If that is unknown, a list of metadata shows it (`informer._comparison`).
+   A watch that is held at the end of a filter change has not.
 3. Each leave up to `v` is confirmed.
 
 It waits for all streams at once, and each wait ends:
@@ -225,9 +226,7 @@ class _Wait:
         if (self._event.uid, self._event.version) in reflector.foreign:
             return True
         version, is_by_itself = self._goal(reflector)
-        return self._has_reached(reflector, version) or (
-            reflector.comparison.has_caught_up and not is_by_itself
-        )
+        return self._has_reached(reflector, version) or (reflector.is_live and not is_by_itself)
 
     def _goal(self, reflector: Reflector) -> tuple[str, bool]:
         """Return the version that the stream must have reached, and True if only its own progress shows that.

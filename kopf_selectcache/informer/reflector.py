@@ -239,6 +239,11 @@ class Reflector:
         return isinstance(self.writer.state, Watching)
 
     @property
+    def is_live(self) -> bool:
+        """True if the open watch has caught up with the server, and is not held."""
+        return self.comparison.has_caught_up and self._held is None
+
+    @property
     def goes_on(self) -> bool:
         """True if no list is due: a watch is open, or will be opened at the version that it has reached."""
         state = self.writer.state

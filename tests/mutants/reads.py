@@ -39,6 +39,14 @@ READS: tuple[Mutant, ...] = (
         (WORLD + "4_a_body_does_not_bring_back_an_object_that_a_request_has_not_found",),
     ),
     Mutant(
+        "trust a stream that is held at the end of a filter change",
+        "informer/reflector.py",
+        "return self.comparison.has_caught_up and self._held is None",
+        "return self.comparison.has_caught_up",
+        9,
+        (WORLD + "9_siblings_are_as_new_as_the_body_while_a_stream_is_held_at_the_end_of_a_filter_change",),
+    ),
+    Mutant(
         "trust a watch that has ended while another one was waited for",
         "cache/freshness.py",
         "late = [each for each in reflectors if waited.count(each) < 2 and not self._is_fresh(each)]",

@@ -18,6 +18,9 @@ OR = 1
 IN_A_OR_GOLD = 2
 """The filter `app=web` in the namespace `a`, or `tier=gold`."""
 
+DB_OR_GOLD = 3
+"""The filter `app=db` or `tier=gold`."""
+
 OF_TWO_NAMESPACES = 7
 """The filter `app=web` in namespaces of a team, or `tier=gold` in the namespace `b`: no key is in both."""
 
@@ -163,4 +166,12 @@ def test_4_a_body_does_not_bring_back_an_object_that_a_request_has_not_found() -
     lines = ["write a/z -", "handle all", "end 1 expired", "other a/z app=web", "write a/z -", "handle 0"]
     lines += ["own patch a/x tier=gold", "move 1.3", "answer 2"]
     run = plays(lines, IN_A_OR_GOLD)
+    assert run.lie is None, run.lie
+
+
+def test_9_siblings_are_as_new_as_the_body_while_a_stream_is_held_at_the_end_of_a_filter_change() -> None:
+    """The new stream was listed before an object has left it, and the present streams wait for that."""
+    lines = ["write b/y app=web,tier=gold", "change 0", "execute 0", "write b/y app=db", "flush all"]
+    lines += ["answer 0", "answer 0", "answer 0", "write b/z app=db", "twin a/y", "handle all"]
+    run = plays(lines, DB_OR_GOLD)
     assert run.lie is None, run.lie
