@@ -202,8 +202,8 @@ class Memos:
     def __init__(self, memories: ResourceMemories | None = None, base: Any = None) -> None:
         self._memories = memories if memories is not None else ResourceMemories()
         self._base: Any = base if base is not None else kopf.Memo()
-        self._unseen = set[str]()
-        """The uids of objects that Kopf has not seen. It does not forget them."""
+        self._unseen: dict[str, object] = {}
+        """The uids of objects that Kopf has not seen, with their resources. It does not forget them."""
         self._recall = self._memories.recall
         # As an attribute of the instance it hides the method.
         vars(self._memories)["recall"] = self._recall_for_kopf
@@ -216,24 +216,30 @@ class Memos:
             return await self._recall(
                 raw_body, noticed_by_listing=noticed_by_listing, ephemeral=ephemeral, **options
             )
-        self._unseen.discard(uid)
+        del self._unseen[uid]
         memory = await self._recall(raw_body, **options)
         memory.noticed_by_listing = noticed_by_listing
         return memory
 
-    async def recall(self, body: Any) -> Any:
-        """Return the memo of an object."""
+    async def recall(self, body: Any, resource: object) -> Any:
+        """Return the memo of an object of a resource."""
         uid = self._memories._build_key(body)
         if uid not in self._memories._items:
-            self._unseen.add(uid)
+            self._unseen[uid] = resource
         return (await self._recall(body, memobase=self._base)).memo
 
     async def forget(self, body: Any) -> None:
         """Forget the memo of an object, unless Kopf has seen the object: Kopf forgets it itself."""
         uid = self._memories._build_key(body)
         if uid in self._unseen:
-            self._unseen.discard(uid)
+            del self._unseen[uid]
             await self._memories.forget(body)
+
+    def forget_all(self, resource: object) -> None:
+        """Forget the memos of all objects of a resource that Kopf has not seen."""
+        for uid in [uid for uid, each in self._unseen.items() if each == resource]:
+            del self._unseen[uid]
+            self._memories._items.pop(uid, None)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -119,6 +120,19 @@ class Calls:
         self._queue.shut_down(drain=False)
         for task in self._waiting:
             task.cancel()
+
+    async def forget_removed(self) -> None:
+        """Forget the memos of all objects whenever their kind is removed, until cancelled: departures are not
+        reported until it is declared again.
+        """
+        while True:
+            changed = self._runtime.names.changed
+            with suppress(NotSynced):
+                try:
+                    self._informer()
+                except NotDeclared:
+                    self._memos.forget_all(self._resource)
+            await changed.wait()
 
     # ---- Changes.
 
@@ -241,7 +255,7 @@ class Calls:
         attempts = self._attempts.get((key, uid)) or Attempts(self._now(), clock(), clock)
         logger = _kopf.ObjectLogger(body=body, settings=self._operator.settings)
         patch = kopf.Patch(body=body)
-        memo = await self._memos.recall(body)
+        memo = await self._memos.recall(body, self._resource)
         arguments = ReconcileArguments(logger, body, patch, memo, run.causes, deleted)
         with self._brake.watching(key, _callers(run)):
             outcome = await _kopf.execute_handler_once(

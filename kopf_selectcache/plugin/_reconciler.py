@@ -126,11 +126,13 @@ class _Runner:
             for source in syncing:
                 await source.wait_synced()
             self._reported = None
+            forgetting = asyncio.create_task(calls.forget_removed())
             working = asyncio.create_task(worker.run(), name=f"selectcache: {handler.id}: worker")
             try:
                 await asyncio.wait({working})
                 working.result()
             finally:
+                forgetting.cancel()
                 calls.end()
                 await worker.stop(deadline=operator.settings.queueing.exit_timeout)
                 if not queue.is_finished:  # A run resists.

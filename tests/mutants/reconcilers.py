@@ -36,6 +36,8 @@ RECONCILERS: tuple[Mutant, ...] = (
            ("tests/plugin/test_growth.py::test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go",)),
     Mutant("remember Events without a limit", "recorder/correlator.py", "if len(self._entries) > self._most else None", "if False else None", 17,
            ("tests/plugin/test_growth.py::test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go",)),
+    Mutant("remember the memos of a kind that is removed", "plugin/_reconcile_calls.py", "self._memos.forget_all(self._resource)", "pass", 17,
+           ("tests/plugin/test_growth.py::test_17_nothing_is_remembered_of_objects_that_depart_while_their_kind_is_not_declared",)),
     Mutant("let waits go on when the operator begins to stop", STOP, "            root.add_done_callback(self.begin)\n", "            pass\n", 2,
            (STOPPING + "an_operator_ends_though_handlers_of_its_caches_wait_in_all_threads",)),
     Mutant("lose the object of a call that raises no Exception", "plugin/_calls.py", "        let_end(error)\n", "        raise\n", 17,

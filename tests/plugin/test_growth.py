@@ -5,7 +5,7 @@ was.
 from __future__ import annotations
 
 import asyncio
-import gc
+import logging
 from collections import Counter
 from contextlib import suppress
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing import EmbeddedCluster
+from tests import retained
 from tests.plugin.reconciling import APPS, app, config, operated, serving
 from tests.plugin.virtual import Times
 
@@ -32,17 +33,9 @@ FILTERS = {APPS: selectcache.EVERYTHING, "v1/configmaps": "app"}
 
 
 def counts() -> Counter[str]:
-    """Return the number of objects of the package's classes, but for those of the server."""
-    for _ in range(3):
-        gc.collect()
-    kinds = Counter(type(each) for each in gc.get_objects())
-    return Counter(
-        {
-            f"{kind.__module__}.{kind.__qualname__}": count
-            for kind, count in kinds.items()
-            if kind.__module__.startswith("kopf_selectcache.") and ".testing." not in f"{kind.__module__}."
-        }
-    )
+    """Return the number of objects of the package's classes, and of the entries of their containers."""
+    objects = retained.tracked()
+    return retained.counts_of(objects) + retained.entries_of(objects)
 
 
 def labelled(name: str, owner: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -111,6 +104,47 @@ def test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go(
             await times.until(lambda: operator_of(settings), within=10)
             found = operator_of(settings)
             assert found is not None
+            cache = selectcache.cache_of(settings)
+            await play(cluster, cache, 0)
+            one, two = [await play(cluster, cache, number) for number in (1, 2)]
+            assert {kind: grown for kind, grown in (two - one).items() if grown > FEW} == {}
+
+    times.run(main())
+
+
+def test_17_nothing_is_remembered_of_objects_that_depart_while_their_kind_is_not_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # pytest keeps what is logged, errors and their tracebacks included.
+    monkeypatch.setattr(logging.getLogger("kopf_selectcache"), "disabled", True)
+    registry, times, calls = kopf.OperatorRegistry(), Times(monkeypatch), Counter[str]()
+
+    @selectcache.reconcile(APPS, registry=registry, deleted=True)
+    async def reconcile(name: str, memo: kopf.Memo, **_: Any) -> None:
+        calls[name] += 1
+        memo["calls"] = calls[name]
+
+    @selectcache.on.change(APPS, registry=registry)
+    async def follow(**_: Any) -> None:
+        pass
+
+    async def play(cluster: EmbeddedCluster, cache: selectcache.Cache, number: int) -> Counter[str]:
+        names = [f"app-{number}-{each}" for each in range(LIFETIMES)]
+        for name in names:
+            cluster.create(app(name))
+        await times.until(lambda: all(calls[name] for name in names), within=60)
+        await cache.remove(APPS)
+        for name in names:
+            cluster.delete(app(name))
+        await cache.declare(APPS, selectcache.EVERYTHING)
+        await asyncio.sleep(LONG)
+        objects = retained.tracked()
+        return counts() + retained.entries_of(objects, "kopf")
+
+    async def main() -> None:
+        filters = {APPS: selectcache.EVERYTHING}
+        async with serving() as cluster, operated(registry, cluster, filters=filters) as settings:
+            await times.until(lambda: operator_of(settings), within=10)
             cache = selectcache.cache_of(settings)
             await play(cluster, cache, 0)
             one, two = [await play(cluster, cache, number) for number in (1, 2)]
