@@ -7,7 +7,7 @@ import asyncio
 import selectors
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 _T = TypeVar("_T")
 
@@ -16,18 +16,18 @@ IN_FLIGHT = 0.05
 acknowledgement."""
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """The loop: `asyncio.Runner(loop_factory=VirtualLoop)`."""
+class InlineLoop(asyncio.SelectorEventLoop):
+    """A loop with a clock of its own, in which no thread of an executor runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, selector: Callable[[Self], selectors.BaseSelector]) -> None:
         self.now = 1000.0
-        super().__init__(_Skipping(self))
+        super().__init__(selector(self))
 
     def time(self) -> float:
         return self.now
 
     def run_in_executor(self, executor: object, func: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:  # type: ignore[override]  # There is none.
-        """Run it at once: time must not pass while a thread works."""
+        """Run it here and now: time must not pass while a thread works, and each run has the same order."""
         future: asyncio.Future[_T] = self.create_future()
         try:
             future.set_result(func(*args))
@@ -36,10 +36,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return future
 
 
+class VirtualLoop(InlineLoop):
+    """The loop: `asyncio.Runner(loop_factory=VirtualLoop)`."""
+
+    def __init__(self) -> None:
+        super().__init__(_Skipping)
+
+
+def is_threaded() -> bool:
+    """Return True if a thread of the package works."""
+    return any(thread.name == "selectcache" for thread in threading.enumerate())
+
+
 class _Skipping(selectors.DefaultSelector):
     """Puts the loop's clock forward instead of waiting for a timer."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: InlineLoop) -> None:
         super().__init__()
         self._loop = loop
 
@@ -53,6 +65,4 @@ class _Skipping(selectors.DefaultSelector):
 
     def _is_busy(self) -> bool:
         """Return True if a thread of the package works, or a socket waits until its peer has read."""
-        return any(thread.name == "selectcache" for thread in threading.enumerate()) or any(
-            key.events & selectors.EVENT_WRITE for key in self.get_map().values()
-        )
+        return is_threaded() or any(key.events & selectors.EVENT_WRITE for key in self.get_map().values())

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-_T = TypeVar("_T")
+from tests.hostile.virtual import InlineLoop, is_threaded
 
 IN_FLIGHT = 0.01
 """Real seconds to wait for a thread of the product that works."""
 
 
-class WorldLoop(asyncio.SelectorEventLoop):
+class WorldLoop(InlineLoop):
     """The loop: `asyncio.Runner(loop_factory=WorldLoop)`."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
         self.idle: asyncio.Future[None] | None = None
-        super().__init__(_Standing(self))
-
-    def time(self) -> float:
-        return self.now
+        super().__init__(_Standing)
 
     async def settle(self) -> None:
         """Let everything run that needs neither time nor an answer of the server."""
@@ -44,15 +38,6 @@ class WorldLoop(asyncio.SelectorEventLoop):
         timers: Any = self._scheduled  # type: ignore[attr-defined]  # There is no other way to ask.
         return min((each.when() for each in timers if not each.cancelled()), default=None)
 
-    def run_in_executor(self, executor: object, func: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:  # type: ignore[override]  # There is none.
-        """Run it here and now: so each run of a world has the same order."""
-        future: asyncio.Future[_T] = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as error:  # It is raised where the future is awaited.  # noqa: BLE001
-            future.set_exception(error)
-        return future
-
 
 class _Standing(selectors.DefaultSelector):
     """Wakes the world when nothing else is left to do."""
@@ -64,7 +49,7 @@ class _Standing(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
         if timeout is not None and timeout <= 0:
             return super().select(0)
-        while any(thread.name == "selectcache" for thread in threading.enumerate()):
+        while is_threaded():
             if ready := super().select(IN_FLIGHT):
                 return ready
         ready = super().select(0)
