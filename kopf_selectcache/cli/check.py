@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TextIO
 
 from kopf_selectcache import _kopf
@@ -23,7 +24,7 @@ from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.estimate import Amount, Counter, labelled_namespaces
-from kopf_selectcache.informer.namespaces import absent, named_by
+from kopf_selectcache.informer.namespaces import absent, exists, named_by
 from kopf_selectcache.plugin.narrowing import advice_on, watches_in_full
 from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
 from kopf_selectcache.plugin.peering import unmet_peering
@@ -157,7 +158,7 @@ async def _absent_namespaces(operator: Loaded, checks: Iterable[Check]) -> list[
     for each in checks:
         named = each.named | named
     with suppress(Refused, Garbled):
-        if found := await absent(operator.transport, named):
+        if found := await absent(partial(exists, operator.transport), named):
             return [f"Namespaces that do not exist: {found}. Nothing is cached there until you create them."]
     return []
 

@@ -4,7 +4,8 @@ with whole objects.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Protocol
 
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import PARTIAL_KIND, PARTIAL_VERSION, Reader
@@ -21,6 +22,15 @@ ONE = f"{JSON};as={PARTIAL_KIND};g=meta.k8s.io;v=v1,{JSON}"
 
 PAGE = f"{JSON};as={PARTIAL_KIND}List;g=meta.k8s.io;v=v1,{JSON}"
 """The header Accept of a list."""
+
+
+class Client(Protocol):
+    """Sends GET requests: a transport, or the fetcher of an operator."""
+
+    async def get(
+        self, path: str, query: Mapping[str, str], *, accept: str = ..., most: int | None = None
+    ) -> bytes: ...
+
 
 _READER = Reader(PARTIAL_VERSION, PARTIAL_KIND)
 
@@ -58,7 +68,16 @@ async def pages_of_metadata(
         yield page.records
 
 
-async def page_of_metadata(transport: Transport, resource: Resource, path: str, paging: Paging) -> Page:
+async def exists(client: Client, resource: Resource, namespace: str | None, name: str) -> bool:
+    """Ask whether an object exists, with the permission to list the kind. Raise Refused, Unreachable or
+    Garbled.
+    """
+    paging = Paging({"fieldSelector": f"metadata.name={name}"}, page_limit=1, patience=0.0)
+    page = await page_of_metadata(client, resource, resource.path(namespace), paging)
+    return any(record.name == name for record in page.records)
+
+
+async def page_of_metadata(transport: Client, resource: Resource, path: str, paging: Paging) -> Page:
     """Return the next page of a list; raise Refused, Unreachable or Garbled."""
     answer = await ask_in_size(
         paging.size, lambda: transport.get(path, paging.query, accept=PAGE, most=paging.size.most_bytes)

@@ -8,11 +8,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from kopf_selectcache.client.transport import Transport
-from kopf_selectcache.core.errors import let_exit
+from kopf_selectcache.client.transport import Refused, Transport, Unreachable
+from kopf_selectcache.core.errors import Garbled, let_exit
+from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,20 @@ class Environment:
     def of_kind(self, cached: Cached) -> Environment:
         """Return the environment of one informer, whose kind may have options of its own."""
         return replace(self, settings=self.settings.of_kind(cached))
+
+    async def answer_to(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Ask until the server answers, and wait longer after each failure. Raise Refused if a permission is
+        missing.
+        """
+        failures = 0
+        while True:
+            try:
+                return await ask()
+            except (Refused, Unreachable, Garbled) as error:
+                if isinstance(error, Refused) and error.refusal.code == 403:
+                    raise
+            await self.sleep(delay(failures, self.chance(), slow=True))
+            failures += 1
 
 
 def let_end(error: BaseException) -> None:

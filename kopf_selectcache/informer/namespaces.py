@@ -14,18 +14,17 @@ to each kind that uses it:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Protocol, cast
+from typing import Protocol
 
 from kopf_selectcache._errors import NotSynced, Overtaken, SelectCacheError, StateError
 from kopf_selectcache.client import partial_metadata
-from kopf_selectcache.client.transport import Refused, Transport, Unreachable
-from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.client.partial_metadata import Client
+from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.selection.kinds import BUILT_IN
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import rank_of
@@ -43,23 +42,12 @@ from .state import Derived, InformerState, Present
 MOST_ASKED = 100
 """Maximum of namespaces that the server is asked for one by one."""
 
-ASKED_AGAIN = 10.0
-"""Seconds until it is asked again after a failure."""
-
 JOINED_PAUSE = 10.0
 """Seconds between two changes of a filter whose namespaces share one list and watch: each change lists all of
 its objects again."""
 
 
 _NAMESPACES = Resource(next(kind for kind in BUILT_IN if kind.kind == "Namespace"), "v1")
-
-
-class Client(Protocol):
-    """Sends GET requests: a transport, or the fetcher of an operator."""
-
-    async def get(
-        self, path: str, query: Mapping[str, str], *, accept: str = ..., most: int | None = None
-    ) -> bytes: ...
 
 
 class Follower(Protocol):
@@ -460,21 +448,18 @@ async def exists(client: Client, namespace: str) -> bool:
     """Ask whether a namespace exists, with the permission that Kopf needs: to list namespaces. Raise Refused,
     Unreachable or Garbled.
     """
-    query = {"fieldSelector": f"metadata.name={namespace}"}
-    paging, transport = Paging(query, page_limit=1, patience=0.0), cast("Transport", client)
-    page = await partial_metadata.page_of_metadata(transport, _NAMESPACES, _NAMESPACES.path(), paging)
-    return any(record.name == namespace for record in page.records)
+    return await partial_metadata.exists(client, _NAMESPACES, None, namespace)
 
 
-async def absent(client: Client, named: Mapping[str, str]) -> str:
+async def absent(is_there: Callable[[str], Awaitable[bool]], named: Mapping[str, str]) -> str:
     """Return the namespaces that do not exist, each with the place that names it; an empty text if all exist,
-    or if namespaces may not be listed. Raise Refused, Unreachable or Garbled.
+    or if namespaces may not be listed. Raise what `is_there` raises.
     """
     try:
         found = [
             f"{name!r} (named by {place})"
             for name, place in islice(named.items(), MOST_ASKED)
-            if not await exists(client, name)
+            if not await is_there(name)
         ]
     except Refused as error:
         if error.refusal.code == 403:
@@ -499,16 +484,13 @@ class AbsentNamespaces:
         """Warn of those that do not exist among the namespaces that are not known yet."""
         new = {name: place for name, place in named.items() if name not in self._asked}
         self._asked |= new.keys()
-        while True:
-            try:
-                found = await absent(self._environment.transport, new)
-            except (Refused, Unreachable, Garbled):
-                await self._environment.sleep(ASKED_AGAIN)
-                continue
-            if found:
-                self._environment.logger.warning(
-                    "Namespaces that do not exist: %(namespaces)s. Nothing is cached there until you create"
-                    " them.",
-                    {"namespaces": found},
-                )
-            return
+        if found := await absent(self._is_there, new):
+            self._environment.logger.warning(
+                "Namespaces that do not exist: %(namespaces)s. Nothing is cached there until you create"
+                " them.",
+                {"namespaces": found},
+            )
+
+    async def _is_there(self, namespace: str) -> bool:
+        environment = self._environment
+        return await environment.answer_to(lambda: exists(environment.transport, namespace))

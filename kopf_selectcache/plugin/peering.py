@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache.client.discovery import Server
-from kopf_selectcache.client.transport import Refused, Unreachable
-from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.client.partial_metadata import Client, exists
+from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.informer.informers import Runtime
 
 AFTER = 10.0
-"""Seconds from the login to the warning, and between requests that fail."""
+"""Seconds from the login to the warning."""
 
 GROUPS = ("kopf.dev", "zalando.org")
 """The API groups of Kopf's peerings. Kopf waits for an object of each group that is served."""
@@ -38,7 +36,7 @@ class Unmet(NamedTuple):
 
 
 async def unmet_peering(
-    server: Server, settings: kopf.OperatorSettings, namespaces: Collection[str] | None
+    server: Client, settings: kopf.OperatorSettings, namespaces: Collection[str] | None
 ) -> Unmet | None:
     """Return what a mandatory peering lacks; None if it lacks nothing, or is not mandatory. `namespaces` are
     those of the operator, None for all. Raise Refused, Unreachable or Garbled.
@@ -89,33 +87,26 @@ def _manifest(kind: Kind, name: str, namespace: str | None = None) -> str:
     return f"{{apiVersion: {kind.group}/v1, kind: {kind.kind}, metadata: {{name: {name}{where}}}}}"
 
 
-async def _exists(server: Server, resource: Resource, namespace: str | None, name: str) -> bool | None:
+async def _exists(server: Client, resource: Resource, namespace: str | None, name: str) -> bool | None:
     """Ask the server for an object; return None if the kind is not served."""
-    query = {"fieldSelector": f"metadata.name={name}", "limit": "1"}
     try:
-        answer = await server.get(resource.path(namespace), query)
+        return await exists(server, resource, namespace, name)
     except Refused as error:
         # Who has the permissions of one group only needs no others.
         if error.refusal.code == 404 or (error.refusal.code == 403 and resource.kind.group != GROUPS[0]):
             return None
         raise
-    page = Reader.of(resource, ALL).page(answer)
-    if isinstance(page, Refusal):
-        raise Refused(page)
-    return bool(page.records)
 
 
 async def warn_of_peering(settings: kopf.OperatorSettings, runtime: Runtime) -> None:
     """Log once if Kopf still waits for a mandatory peering some time after the login."""
-    while True:
-        await runtime.environment.sleep(AFTER)
-        namespaces = _kopf.exact_namespaces(_kopf.watched_patterns(settings))
-        try:
-            unmet = await unmet_peering(runtime.transport, settings, namespaces)
-        except (Refused, Unreachable, Garbled):
-            continue  # Kopf logs why it cannot ask either.
-        if unmet is not None:
-            _logger.warning(
-                "Kopf calls no handler: %(what)s. %(remedy)s.", {"what": unmet.what, "remedy": unmet.remedy}
-            )
-        return
+    await runtime.environment.sleep(AFTER)
+    namespaces = _kopf.exact_namespaces(_kopf.watched_patterns(settings))
+    ask = partial(unmet_peering, runtime.transport, settings, namespaces)
+    unmet = None
+    with suppress(Refused):  # Kopf itself needs the permission that is missing.
+        unmet = await runtime.environment.answer_to(ask)
+    if unmet is not None:
+        _logger.warning(
+            "Kopf calls no handler: %(what)s. %(remedy)s.", {"what": unmet.what, "remedy": unmet.remedy}
+        )

@@ -253,7 +253,7 @@ def _keep(*answers: Any) -> Callable[[], None]:
 
 async def _find_absent() -> None:
     named = dict.fromkeys(("shop", "other"), assigned("v1/pods"))
-    environment = SimpleNamespace(transport=(server := Server()), logger=LOGGER)
+    environment = SimpleNamespace(transport=(server := Server()), logger=LOGGER, answer_to=lambda ask: ask())
     listed = {"kind": "NamespaceList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": []}
     server.answer("/api/v1/namespaces", listed)
     await AbsentNamespaces(cast("Any", environment)).look(named)
@@ -496,7 +496,7 @@ def _wait_for_a_peering() -> None:
     settings.peering.mandatory, settings.peering.clusterwide, settings.peering.name = True, True, "ours"
 
     async def work() -> None:
-        environment = SimpleNamespace(sleep=lambda _: asyncio.sleep(0))
+        environment = SimpleNamespace(sleep=lambda _: asyncio.sleep(0), answer_to=lambda ask: ask())
         transport = _Answers(
             {"kind": "ClusterKopfPeeringList", "metadata": {"resourceVersion": "5"}, "items": []}
         )

@@ -193,8 +193,8 @@ SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "warn of a namespace that exists",
         "informer/namespaces.py",
-        "            if not await exists(client, name)\n",
-        "            if await exists(client, name) is not None\n",
+        "            if not await is_there(name)\n",
+        "            if await is_there(name) is not None\n",
         20,
         (
             NAMESPACES + "namespaces_that_do_not_exist_are_one_warning_at_the_start",
@@ -202,12 +202,15 @@ SILENCE: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        "ask again for namespaces that may not be read",
-        "informer/namespaces.py",
-        "        if error.refusal.code == 403:\n            return",
-        "        if error.refusal.code == 401:\n            return",
+        "ask again for what may not be read",
+        "informer/environment.py",
+        "error.refusal.code == 403:",
+        "error.refusal.code == 401:",
         20,
-        (NAMESPACES + "without_the_permission_to_read_namespaces_there_is_no_warning",),
+        (
+            NAMESPACES + "without_the_permission_to_read_namespaces_there_is_no_warning",
+            "tests/plugin/test_peering.py::test_20_a_peering_that_may_not_be_listed_is_asked_for_once",
+        ),
     ),
     Mutant(
         "warn of the namespaces of each filter again",

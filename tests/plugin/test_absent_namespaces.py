@@ -13,7 +13,8 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import Caches, LabelSelector, Selector
-from kopf_selectcache.informer.namespaces import ASKED_AGAIN, MOST_ASKED
+from kopf_selectcache.core.protocol.backoff import SLOW
+from kopf_selectcache.informer.namespaces import MOST_ASKED
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.testing.request_log import Asked
@@ -111,7 +112,7 @@ def test_20_without_the_permission_to_read_namespaces_there_is_no_warning(
             async with started(cluster):
                 await times.until(lambda: asked(cluster), within=60)
                 for _ in range(3):
-                    await asyncio.sleep(ASKED_AGAIN)  # In virtual time.
+                    await asyncio.sleep(SLOW)  # In virtual time.
             assert asked(cluster) == ["other"]
 
     times.run(main())
@@ -126,7 +127,7 @@ def test_20_after_a_failure_namespaces_are_asked_for_again(
             cluster.namespace("shop")
             cluster.faults.add(Refuse(500), where=is_asked, times=2)
             async with started(cluster):
-                await times.until(lambda: warned(caplog), within=6 * ASKED_AGAIN)
+                await times.until(lambda: warned(caplog), within=6 * SLOW)
             assert asked(cluster) == ["other", "other", "other", "shop"]
 
     times.run(main())
@@ -171,7 +172,7 @@ def test_20_filters_without_names_of_namespaces_ask_for_none(
         async with EmbeddedCluster(tls=False) as cluster:
             async with started(cluster, filters):
                 for _ in range(3):
-                    await asyncio.sleep(ASKED_AGAIN)  # In virtual time.
+                    await asyncio.sleep(SLOW)  # In virtual time.
             assert asked(cluster) == []
 
     times.run(main())

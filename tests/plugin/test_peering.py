@@ -44,7 +44,9 @@ class Server:
         self.answers = answers
         self.asked = list[str]()
 
-    async def get(self, path: str, query: Mapping[str, str], /) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None
+    ) -> bytes:  # As transports are called.
         assert query["fieldSelector"] == "metadata.name=ours"
         self.asked.append(path)
         answer = self.answers.get(path, 404)
@@ -181,6 +183,27 @@ def test_20_the_log_names_the_peering_after_a_failed_request(
 
     times.run(main())
     assert f"clusterkopfpeerings.kopf.dev/ours does not exist. {CREATE}." in caplog.text
+
+
+def test_20_a_peering_that_may_not_be_listed_is_asked_for_once(
+    times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kopf's own requests have no field selector."""
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            cluster.namespace("shop")
+            cluster.create(PEERINGS)
+            refused = cluster.faults.add(
+                Refuse(403), where=lambda asked: "metadata.name=ours" in str(asked.query)
+            )
+            options: dict[str, Any] = {"standalone": False, "peering_name": "ours"}
+            async with operated(kopf.OperatorRegistry(), cluster, filters=FILTERS, **options):
+                await asyncio.sleep(12 * AFTER)  # In virtual time.
+            assert len(refused.hits) == 1
+
+    times.run(main())
+    assert CALLS_NONE not in caplog.text
 
 
 @pytest.mark.parametrize("name", ["ours", None])
