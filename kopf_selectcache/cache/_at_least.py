@@ -14,9 +14,11 @@ from typing import Any
 from kopf_selectcache._errors import NotDeclared, ReadError
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.store.record import are_numbers, is_newer, is_number, is_older, is_reached, rank_of
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.reflector import Reflector
+from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.selector import Selector
 
 from .request import AtLeast, Request
@@ -58,6 +60,16 @@ def is_as_new(informer: Informer, at_least: AtLeast, region: Selector | None) ->
     return all(
         each.substore.epoch == epoch and _has_reached(each, version) for each in informer.streams_for(region)
     ) and not _has_unconfirmed(informer, version)
+
+
+def has_passed(state: InformerState, key: ObjectKey, version: str) -> bool:
+    """Return True if the streams that could hold an object are known to hold all that there was at the
+    version.
+    """
+    streams = [each for each in state.reflectors if each.substore.keys.have(key)]
+    return bool(streams) and all(
+        each.substore.epoch == state.union.epoch and _has_reached(each, version) for each in streams
+    )
 
 
 def version_reached(informer: Informer) -> str:

@@ -23,9 +23,11 @@ from kopf_selectcache.core.store.index_spec import ODD, Indexed
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_newer, is_older
-from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Branches
+
+from ._at_least import has_passed
 
 Pair: TypeAlias = tuple[Record | None, Record | None]
 """A stored object, and the one that a read shows instead."""
@@ -55,23 +57,23 @@ def is_of(body: Mapping[str, Any], resource: Resource) -> bool:
 
 
 def latest_of(
-    body: Mapping[str, Any], resource: Resource, union: Union, *, deleted: bool
+    body: Mapping[str, Any], state: InformerState, *, deleted: bool
 ) -> tuple[Mapping[str, Any], bool]:
     """Return the body, and True if its object is deleted or the streams have shown a later state of it.
 
     The version of a store is that of its slowest stream, which perhaps could not hold the object at all. An
     object that has left is not stored either: only this tells it from one that is still to come.
     """
-    if union.is_alone or deleted or not is_of(body, resource):
+    if state.union.is_alone or deleted or state.resource is None or not is_of(body, state.resource):
         return body, deleted
     body = copy.copy(body)  # That of a daemon changes.
     metadata = body.get("metadata") or {}
     key = metadata.get("namespace") or "", metadata.get("name") or ""
-    version, read = metadata.get("resourceVersion"), union.read_of(key)
-    known = [union.version_of(key)]
-    if read is not None and metadata.get("uid") != read.there:
-        known.append(read.version)
-    return body, isinstance(version, str) and any(each and not is_newer(version, each) for each in known)
+    version, read = metadata.get("resourceVersion"), state.union.read_of(key)
+    if not isinstance(version, str):
+        return body, deleted
+    is_lost = read is not None and metadata.get("uid") != read.there and not is_newer(version, read.version)
+    return body, is_lost or has_passed(state, key, version)
 
 
 def own_of(

@@ -287,7 +287,7 @@ def open_snapshot(
     comparisons: Comparisons = state.derived.value or comparisons_of(state)
     serving = serving_of(informer, state) if state.followed else None
     if own is not None:
-        own, deleted = latest_of(own, comparisons.resource, state.union, deleted=deleted)
+        own, deleted = latest_of(own, state, deleted=deleted)
     snapshot = Snapshot(comparisons, store, state.own_writes, own, deleted, serving, state.plan)
     if is_behind:
         require_shown(request, snapshot, comparable=state.union.has_one_epoch)

@@ -59,6 +59,8 @@ class Judge:
     compared: int = 0
     present: dict[Key, State] = field(default_factory=dict)
     """What a subscriber knows by the changes that it has received."""
+    departed: dict[Key, int] = field(default_factory=dict)
+    """The version of the last state of each object of which a subscriber has received the departure."""
 
     # ---- Reads.
 
@@ -145,11 +147,15 @@ class Judge:
     # ---- Changes that a subscriber receives.
 
     def judge_change(self, key: Key, before: State | None, after: State | None) -> None:
-        """Compare a change with those before it; raise Lie."""
+        """Compare a change with those before it; raise Lie. Joined changes leave out entries, and no
+        departures.
+        """
         known = self.present.get(key)
-        if (known is None) != (before is None):
+        is_joined = before and after is None and before.version > self.departed.get(key, 0)
+        if (known is None) != (before is None) and not is_joined:
             raise Lie(f"15: a change of {'/'.join(key)} from {before} to {after}, and it was {known}")
         if after is None:
+            self.departed[key] = before.version if before else 0
             self.present.pop(key, None)
         else:
             if known is not None and known.version > after.version:

@@ -178,6 +178,14 @@ def test_15_a_departure_that_comes_twice_is_caught() -> None:
         judge.judge_change(X, state, None)
 
 
+def test_15_a_departure_of_an_object_whose_entry_was_joined_with_it_is_right() -> None:
+    judge = Judge(cluster(), [ONLY_WEB])
+    judge.judge_change(X, State(101, "uid-101", WEB, 1), None)
+    judge.judge_change(X, State(103, "uid-101", WEB, 2), None)
+    with pytest.raises(Lie, match=r"^15: "):
+        judge.judge_change(X, State(103, "uid-101", WEB, 2), None)
+
+
 def test_4_a_change_that_goes_back_is_caught() -> None:
     judge = Judge(cluster(), [ONLY_WEB])
     one, two = State(101, "uid-101", WEB, 1), State(103, "uid-101", WEB, 2)

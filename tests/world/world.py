@@ -144,7 +144,7 @@ class World:
             return False
         self.calls += 1
         caller, key = f"own {verb} {self.calls} of {name}", _key(name)
-        given, value = dict(_labels(labels) or ()), 1000 + self.calls
+        given, value = dict(_labels(labels) or ()), 1000 * self.calls  # That no `twin` has written.
         removed: dict[str, str | None] = {"app": None, "tier": None}
         calls: dict[str, Callable[[], Coroutine[Any, Any, int | None]]] = {
             "create": lambda: self.product.create(key, given, value),

@@ -121,11 +121,6 @@ class Union:
         """Return True if every stream that could hold the key has applied all events up to this version."""
         return all(not is_newer(version, substore.version) for substore in self._could_hold(key))
 
-    def version_of(self, key: ObjectKey) -> str:
-        """Return the version of the streams that could hold a key; empty if there is none."""
-        substores = self._could_hold(key)
-        return self.needed(substores).version if substores else ""
-
     def is_past(self, record: Record) -> bool:
         """Return True if an object that is not visible is known to be in another state than this one, if some
         stream selects this state.
