@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from inspect import currentframe
 from pathlib import Path
@@ -22,8 +22,8 @@ _PACKAGE = str(Path(__file__).parent)
 
 
 def caller(*, in_folder: bool = False) -> str:
-    """Return the file and line of the innermost call from outside of this package. `in_folder` tells files of
-    one name apart: it takes longer, and shows the path from the current folder.
+    """Return the file and line of the innermost call from outside this package. With `in_folder`, the file
+    has its path from the current folder, which tells files of one name apart, and takes longer.
     """
     frame = currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
@@ -31,8 +31,11 @@ def caller(*, in_folder: bool = False) -> str:
     if frame is None:
         return "?"
     file = Path(frame.f_code.co_filename)
-    is_below = in_folder and file.is_relative_to(here := Path.cwd())
-    return f"{file.relative_to(here) if is_below else file.name}:{frame.f_lineno}"
+    shown = file.name
+    if in_folder:
+        with suppress(ValueError, OSError):  # The file is elsewhere, or the current folder was deleted.
+            shown = str(file.relative_to(Path.cwd()))
+    return f"{shown}:{frame.f_lineno}"
 
 
 class SelectCacheError(Exception):

@@ -47,7 +47,7 @@ class Standing(StrEnum):
     DUE = "due"
     """It exists, and a branch selects it, but the cache does not hold it: look at the state of the cache."""
     UNKNOWN = "unknown"
-    """It is not held, and nobody tells if it exists and is selected: look at the state of the cache."""
+    """It is not held, and nobody knows whether it exists and is selected: look at the state of the cache."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,8 @@ HELP = "List the objects that an operator's objects own or name, and that the fi
 _UNREAD = "secrets"
 """The objects of this kind are never read as a whole: they are looked for, and not looked into."""
 
-
 _NAMING = ("name", "names", "ref", "refs")
-"""The ends of keys whose value is the name of an object; the kind itself is another."""
-
+"""The ends of keys whose value is the name of an object. The kind itself is another end."""
 
 _OF_EACH_POD = {("configmap", "kube-root-ca.crt"), ("serviceaccount", "default")}
 """Objects that the cluster itself lets each pod name: filters leave them out on purpose."""

@@ -52,9 +52,9 @@ class Environment:
 
 
 def let_end(error: BaseException) -> None:
-    """Raise an exception again that ends the process or the coroutine that is running. Anything else that
-    comes from a function of the operator's author is an error of that function: a CancelledError too, if
-    nobody has cancelled the task that is running, but one that it awaits.
+    """Raise an exception again if it ends the process, the running coroutine or the running task. Any other
+    exception from a function of the operator's author is an error of that function. That includes a
+    CancelledError if only a task was cancelled that the function awaits.
     """
     let_exit(error)
     task = asyncio.current_task()

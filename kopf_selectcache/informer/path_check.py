@@ -97,5 +97,5 @@ async def mistaken(server: Transport, resource: Resource, paths: Iterable[Keys])
 
 
 def shown(path: Keys) -> str:
-    """Return a path as messages have it."""
+    """Return a path as messages show it."""
     return repr(as_written(path))

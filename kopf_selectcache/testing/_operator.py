@@ -22,8 +22,8 @@ from ._endings import ENDINGS, OperatorEnded
 
 
 class StopFlag(asyncio.Event):
-    """The stop flag of an operator that may end by itself, too. Kopf waits 5 s for what waits for the flag
-    then, as it does with the flag of KopfRunner; so it is raised when Kopf looks at it no more.
+    """The stop flag of an operator that may also end by itself. Then Kopf would wait 5 s for the tasks that
+    wait for the flag, as it does with KopfRunner. So the flag is set once Kopf's own checker of it has ended.
     """
 
     async def wait(self) -> Literal[True]:
