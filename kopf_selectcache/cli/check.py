@@ -192,14 +192,14 @@ async def _undeclared_changes(
 
 
 async def _peering(operator: Loaded) -> tuple[list[Problem], list[str]]:
-    """Return a problem if Kopf would wait for a peering, or a hint if nobody may look for it."""
+    """Return a problem if Kopf would wait for a peering, or a hint if it cannot be looked for."""
     try:
         unmet = await unmet_peering(operator.transport, operator.settings, operator.watched)
-    except Refused as error:
-        if error.refusal.code != 403:
+    except (Refused, Garbled) as error:
+        if isinstance(error, Refused) and error.refusal.code != 403:
             raise
-        name = operator.settings.peering.name
-        return [], [f"The peering {name} cannot be looked for: {error.refusal.message}."]
+        why = error.refusal.message if isinstance(error, Refused) else error
+        return [], [f"The peering {operator.settings.peering.name} cannot be looked for: {why}."]
     return [Problem(f"Kopf calls no handler: {unmet.what}", unmet.remedy)] if unmet is not None else [], []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.testing import EmbeddedCluster
-from kopf_selectcache.testing.faults import Refuse
+from kopf_selectcache.testing.faults import MalformedJSON, Refuse
 from tests.cli.conftest import Command
 from tests.plugin.test_embedding import PEERING, PEERINGS
 
@@ -97,3 +97,10 @@ def test_20_a_peering_that_cannot_be_looked_for_is_told(
     said = command("check", WEB, "--peering", "ours")
     assert said.code == code
     assert ("* The peering ours cannot be looked for: not now." in said.output) is (code == 0)
+
+
+def test_20_a_damaged_answer_about_a_peering_is_a_hint(cluster: EmbeddedCluster, command: Command) -> None:
+    cluster.create(PEERINGS)
+    cluster.faults.add(MalformedJSON(), where=lambda asked: "peerings" in asked.path)
+    said = command("check", WEB, "--peering", "ours")
+    assert (said.code, "* The peering ours cannot be looked for: " in said.output) == (0, True)
