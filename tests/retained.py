@@ -48,7 +48,7 @@ def entries_of(objects: list[Any], package: str = OURS) -> Counter[str]:
         elif isinstance(each, ModuleType):
             if _is_of(each.__name__, package):
                 for name, value in vars(each).items():
-                    if isinstance(value, _CONTAINERS):
+                    if isinstance(value, _CONTAINERS) and not name.startswith("__"):
                         found[f"{each.__name__}.{name}"] += len(value)
         elif _is_of(type(each).__module__, package):
             for name, value in _attributes_of(each):
