@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 
 from kopf_selectcache.client.transport import Refused, Transport
@@ -35,17 +34,16 @@ async def looked_at(
                 f"index={{{each}}} finds none of the {len(samples):,} objects in the sample. Look at its"
                 " function"
             )
-    mistakes: Mapping[Keys, str] | None = {}
+    mistakes, unclear = dict[Keys, str](), list[Keys]()
     if lacking:
         with suppress(Refused, Garbled):
-            mistakes = await mistaken(transport, resource, [path for _, path in lacking])
-    if mistakes is None:
-        hints += [
-            f"{option} names {shown(path)}, and no object has a value there ({len(samples):,} looked at). The"
-            f" server doesn't publish which fields {resource} have. Look at the spelling"
-            for option, path in (lacking if len(samples) else ())
-        ]
-        return [], hints
+            mistakes, unclear = await mistaken(transport, resource, [path for _, path in lacking])
+    hints += [
+        f"{option} names {shown(path)}, and no object has a value there ({len(samples):,} looked at). The"
+        f" server doesn't publish which fields {resource} have there. Look at the spelling"
+        for option, path in (lacking if len(samples) else ())
+        if path in unclear
+    ]
     problems = [
         Problem(
             f"{resource}: {option} names {mistakes[path]}, and {resource} have no such field",

@@ -27,12 +27,12 @@ _T = TypeVar("_T")
 
 
 class Unknown(NamedTuple):
-    """The first key of a path that objects cannot have."""
+    """The first key of a path that the schema does not name."""
 
     depth: int
     """Its position in the path."""
     names: tuple[str, ...]
-    """The keys that objects can have there instead."""
+    """The keys that objects can have there instead; none if the schema leaves them open."""
 
 
 class _Kind(msgspec.Struct):
@@ -61,8 +61,8 @@ class Schema:
         self._root = root
 
     def unknown(self, path: Keys) -> Unknown | None:
-        """Return the first key of the path that no object can have; None if all of it may be there. The path
-        leads through lists to each item. Raise Garbled.
+        """Return the first key of the path that no object can have, or that the schema leaves open; None if
+        all of it may be there. The path leads through lists to each item. Raise Garbled.
         """
         schema = self._type(self._root)
         for depth, key in enumerate(path):
@@ -73,7 +73,9 @@ class Schema:
                 schema = as_mapping(properties[key])
             elif isinstance(others, Mapping):
                 schema = others
-            elif others is True or not properties or _is_open(schema):
+            elif _is_open(schema):
+                return Unknown(depth, ())
+            elif others is True or not properties:
                 return None
             else:
                 return Unknown(depth, tuple(properties))

@@ -6,7 +6,7 @@ asked for the schema of the kind: many fields are optional.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from itertools import islice
 from typing import Protocol
 
@@ -57,7 +57,7 @@ async def _warn(informer: Declaring, paths: Collection[Keys], environment: Envir
     lacking = without_value(paths, objects)
     if not objects or not lacking or resource is None:
         return
-    mistakes = await mistaken(environment.transport, resource, lacking)
+    mistakes, unclear = await mistaken(environment.transport, resource, lacking)
     parts = {"resource": str(resource), "line": informer.line}
     if mistakes:
         environment.logger.warning(
@@ -66,25 +66,30 @@ async def _warn(informer: Declaring, paths: Collection[Keys], environment: Envir
             parts | {"paths": ", ".join(mistakes.values())},
             extra=context_of(informer),
         )
-    elif mistakes is None:
+    if unclear:
         environment.logger.warning(
             "keep= of %(line)s names %(paths)s, and no object has a value there (%(count)s looked at). The"
-            " server doesn't publish which fields %(resource)s have. Look at the spelling.",
-            parts | {"paths": ", ".join(map(shown, lacking)), "count": f"{len(objects):,}"},
+            " server doesn't publish which fields %(resource)s have there. Look at the spelling.",
+            parts | {"paths": ", ".join(map(shown, unclear)), "count": f"{len(objects):,}"},
             extra=context_of(informer),
         )
 
 
-async def mistaken(server: Transport, resource: Resource, paths: Iterable[Keys]) -> dict[Keys, str] | None:
-    """Return the paths that no object of a kind can have, each as a message names it; None if the server does
-    not publish which fields there are. Raise Refused, Unreachable or Garbled.
+async def mistaken(
+    server: Transport, resource: Resource, paths: Collection[Keys]
+) -> tuple[dict[Keys, str], list[Keys]]:
+    """Return the paths that no object of a kind can have, each as a message names it, and those of which the
+    server does not publish if objects can have them. Raise Refused, Unreachable or Garbled.
     """
     schema = await schema_of(server, resource)
     if schema is None:
-        return None
-    found = {}
+        return {}, list(paths)
+    found, unclear = dict[Keys, str](), list[Keys]()
     for path in paths:
-        if (unknown := schema.unknown(path)) is not None:
+        unknown = schema.unknown(path)
+        if unknown is not None and not unknown.names:
+            unclear.append(path)
+        elif unknown is not None:
             depth, names = unknown
             meant = near(path[depth], names)
             asked = (
@@ -93,7 +98,7 @@ async def mistaken(server: Transport, resource: Resource, paths: Iterable[Keys])
                 else f" (did you mean {shown((*path[:depth], meant, *path[depth + 1 :]))}?)"
             )
             found[path] = f"{shown(path)}{asked}"
-    return found
+    return found, unclear
 
 
 def shown(path: Keys) -> str:

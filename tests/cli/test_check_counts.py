@@ -447,7 +447,7 @@ def test_20_without_the_fields_of_the_server_the_objects_alone_make_a_hint(
     ):
         assert line == (
             f"  * {named}, and no object has a value there ({count} looked at). The server doesn't"
-            " publish which fields pods have. Look at the spelling."
+            " publish which fields pods have there. Look at the spelling."
         )
 
 

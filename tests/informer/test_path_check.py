@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -93,8 +94,21 @@ def test_20_a_server_without_schemas_makes_a_careful_warning(caplog: pytest.LogC
     (line,) = warned(caplog, full("a"), full("b"), keep=keep, schema=refused(404, "NotFound"))
     assert line == (
         "keep= of settings.selectcache.selectors['pods'] names 'spec.nodeNam', and no object has a value"
-        " there (2 looked at). The server doesn't publish which fields pods have. Look at the spelling."
+        " there (2 looked at). The server doesn't publish which fields pods have there. Look at the spelling."
     )
+
+
+def test_20_a_schema_that_leaves_fields_open_makes_a_careful_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    schema = copy.deepcopy(SCHEMA)
+    schema["components"]["schemas"]["Pod"]["properties"]["spec"] = {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+    keep = Cached("app=web", keep=["spec.nodeNam", "spec.hostname"])
+    (line,) = warned(caplog, full("a"), full("b"), keep=keep, schema=answer(schema))
+    assert "names 'spec.nodeNam', and no object has a value there (2 looked at)" in line
 
 
 def test_20_a_server_that_fails_makes_no_warning(caplog: pytest.LogCaptureFixture) -> None:
