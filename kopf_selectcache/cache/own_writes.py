@@ -22,7 +22,7 @@ from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.redact import shown_with_type
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
-from kopf_selectcache.core.store.record import Record, is_older
+from kopf_selectcache.core.store.record import is_older
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.state import InformerState
@@ -64,13 +64,15 @@ async def read_written(
 
 
 def shown_uids(runtime: Runtime, resource: Resource, namespace: str | None, name: str) -> frozenset[str]:
-    """Return the uids of the objects that are stored or laid over under a name. If an object of another uid
-    is deleted after this, they are gone.
+    """Return the uids of the objects that are stored or laid over under a name, also for the next filter. If
+    an object of another uid is deleted after this, they are gone.
     """
     key, found = (namespace or "", name), set[str]()
     for informer in informers_of(runtime, resource):
-        with informer.own_writes.lock:
-            found |= {each.uid for each in (_held(informer, key), informer.own_writes.get(key)) if each}
+        for state in informer.states:
+            with state.own_writes.lock:
+                known = (state.store.peek(*key), state.own_writes.get(key))
+            found |= {each.uid for each in known if each}
     return frozenset(found)
 
 
@@ -201,10 +203,6 @@ def _deletion_of(
         floor = held.version
     at = informer.environment.clock()
     return OwnWrite(key, uid, "", None, at, expected=expected, floor=floor, deleted=gone)
-
-
-def _held(informer: Informer, key: tuple[str, str]) -> Record | None:
-    return informer.store.peek(*key)
 
 
 def metadata_in(answer: bytes) -> _Metadata:

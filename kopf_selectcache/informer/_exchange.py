@@ -341,6 +341,8 @@ class Exchange:
         informer.confirming = following.confirmer
         informer.packing, informer.begun = following.packing, (resource, planned)
         with former.own_writes.lock, state.own_writes.lock:
+            if former.union.has_one_epoch:
+                state.own_writes.overtake(lambda key: former.store.peek(*key))
             # Requests need the substores of kept streams.
             informer.state = state = informer.chosen.hide(replace(state))
         # From here on no read uses the streams that end.

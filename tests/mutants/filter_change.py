@@ -159,4 +159,8 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
            (f"{LABELLED}2_kinds_share_one_informer_of_namespaces_and_the_last_one_ends_it",)),
     Mutant("list the other namespaces again when one gains the label", "informer/_exchange.py", "        split = split_streams(state, informer.declared, declared, planned)\n", "        split = replace(split_streams(replace(state, reflectors=()), informer.declared, declared, planned), ended=state.reflectors)\n", 16,
            (f"{LABELLED}16_a_namespace_that_gains_the_label_is_served_and_others_are_not_disturbed",)),
+    Mutant("show an own write of which readers have seen a newer state before the change", "informer/_exchange.py", "                state.own_writes.overtake(lambda key: former.store.peek(*key))\n", "                pass\n", 16,
+           ("tests/world/test_world.py::test_16_an_own_write_that_is_answered_late_hides_no_newer_state_after_a_filter_change",)),
+    Mutant("delete only what the present filter has shown", "cache/own_writes.py", "        for state in informer.states:\n            with state.own_writes.lock:\n                known", "        for state in informer.states[:1]:\n            with state.own_writes.lock:\n                known", 9,
+           ("tests/world/test_world.py::test_9_an_own_deletion_hides_what_only_the_next_filter_has_listed",)),
 )

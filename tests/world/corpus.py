@@ -13,6 +13,8 @@ SEEDS = (
     12,  # A handler was shown its body, though a stream had shown that the object had left.
     87,  # The same, where a request had shown it.
     125,  # A stream that was held at the end of a filter change counted as one that had caught up.
+    4016,  # An own write was answered after a newer state was read, and shown by the next filter.
+    4351,  # What only the next filter had listed was shown after an own deletion of its successor.
     130,  # A handler was shown its body, after its object had left and the filter had changed.
 )
 """Seeds of worlds that must pass."""

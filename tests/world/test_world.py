@@ -21,6 +21,9 @@ IN_A_OR_GOLD = 2
 DB_OR_GOLD = 3
 """The filter `app=db` or `tier=gold`."""
 
+OF_A_TEAM = 5
+"""The filter `app=web` in namespaces of a team."""
+
 OF_TWO_NAMESPACES = 7
 """The filter `app=web` in namespaces of a team, or `tier=gold` in the namespace `b`: no key is in both."""
 
@@ -169,4 +172,22 @@ def test_9_siblings_are_as_new_as_the_body_while_a_stream_is_held_at_the_end_of_
     lines = ["write b/y app=web,tier=gold", "change 0", "execute 0", "write b/y app=db", "flush all"]
     lines += ["answer 0", "answer 0", "answer 0", "write b/z app=db", "twin a/y", "handle all"]
     run = plays(lines, DB_OR_GOLD)
+    assert run.lie is None, run.lie
+
+
+def test_16_an_own_write_that_is_answered_late_hides_no_newer_state_after_a_filter_change() -> None:
+    """The present filter shows somebody else's later write, and the stream of the next one is behind it."""
+    lines = ["change 0", "end all damaged", "write b/y app=web,tier=gold", "answer 0", "drop 0"]
+    lines += ["own patch a/z app=web,tier=gold", "execute 0", "handle 0", "write a/z app=db,tier=gold"]
+    lines += ["move 1.3", "answer 1", "flush 0"]
+    run = plays(lines, DB_OR_GOLD)
+    assert run.lie is None, run.lie
+
+
+def test_9_an_own_deletion_hides_what_only_the_next_filter_has_listed() -> None:
+    """Somebody else has deleted the object since and created it again, before the operator deletes it."""
+    lines = ["other a/x app=web", "change 6", "answer 0", "write a/y tier=gold", "own update b/x app=web"]
+    lines += ["answer 0", "answer 0", "write a/y -", "write a/y tier=gold", "answer 0", "handle all"]
+    lines += ["answer 1", "own delete a/y", "flush 2", "answer 2", "answer 0"]
+    run = plays(lines, OF_A_TEAM)
     assert run.lie is None, run.lie

@@ -227,6 +227,13 @@ class OwnWrites:
                 )
             )
 
+    def overtake(self, held: Callable[[ObjectKey], Record | None]) -> None:
+        """Drop the writes of which readers of the former filter have seen a newer state."""
+        for write in tuple(self):
+            record = None if write.is_deletion else held(write.key)
+            if record is not None and is_older(write.version, record.version):
+                self._drop(write)
+
     # ---- Reports of streams.
 
     def follow(
