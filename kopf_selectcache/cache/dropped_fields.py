@@ -1,12 +1,24 @@
-"""Warns of fields that the server has dropped from a write, since the kind has no such fields."""
+"""Warns of what the server has left out of a write: fields that the kind does not have, and parts that are
+written elsewhere: the status by its subresource, and the rest without.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import jsonpatch
+import msgspec
 
 from kopf_selectcache import _kopf
+from kopf_selectcache.client.discovery import Server, has_subresource
+from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.lost_answer import Verb, Write, contains
+from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
 
@@ -20,6 +32,12 @@ _ESCAPED = re.compile(r"\\(.)")
 _UNKNOWN = re.compile(r'unknown field "(.*)"')
 _INDEX = re.compile(r"\[\d+\]")
 
+_CHANGING = (Verb.REPLACE, Verb.MERGE, Verb.STRATEGIC, Verb.JSON)
+"""The writes of an object that exists, which may name a subresource."""
+
+_OF_ALL = ("apiVersion", "kind", "metadata")
+"""The parts that are written with and without a subresource."""
+
 
 def fields_in(header: str) -> Iterator[str]:
     r"""Yield the paths of the dropped fields that a `Warning` header of a server names.
@@ -30,6 +48,43 @@ def fields_in(header: str) -> Iterator[str]:
     for text in _WARNING.findall(header):
         if found := _UNKNOWN.fullmatch(_ESCAPED.sub(r"\1", text)):
             yield printable(found[1], 200)
+
+
+def ignored_parts(write: Write, answer: Mapping[str, Any]) -> list[str]:
+    """Return the parts of a write that its path does not write, and that the answer of the server has with
+    other values.
+
+    >>> ignored_parts(Write(Verb.MERGE, {"spec": {"a": 1}, "status": {"b": 2}}), {"spec": {}, "status": {}})
+    ['status']
+    """
+    if write.verb is Verb.JSON:
+        parts = [(each["path"].split("/")[1], _is_done(each, answer)) for each in write.body if each["path"]]
+    else:
+        parts = [(part, _is_taken(answer.get(part), value)) for part, value in write.body.items()]
+    is_status = write.subresource == "status"
+    found = {part for part, is_there in parts if not is_there and is_status is not (part == "status")}
+    return sorted(found.difference(_OF_ALL))
+
+
+def _is_done(operation: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
+    """Return True if an operation that the server has accepted changes nothing, or is in the answer."""
+    if operation["op"] in ("add", "replace"):
+        found = jsonpatch.JsonPointer(operation["path"]).resolve(answer, None)
+        return bool(found == operation["value"])
+    return bool(operation["op"] == "test")
+
+
+def _is_taken(found: Any, sent: Any) -> bool:
+    """Return True if an answer has what was sent; None if it has nothing there."""
+    todo = [(found, sent)]
+    while todo:
+        there, wanted = todo.pop()
+        if isinstance(wanted, Mapping):
+            inner = there if isinstance(there, Mapping) else {}
+            todo += [(inner.get(key), value) for key, value in wanted.items()]
+        elif (wanted is None and there) or not contains({"": there}, {"": wanted}):
+            return False
+    return True
 
 
 class DroppedFields:
@@ -52,6 +107,37 @@ class DroppedFields:
                     " its name, or the schema of a custom resource.",
                     {"field": field, "by": by, "resource": str(resource)},
                 )
+
+    async def warn_of_ignored(
+        self, server: Server, resource: Resource, write: Write, data: bytes, by: str
+    ) -> None:
+        """Log the parts of a write that the server has ignored, each once for a kind and its writer."""
+        if write.verb not in _CHANGING or write.subresource not in ("", "status"):
+            return
+        parts = list[str]()
+        with suppress(msgspec.DecodeError, UnicodeError, RecursionError, AttributeError):
+            parts = ignored_parts(write, decoded(data))  # An answer that is no object fails where it is read.
+        for part in parts:
+            key = by, str(resource), f"{part}/{write.subresource}"
+            if key not in self._warned and len(self._warned) < MOST:
+                with suppress(Refused, Unreachable, Garbled):  # The next write asks again.
+                    await self._warn_of(part, write, server, resource, by)
+                    self._warned.add(key)
+
+    async def _warn_of(self, part: str, write: Write, server: Server, resource: Resource, by: str) -> None:
+        names = {"part": printable(part, 200), "by": by, "resource": str(resource)}
+        if write.subresource:
+            _logger.warning(
+                "The server has ignored %(part)s in %(by)s: subresource='status' writes only the status of"
+                " %(resource)s. To write %(part)s, leave subresource= out.",
+                names,
+            )
+        elif await has_subresource(server, resource, "status"):
+            _logger.warning(
+                "The server has ignored status in %(by)s: the status of %(resource)s is a subresource. To"
+                " write it, give subresource='status'.",
+                names,
+            )
 
 
 def writer_of(verb: str) -> str:

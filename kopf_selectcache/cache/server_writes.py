@@ -331,6 +331,7 @@ async def execute(
         raise unknown_outcome(request, right, resource, error) from None
     except Unreachable as error:
         raise failed(request, error) from error
+    await dropped.warn_of_ignored(runtime.fetches, resource, write, data, by)
     if not options.dry_run:
         note(data)
         _remember(runtime, request, resource, write, data, before)

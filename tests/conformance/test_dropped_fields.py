@@ -104,6 +104,112 @@ KEPT: dict[str, Write] = {
 }
 
 
+LABELS = {"metadata": {"labels": {"a": "b"}}}
+
+
+def _set_status(obj: Any) -> None:
+    obj["status"]["phase"] = "Failed"
+
+
+def _updated(change: Callable[[Any], Any], **options: Any) -> Write:
+    return lambda live, place: live.update("pods", "a", place.namespace, change, **options)
+
+
+def _patched(patch: Any, **options: Any) -> Write:
+    return lambda live, place: live.patch("pods", "a", place.namespace, patch, **options)
+
+
+def _replaced(change: Callable[[Any], Any], **options: Any) -> Write:
+    async def write(live: Live, place: Place) -> Any:
+        found = await live.get("pods", "a", place.namespace)
+        change(found)
+        return await live.replace(found, **options)
+
+    return write
+
+
+WITHOUT = (
+    "The server has ignored status in {by}: the status of pods is a subresource. To write it, give"
+    " subresource='status'."
+)
+WITH = (
+    "The server has ignored {part} in {by}: subresource='status' writes only the status of pods. To write"
+    " {part}, leave subresource= out."
+)
+PATCH, UPDATE, REPLACE = (f"cache.live.{verb}()" for verb in ("patch", "update", "replace"))
+IGNORED: dict[str, tuple[Write, set[str]]] = {
+    "patch": (_patched({**LABELS, "status": {"message": "x"}}), {WITHOUT.format(by=PATCH)}),
+    "a removed part": (_patched({"status": {"phase": None}}), {WITHOUT.format(by=PATCH)}),
+    "strategic patch": (
+        _patched({"status": {"message": "x"}}, type="strategic"),
+        {WITHOUT.format(by=PATCH)},
+    ),
+    "an added element": (
+        _patched([{"op": "add", "path": "/status/message", "value": "x"}], type="json"),
+        {WITHOUT.format(by=PATCH)},
+    ),
+    "a removal by a JSON patch": (
+        _patched([{"op": "remove", "path": "/status/phase"}], type="json"),
+        {WITHOUT.format(by=PATCH)},
+    ),
+    "update": (_updated(_set_status), {WITHOUT.format(by=UPDATE)}),
+    "replace": (_replaced(_set_status), {WITHOUT.format(by=REPLACE)}),
+    "dry run": (_patched({"status": {"message": "x"}}, dry_run=True), {WITHOUT.format(by=PATCH)}),
+    "spec": (
+        _patched({"spec": {"priority": 7}, "status": {"message": "x"}}, subresource="status"),
+        {WITH.format(part="spec", by=PATCH)},
+    ),
+    "an update of the spec": (
+        _updated(lambda obj: obj["spec"].update(nodeName="n"), subresource="status"),
+        {WITH.format(part="spec", by=UPDATE)},
+    ),
+    "a spec by a JSON patch": (
+        _patched([{"op": "add", "path": "/spec/nodeName", "value": "n"}], type="json", subresource="status"),
+        {WITH.format(part="spec", by=PATCH)},
+    ),
+}
+WRITTEN: dict[str, Write] = {
+    "labels": _patched(LABELS),
+    "the status": _patched({"status": {"message": "x"}}, subresource="status"),
+    "a whole object": _replaced(lambda obj: obj["metadata"].update(labels={"a": "c"})),
+    "a whole object by its status": _replaced(_set_status, subresource="status"),
+    "an update": _updated(lambda obj: obj["metadata"].update(labels={"a": "d"})),
+    "an update of the status": _updated(_set_status, subresource="status"),
+    "a status that is there": _patched({**LABELS, "status": {"phase": "Pending", "message": None}}),
+    "a test": _patched(
+        [
+            {"op": "test", "path": "/status/phase", "value": "Pending"},
+            {"op": "add", "path": "/status/phase", "value": "Pending"},
+            {"op": "add", "path": "/metadata/labels", "value": {"a": "e"}},
+        ],
+        type="json",
+    ),
+    "another kind": lambda live, place: live.patch("configmaps", "a", place.namespace, {"data": {"a": "b"}}),
+}
+
+
+def ignored(place: Place, write: Write, caplog: pytest.LogCaptureFixture) -> set[str]:
+    place.of("pods").create("a", spec=POD["spec"])
+    place.of("configmaps").create("a")
+    written(place, write)
+    return {text for each in caplog.records if "has ignored" in (text := each.getMessage())}
+
+
+@pytest.mark.parametrize("what", IGNORED)
+def test_20_the_log_names_a_part_that_the_path_of_a_write_does_not_write(
+    place: Place, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    write, said = IGNORED[what]
+    assert ignored(place, write, caplog) == said
+
+
+@pytest.mark.parametrize("what", WRITTEN)
+def test_20_no_log_names_a_part_that_the_answer_of_a_write_has(
+    place: Place, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ignored(place, WRITTEN[what], caplog) == set()
+
+
 def dropped(caplog: pytest.LogCaptureFixture) -> set[str]:
     said = "The server has dropped "
     return {

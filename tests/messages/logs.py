@@ -229,6 +229,18 @@ def _drop_a_field_of_a_reconciler() -> None:
     )
 
 
+def _write_past(changes: Any, **options: Any) -> Callable[[], None]:
+    """Return a function that writes twice what its path does not write."""
+
+    def write() -> None:
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+        live = FakeCache([space], {"pods": "app=web"}).blocking.live
+        for _ in range(2):  # The log names it once.
+            live.patch("namespaces", "shop", changes=changes, **options)
+
+    return write
+
+
 def _keep(*answers: Any) -> Callable[[], None]:
     """Return a function in which a cache that keeps a misspelt path looks at its first object."""
 
@@ -566,6 +578,10 @@ RECORDS: dict[str, Callable[[], Any]] = {
     ),
     "a field that the server has dropped": _drop_a_field,
     "a field that the server has dropped from a patch of a reconciler": _drop_a_field_of_a_reconciler,
+    "a status that is written without its subresource": _write_past({"status": {"phase": "x"}}),
+    "a spec that is written with subresource='status'": _write_past(
+        {"spec": {"finalizers": ["x/y"]}}, subresource="status"
+    ),
     "a kept path that the kind does not have": _keep(
         {
             "components": {

@@ -6,6 +6,11 @@ from .mutant import Mutant
 
 PLAIN, PLAINLY = "cache/formats/plain.py", "tests/plugin/test_plain_patches.py::test_20_"
 FIELDS, DROPPED = "cache/dropped_fields.py", "tests/plugin/test_dropped_fields.py::test_20_"
+IGNORED = DROPPED + "the_log_names_"
+IGNORED_PART = (
+    "tests/conformance/test_dropped_fields.py"
+    "::test_20_the_log_names_a_part_that_the_path_of_a_write_does_not_write"
+)
 NAMED = (
     "tests/conformance/test_dropped_fields.py::test_20_the_log_names_each_field_that_the_server_has_dropped"
 )
@@ -92,10 +97,48 @@ SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "name a dropped field at each write",
         FIELDS,
-        "                self._warned.add(key)\n",
-        "",
+        "                self._warned.add(key)\n                _logger",
+        "                _logger",
         20,
         (DROPPED + "the_warning_names_the_handler_that_writes",),
+    ),
+    Mutant(
+        "name an ignored part at each write",
+        FIELDS,
+        "                    self._warned.add(key)\n",
+        "",
+        20,
+        (IGNORED + "a_part_that_the_server_ignores_once_for_each_handler",),
+    ),
+    Mutant(
+        "ignore a status that is written without its subresource",
+        FIELDS,
+        "elif await has_subresource(",
+        "elif not await has_subresource(",
+        20,
+        (
+            IGNORED + "a_part_that_the_server_ignores_once_for_each_handler",
+            DROPPED + "a_status_that_is_no_subresource_is_not_called_ignored",
+            IGNORED_PART,
+        ),
+    ),
+    Mutant(
+        "name a part of a replaced object that has not changed",
+        FIELDS,
+        "_is_taken(answer.get(part), value)) for",
+        "not value) for",
+        20,
+        (
+            "tests/conformance/test_dropped_fields.py::test_20_no_log_names_a_part_that_the_answer_of_a_write_has",
+        ),
+    ),
+    Mutant(
+        "ignore that a patch removes a part of the status",
+        FIELDS,
+        "(wanted is None and there) or ",
+        "",
+        20,
+        (IGNORED_PART,),
     ),
     Mutant(
         "name a call that the author of a reconciler has not made",

@@ -1,7 +1,8 @@
-"""Fields that the server has dropped from the patches of handlers: who names them in the log."""
+"""Fields and parts that the server has left out of the patches of handlers: who names them in the log."""
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache.plugin.handlers import with_cache
-from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from tests.faults.environment import run, until
-from tests.plugin.reconciling import APPS, app, operated, serving
+from tests.plugin.reconciling import APPS, CRD, app, config, operated, serving
 
+KIND = "webapps.example.com"
 DROPPED = "The server has dropped status.nope from "
 
 
@@ -95,3 +97,73 @@ def test_20_a_test_is_warned_of_a_misspelt_field_in_its_objects() -> None:
         for field in ("spec.nodeNam", "status.nope")
     ]
     assert not cache.get("pods", "a", "shop")["spec"]
+
+
+WRITES: list[tuple[Any, dict[str, Any]]] = [
+    ({"status": {"count": 1}}, {}),
+    ([{"op": "add", "path": "/status", "value": {"count": 1}}], {"type": "json"}),
+    ([{"op": "test", "path": "/spec", "value": {}}], {"type": "json", "subresource": "status"}),
+    ({"spec": {"a": 1}, "status": {"count": 1}}, {"subresource": "status"}),
+    ({"status": {"count": 1}}, {}),
+]
+
+
+def test_20_the_log_names_a_part_that_the_server_ignores_once_for_each_handler(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The status is there after the last write, so that the same patch is no mistake any more."""
+    rounds: list[None] = []
+
+    @kopf.timer("example.com", "v1", "webapps", interval=0.01, id="check", registry=registry)
+    @with_cache
+    async def check(cache: selectcache.Cache, name: str, namespace: str, **_: Any) -> None:
+        for changes, options in WRITES:
+            await cache.live.patch(APPS, name, namespace, changes, **options)
+        await cache.live.ensure(config("a"))  # What is no change of an object is not compared.
+        rounds.append(None)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await until(lambda: len(rounds) > 1)
+
+    run(main())
+    said = (
+        each.getMessage().partition(" in cache.live.patch() of Timer 'check': ") for each in caplog.records
+    )
+    assert [(one, why) for one, _, why in said if "has ignored" in one] == [
+        (
+            "The server has ignored status",
+            f"the status of {KIND} is a subresource. To write it, give subresource='status'.",
+        ),
+        (
+            "The server has ignored spec",
+            f"subresource='status' writes only the status of {KIND}. To write spec, leave subresource= out.",
+        ),
+    ]
+
+
+def test_20_a_status_that_is_no_subresource_is_not_called_ignored(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = copy.deepcopy(CRD)
+    del plain["spec"]["versions"][0]["subresources"]
+    answers: list[Any] = []
+
+    @kopf.timer("example.com", "v1", "webapps", interval=0.01, registry=registry)
+    @with_cache
+    async def check(cache: selectcache.Cache, name: str, namespace: str, **_: Any) -> None:
+        answers.append(
+            await cache.live.patch(APPS, name, namespace, {"status": {"nope": 1, "count": len(answers)}})
+        )
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            cluster.namespace("shop")
+            cluster.create(plain, app())
+            async with operated(registry, cluster):
+                await until(lambda: len(answers) > 1)
+
+    run(main())
+    assert [each["status"] for each in answers[:2]] == [{"count": 0}, {"count": 1}]
+    assert DROPPED in caplog.text
+    assert "has ignored" not in caplog.text
