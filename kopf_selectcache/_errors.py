@@ -28,8 +28,7 @@ def caller(*, in_folder: bool = False) -> str:
     frame = currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    if frame is None:
-        return "?"
+    assert frame is not None, "somebody calls this package"
     file = Path(frame.f_code.co_filename)
     shown = file.name
     if in_folder:

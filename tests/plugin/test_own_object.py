@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import kopf
 import pytest
 from kopf._core.intents import causes
 
+from kopf_selectcache.cache._overlay import latest_of
 from kopf_selectcache.plugin.handlers import with_cache as any_with_cache
 from kopf_selectcache.settings.options import settings_of
+from tests.cache.environment import PODS
 from tests.kopf_operators import (
     Cluster,
     admission,
@@ -285,3 +288,10 @@ def test_whether_the_object_of_a_daemon_is_gone_the_server_is_asked(
             assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web")))
 
     run(main())
+
+
+def test_a_body_that_was_made_by_hand_has_no_later_state() -> None:
+    union = SimpleNamespace(is_alone=False, read_of=lambda _: None)
+    state = cast("Any", SimpleNamespace(union=union, resource=PODS))
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    assert latest_of(body, state, deleted=False) == (body, False)

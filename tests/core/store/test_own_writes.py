@@ -425,3 +425,12 @@ def test_16_a_filter_with_another_form_of_objects_takes_deletions_over_alone() -
     following_writes = OwnWrites()
     following_writes.inherit(present, None)
     assert [each.key for each in following_writes] == [("shop", "b")]
+
+
+def test_16_a_write_that_readers_of_the_former_filter_have_seen_pass_is_dropped() -> None:
+    writes, _ = following(10)
+    for write in (written(12), written(14, name="b"), replace(deleted(), key=("shop", "c"))):
+        writes.lay(write)
+    seen = {KEY: record(13), ("shop", "b"): record(13, name="b"), ("shop", "c"): record(20, name="c")}
+    writes.overtake(seen.get)
+    assert [each.key for each in writes] == [("shop", "b"), ("shop", "c")]
