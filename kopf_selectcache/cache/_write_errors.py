@@ -33,6 +33,7 @@ from .request import Request
 _MOST_CAUSES = 5
 """The causes that a message names."""
 
+_INVALID = 422
 _OF_SECRETS = ("", "secrets")
 
 
@@ -82,7 +83,7 @@ def refused_write(
         case 410, _:
             error, why = Gone, f"the version of the request is too old{says}"
             remedy = "Read the object again, and repeat the write with its present version"
-        case 422, _:
+        case code, _ if code == _INVALID or refusal.is_of_schema:
             fields = f": {_describe(causes)}" if causes else says
             error, why = Invalid, f"the server refuses the object{fields}"
             remedy = "Correct these fields" if causes else "Correct the object"

@@ -198,7 +198,7 @@ class _Attempts:
             refusal, self._last = refused.refusal, refused
             if refusal.code == TOO_MANY:
                 return Repeat(write)
-            if not _may_be_executed(refusal.code):
+            if refusal.is_of_schema or not _may_be_executed(refusal.code):
                 return self._after_refusal(refusal)
             is_answered = refusal.code != _GATEWAY_TIMEOUT
         except Unreachable as error:

@@ -181,6 +181,26 @@ def test_an_object_is_applied(cache: FakeCache) -> None:
     assert "a" not in {name for _, name in cache.held("pods", keys_only=True)}
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_20_an_apply_of_a_misspelt_field_is_refused_at_once(cache: FakeCache, *, dry_run: bool) -> None:
+    """A server answers it as its own failure, which is repeated for other writes."""
+    error = provoked(lambda: cache.blocking.live.apply({**WEB, "spc": {}}, dry_run=dry_run, timeout=5))
+    assert type(error) is Invalid
+    assert (error.code, error.transient) == (500, False)
+    assert error.causes == (FieldCause("spc", "FieldNotDeclared", "field not declared in schema"),)
+    assert str(error).startswith(
+        "cache.live.apply(<Pod shop/web-1>): the server refuses the object: spc (field"
+    )
+
+
+def test_10_a_refused_apply_of_a_secret_shows_its_fields_only(cache: FakeCache) -> None:
+    applied = {**secret(), "dta": {"key": CANARY}, "data": CANARY}
+    error = provoked(lambda: cache.blocking.live.apply(applied))
+    assert type(error) is Invalid
+    assert [each.field for each in error.causes] == ["dta"]
+    assert CANARY not in f"{error} {error.message} {error.causes} {vars(error)}"
+
+
 def test_a_server_that_cannot_be_reached_is_stalled(cache: FakeCache) -> None:
     async def send(*_: Any) -> bytes:
         raise Unreachable("nobody listens", may_have_arrived=False)

@@ -170,6 +170,27 @@ def test_an_object_is_applied(place: Place) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_20_an_apply_of_a_field_that_the_kind_lacks_is_refused_with_its_name(
+    place: Place, *, dry_run: bool
+) -> None:
+    async def main() -> None:
+        async with operated(place) as operator:
+            live, made = operator.cache.live, deployment(place)
+            await live.apply(made)
+            made["spec"]["replica"] = 2
+            with pytest.raises(Invalid) as raised:
+                await live.apply(made, dry_run=dry_run)
+            assert raised.value.code == 500
+            assert not raised.value.transient
+            assert [each.field for each in raised.value.causes] == ["spec.replica"]
+            with pytest.raises(Invalid) as mistyped:
+                await live.apply({**config(place), "data": ["x"]}, dry_run=dry_run)
+            assert "expected map" in str(mistyped.value)
+
+    run(main())
+
+
 def test_an_object_with_finalizers_stays_until_they_are_gone(place: Place) -> None:
     async def main() -> None:
         async with operated(place) as operator:

@@ -106,6 +106,13 @@ REFUSED = {
         lambda server: server.apply(WEB, field_manager="us"),
         Refuse(409, "Conflict", SAYS, details={"causes": OWNED}),
     ),
+    "apply of a field that the kind does not have": live(lambda server: server.apply({**WEB, "spc": {}})),
+    "apply of a value of another type": live(
+        lambda server: server.apply({**WEB, "metadata": {**WEB["metadata"], "labels": 5}})
+    ),
+    "apply of a field that a Secret does not have": live(
+        lambda server: server.apply({**SECRET, "dta": "canary"})
+    ),
     "ensure of a hidden object": live(lambda server: server.ensure(made("db-1", app="web"))),
     "ensure of an object that two alternatives hide": live(
         lambda server: server.ensure(made("db-1", app="web")), declared=EITHER

@@ -11,6 +11,10 @@ IGNORED_PART = (
     "tests/conformance/test_dropped_fields.py"
     "::test_20_the_log_names_a_part_that_the_path_of_a_write_does_not_write"
 )
+APPLIED_FIELDS = (
+    "tests/conformance/test_live.py::test_20_an_apply_of_a_field_that_the_kind_lacks_is_refused_with_its_name"
+)
+APPLIED = "tests/cache/test_live_errors.py::test_20_an_apply_of_a_misspelt_field_is_refused_at_once"
 NAMED = (
     "tests/conformance/test_dropped_fields.py::test_20_the_log_names_each_field_that_the_server_has_dropped"
 )
@@ -139,6 +143,25 @@ SILENCE: tuple[Mutant, ...] = (
         "",
         20,
         (IGNORED_PART,),
+    ),
+    Mutant(
+        "repeat an apply that the schema does not allow",
+        "client/writer.py",
+        "refusal.is_of_schema or not _may",
+        "not _may",
+        20,
+        (APPLIED,),
+    ),
+    Mutant(
+        "name no field of an apply that the schema does not allow",
+        "core/protocol/_decoding.py",
+        "_causes_of(answer) or _undeclared(answer)",
+        "_causes_of(answer)",
+        20,
+        (
+            APPLIED,
+            APPLIED_FIELDS,
+        ),
     ),
     Mutant(
         "name a call that the author of a reconciler has not made",

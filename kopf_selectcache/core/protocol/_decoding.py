@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TypeVar
 
@@ -24,6 +25,9 @@ MOST_CAUSES = 100
 """The most causes of a refusal that are used."""
 
 _CAUSES = msgspec.json.Decoder(list[StatusCause] | None)
+
+_NOT_DECLARED = "field not declared in schema"
+_UNDECLARED = re.compile(rf" \.(\S+): {_NOT_DECLARED}")
 
 _Shape = TypeVar("_Shape")
 
@@ -66,7 +70,7 @@ def refusal_of(answer: Answer) -> Refusal:
             if answer.metadata is not None and len(answer.metadata.token) <= MOST_TOKEN
             else ""
         ),
-        _causes_of(answer),
+        _causes_of(answer) or _undeclared(answer),
     )
 
 
@@ -80,6 +84,12 @@ def _causes_of(answer: Answer) -> tuple[FieldCause, ...]:
         FieldCause(_as_line(each.field), _as_line(each.reason), _as_line(each.message))
         for each in (causes or ())[:MOST_CAUSES]
     )
+
+
+def _undeclared(answer: Answer) -> tuple[FieldCause, ...]:
+    """Return the fields that the schema lacks. Refusing an apply, a server names them in its message only."""
+    found = _UNDECLARED.findall(_as_line(answer.message))
+    return tuple(FieldCause(field, "FieldNotDeclared", _NOT_DECLARED) for field in found)
 
 
 def _as_line(text: str) -> str:

@@ -55,6 +55,9 @@ _PASSING = (408, 410, 429)
 
 _NOT_IMPLEMENTED = 501
 
+_INTERNAL, _UNTYPED = 500, "failed to create typed patch object"
+"""How a server refuses to apply an object that the schema does not allow: not as its own failure."""
+
 
 class FieldCause(NamedTuple):
     """One cause in a refusal: a field that the server refuses, or a field manager that owns the field."""
@@ -78,6 +81,16 @@ class Refusal:
     """The causes, field by field, of an answer to a write."""
 
     @property
+    def is_of_schema(self) -> bool:
+        """True if the schema does not allow the object of an apply: nothing was executed.
+
+        >>> why = "failed to create typed patch object (a; v1, Kind=Node): .spc: field not declared in schema"
+        >>> Refusal(500, "", why).is_of_schema, Refusal(500, "", "it failed").is_of_schema
+        (True, False)
+        """
+        return self.code == _INTERNAL and self.message.startswith(_UNTYPED)
+
+    @property
     def is_transient(self) -> bool:
         """True if the same request may succeed later without a person's help.
 
@@ -85,7 +98,8 @@ class Refusal:
         >>> [code for code in codes if Refusal(code).is_transient]
         [408, 410, 429, 500, 502, 503, 504]
         """
-        return self.code in _PASSING or (self.code >= 500 and self.code != _NOT_IMPLEMENTED)
+        is_passing = self.code in _PASSING or (self.code >= 500 and self.code != _NOT_IMPLEMENTED)
+        return is_passing and not self.is_of_schema
 
 
 Message: TypeAlias = Event | Bookmark | Refusal
