@@ -286,7 +286,7 @@ class Runtime:
             self._look(self._absent.look(named), "namespaces")
 
     def _look(self, work: Coroutine[None, None, None], name: str) -> None:
-        looking = asyncio.create_task(work, name=f"selectcache: {name}")
+        looking = asyncio.create_task(work, name=f"selectcache: {name}", context=context_of_loop())
         self._looking.add(looking)
         looking.add_done_callback(self._looking.discard)
 

@@ -483,7 +483,7 @@ class AbsentNamespaces:
     async def look(self, named: Mapping[str, str]) -> None:
         """Warn of those that do not exist among the namespaces that are not known yet."""
         new = {name: place for name, place in named.items() if name not in self._asked}
-        self._asked |= new.keys()
+        self._asked.update(islice(new, MOST_ASKED))
         if found := await absent(self._is_there, new):
             self._environment.logger.warning(
                 "Namespaces that do not exist: %(namespaces)s. Nothing is cached there until you create"
