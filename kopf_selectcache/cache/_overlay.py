@@ -64,14 +64,15 @@ def latest_of(
     The version of a store is that of its slowest stream, which perhaps could not hold the object at all. An
     object that has left is not stored either: only this tells it from one that is still to come.
     """
-    if state.union.is_alone or deleted or state.resource is None or not is_of(body, state.resource):
+    if state.union.is_alone or deleted:
         return body, deleted
     body = copy.copy(body)  # That of a daemon changes.
     metadata = body.get("metadata") or {}
-    key = metadata.get("namespace") or "", metadata.get("name") or ""
-    version, read = metadata.get("resourceVersion"), state.union.read_of(key)
-    if not isinstance(version, str):
+    version = metadata.get("resourceVersion")
+    if state.resource is None or not is_of(body, state.resource) or not isinstance(version, str):
         return body, deleted
+    key = metadata.get("namespace") or "", metadata.get("name") or ""
+    read = state.union.read_of(key)
     is_lost = read is not None and metadata.get("uid") != read.there and not is_newer(version, read.version)
     return body, is_lost or has_passed(state, key, version)
 

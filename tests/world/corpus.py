@@ -28,8 +28,6 @@ class Found(NamedTuple):
     reason: str
 
 
-UNSOLVED: dict[int, Found] = {
-    1103: Found("16", "A watch that has caught up is silent for 170 s: an own write is shown for 120 s."),
-}
+UNSOLVED: dict[int, Found] = {}
 """Seeds of worlds that fail on today's code, and why. The test fails if one of them passes: then move it to
 SEEDS."""
