@@ -100,8 +100,17 @@ def _about(request: Request, verb: str, resource: Resource, refusal: Refusal) ->
     message, causes = refusal.message, refusal.causes
     if (resource.kind.group, resource.kind.plural) == _OF_SECRETS:
         message, causes = "", tuple(each._replace(message="") for each in causes)
+    if request.text:  # The log has it at each attempt.
+        message = _brief(message)
+        causes = tuple(each._replace(message=_brief(each.message)) for each in causes)
     target = target_of(request, verb, resource)
     return {"cause": cause_of(refusal), "target": target, "message": message, "causes": causes}
+
+
+def _brief(message: str) -> str:
+    """Return a message of the server up to the first object that it quotes."""
+    said, found, _ = message.partition("{")
+    return f"{said}…" if found else said
 
 
 def _describe(causes: tuple[FieldCause, ...]) -> str:

@@ -72,6 +72,8 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     default: Any = RAISE
     obj: str = ""
     """The object of a write that is given as a whole, as messages have it, such as `Pod shop/web-1`."""
+    text: str = ""
+    """What messages call it if its author has called no method of the cache: whose patch of which object."""
     is_plain: bool = True
     """False if an option is given: then the request has to be compared with the kind."""
 
@@ -82,6 +84,8 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return Selector(names=[self.name], namespaces=None if self.namespace is None else [self.namespace])
 
     def __repr__(self) -> str:
+        if self.text:
+            return self.text
         parts = ["owner"] if self.verb == "owned" else []
         if self.obj:
             parts.append(f"<{clipped(self.obj, 300)}>")

@@ -7,6 +7,7 @@ A part that changes nothing of the cached object is not sent.
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -14,19 +15,22 @@ from typing import Any
 import jsonpatch
 import kopf
 
-from kopf_selectcache._errors import Invalid
+from kopf_selectcache._errors import Invalid, ServerError, StateError
 from kopf_selectcache.cache import writes
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.errors import NotFound
 from kopf_selectcache.cache.noting import Path, paths_of
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.client.discovery import has_subresource
+from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.queue import Key
 
 from ._own_patches import OwnPatches, Write, lost_paths, merged, stored_part, version_of
+
+_logger = logging.getLogger("kopf_selectcache")
 
 
 class Patcher:
@@ -135,7 +139,8 @@ class Patcher:
         self, key: Key, changes: Any, subresource: str, *, type_: str = "merge"
     ) -> dict[str, Any]:
         namespace, name = key
-        request = Request(verb="live.patch", kind=self._kind, name=name, namespace=namespace)
+        text = f"{self._by} for {self._resource} {printable_name(namespace or '', name)}"
+        request = Request(verb="live.patch", kind=self._kind, name=name, namespace=namespace, text=text)
         write = writes.patch(
             self._runtime, request, changes, {}, type_=type_, subresource=subresource, by=self._by
         )
@@ -156,6 +161,14 @@ class Patcher:
         version = version_of(answer)
         if version != version_of(before):
             self._own.note(key, Write(version, effect))
+
+
+def log_refused(error: ServerError | StateError, seconds: float) -> None:
+    """Log that a patch was not applied, in one line for each attempt."""
+    _logger.error(
+        "Not applied: %(error)s. The reconciler is called again in %(seconds).3g s.",
+        {"error": str(error), "seconds": seconds},
+    )
 
 
 def _path_of(operation: Mapping[str, Any]) -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import NotDeclared, NotSynced, StateError
+from kopf_selectcache._errors import NotDeclared, NotSynced, ServerError, StateError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.views import BodyView
 from kopf_selectcache.cache.request import Request
@@ -33,7 +33,7 @@ from kopf_selectcache.reconciler.worker import RunAgain
 from ._brake import Brake, Caller
 from ._calls import Attempts, wait_until_callable
 from ._own_patches import OwnPatches
-from ._patching import Patcher
+from ._patching import Patcher, log_refused
 from .handlers import RETRY
 from .operator import Operator
 from .reconcile import Reconciler, seconds_of
@@ -109,7 +109,8 @@ class Calls:
         """The attempts for a key that have failed so far; those for a departed object with its uid."""
         self._departures: dict[Key, dict[str, _Departure]] = {}
         """The departed objects of each key, by uid. Their runs are still to come."""
-        self._conflicts: dict[Key, int] = {}
+        self._unapplied: dict[Key, int] = {}
+        """The patches in a row that were not applied, less one, of each key."""
         self._waiting: set[asyncio.Task[Any]] = set()
         """The runs that wait until the handler may be called."""
         self._warned: set[str] = set()
@@ -228,7 +229,7 @@ class Calls:
         departures = self._departures.get(key, {})
         if departures or body is None:
             self._attempts.pop((key, ""), None)
-            self._conflicts.pop(key, None)
+            self._unapplied.pop(key, None)
             self.own.forget(key)
         for uid, departure in list(departures.items()):
             present = None if body is None else body.metadata.uid
@@ -267,13 +268,21 @@ class Calls:
                 attempts.retries += 1
                 self._attempts[key, uid] = attempts
             # As Kopf does it: also after an error.
-            is_applied = deleted or await self._patcher.apply(key, body, patch)
-        if not outcome.final:
+            try:
+                is_applied, refused = deleted or await self._patcher.apply(key, body, patch), None
+            except (ServerError, StateError) as error:
+                is_applied, refused = False, error
+        if is_applied and not outcome.final:
             return RunAgain(outcome.delay or 0.0)
         if not is_applied:
-            failures = self._conflicts[key] = self._conflicts.get(key, -1) + 1
-            return RunAgain(delay(failures, self._runtime.retries.chance()))
-        self._conflicts.pop(key, None)
+            failures = self._unapplied[key] = self._unapplied.get(key, -1) + 1
+            asked = None if refused is None else refused.retry_after
+            seconds = delay(failures, self._runtime.retries.chance(), at_least=asked or 0.0)
+            seconds = max(seconds, outcome.delay or 0.0)
+            if refused is not None:
+                log_refused(refused, seconds)
+            return RunAgain(seconds)
+        self._unapplied.pop(key, None)
         return self._again_after(outcome.result)
 
     def _again_after(self, result: object) -> RunAgain | None:

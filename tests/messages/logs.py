@@ -13,14 +13,17 @@ from typing import Any, Self, cast
 import kopf
 
 from kopf_selectcache import AnyOf, Cached, Selector, settings_of
+from kopf_selectcache._errors import Invalid
+from kopf_selectcache.cache._write_errors import refused_write
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.dropped_fields import DroppedFields
 from kopf_selectcache.cache.misuse import Call
 from kopf_selectcache.cache.noting import Target, Written, notes
+from kopf_selectcache.cache.request import Request
 from kopf_selectcache.client.discovery import Resolution
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.protocol.machine import Due, Lost, Start
-from kopf_selectcache.core.protocol.messages import Page, Refusal
+from kopf_selectcache.core.protocol.messages import FieldCause, Page, Refusal
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
@@ -40,6 +43,7 @@ from kopf_selectcache.informer.path_check import look
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers
 from kopf_selectcache.plugin._brake import LIMIT, Brake
+from kopf_selectcache.plugin._patching import log_refused
 from kopf_selectcache.plugin._plain_patches import make_plain
 from kopf_selectcache.plugin.handlers import call
 from kopf_selectcache.plugin.narrowing import advice_on, narrow, warn_of_filter
@@ -227,6 +231,15 @@ def _drop_a_field_of_a_reconciler() -> None:
     DroppedFields(None).warn(
         r'299 - "unknown field \"status.nope\""', resource, "a patch of Reconciler 'web'"
     )
+
+
+def _refuse_a_patch() -> None:
+    said = 'Invalid value: "many": status.count in body must be of type integer: "string"'
+    refusal = Refusal(422, "Invalid", said, causes=(FieldCause("status.count", "FieldValueInvalid", said),))
+    text = "a patch of Reconciler 'web' for pods shop/web-1"
+    request = Request(verb="live.patch", kind="pods", name="web-1", namespace="shop", text=text)
+    error = refused_write(request, "patch", Resource(PODS.kind, "v1"), refusal)
+    log_refused(cast("Invalid", error), 0.5)
 
 
 def _write_past(changes: Any, **options: Any) -> Callable[[], None]:
@@ -578,6 +591,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     ),
     "a field that the server has dropped": _drop_a_field,
     "a field that the server has dropped from a patch of a reconciler": _drop_a_field_of_a_reconciler,
+    "a patch of a reconciler that the server refuses": _refuse_a_patch,
     "a status that is written without its subresource": _write_past({"status": {"phase": "x"}}),
     "a spec that is written with subresource='status'": _write_past(
         {"spec": {"finalizers": ["x/y"]}}, subresource="status"

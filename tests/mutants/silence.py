@@ -11,6 +11,10 @@ IGNORED_PART = (
     "tests/conformance/test_dropped_fields.py"
     "::test_20_the_log_names_a_part_that_the_path_of_a_write_does_not_write"
 )
+REFUSED = (
+    "tests/plugin/test_reconcile_patches.py"
+    "::test_20_a_refused_patch_is_named_with_its_reconciler_and_repeated_with_backoff"
+)
 APPLIED_FIELDS = (
     "tests/conformance/test_live.py::test_20_an_apply_of_a_field_that_the_kind_lacks_is_refused_with_its_name"
 )
@@ -162,6 +166,30 @@ SILENCE: tuple[Mutant, ...] = (
             APPLIED,
             APPLIED_FIELDS,
         ),
+    ),
+    Mutant(
+        "repeat a refused patch of a reconciler without a pause",
+        "plugin/_reconcile_calls.py",
+        "except (ServerError, StateError) as error:\n                is_applied, refused = False, error",
+        "except ZeroDivisionError as error:\n                is_applied, refused = False, error",
+        20,
+        (REFUSED,),
+    ),
+    Mutant(
+        "name a call that the author of a reconciler has not made in an error",
+        "plugin/_patching.py",
+        "namespace=namespace, text=text)",
+        "namespace=namespace)",
+        20,
+        (REFUSED,),
+    ),
+    Mutant(
+        "log the object that a server quotes at each attempt",
+        "cache/_write_errors.py",
+        'return f"{said}…" if found else said',
+        "return message",
+        20,
+        (REFUSED,),
     ),
     Mutant(
         "name a call that the author of a reconciler has not made",

@@ -267,7 +267,7 @@ def test_a_patch_that_the_server_refuses_is_repeated(
             await until(lambda: len(calls) == 3)
 
     run(main())
-    assert "The run of shop/web has failed" in caplog.text
+    assert "Not applied: a patch of Reconciler " in caplog.text
 
 
 # ---- Departures.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import kopf
 import pytest
@@ -11,6 +11,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache.plugin._own_patches import OwnPatches, Write
 from kopf_selectcache.reconciler.queue import Key
+from kopf_selectcache.testing import faults
 from tests.faults.environment import run, until
 from tests.plugin.reconciling import APPS, app, operated, serving
 
@@ -65,7 +66,7 @@ def test_each_part_of_a_patch_is_one_request(
     run(main())
 
 
-def test_a_function_whose_result_the_server_refuses_fails_the_run(
+def test_a_function_whose_result_the_server_refuses_is_an_error(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is no conflict, which would be repeated in silence."""
@@ -82,7 +83,7 @@ def test_a_function_whose_result_the_server_refuses_fails_the_run(
             await until(lambda: len(calls) == 2)
 
     run(main())
-    assert "The run of shop/web has failed" in caplog.text
+    assert "Not applied: a patch of Reconciler " in caplog.text
 
 
 def test_functions_have_the_whole_object_where_the_cache_has_a_part(
@@ -190,3 +191,58 @@ def test_a_patch_that_changes_nothing_on_the_server_is_not_noted(
         assert noted == [(("shop", "other"), version)]
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [("status", {"count": 1}), ("metadata", {"labels": {"a": "b"}})],
+    ids=["status", "labels"],
+)
+def test_20_a_refused_patch_is_named_with_its_reconciler_and_repeated_with_backoff(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, part: str, changes: Any
+) -> None:
+    """The line is the only one of its attempt, and without the object that the server quotes."""
+    calls: list[None] = []
+    said = f"{part}: Invalid value: {{'password': 'canary'}}: it is too long"
+    cause = {"field": f"{part}.x", "reason": "FieldValueInvalid", "message": said}
+    refuse = faults.Refuse(422, "Invalid", said, details={"causes": [cause]})
+
+    @selectcache.reconcile(APPS, registry=registry, id="follow")
+    async def follow(patch: kopf.Patch, **_: Any) -> None:
+        calls.append(None)
+        patch[part] = changes
+
+    async def main() -> None:
+        async with serving(app("a")) as cluster:
+            cluster.faults.add(refuse, verb="patch", times=2)
+            async with operated(registry, cluster):
+                await until(lambda: len(calls) > 2)
+                await until(lambda: len(cluster.requests.where(verb="patch")) > 2)
+
+    run(main())
+    lines = [each for each in caplog.records if each.levelname == "ERROR"]
+    about = (
+        "Not applied: a patch of Reconciler 'follow' for webapps.example.com shop/a: the server refuses the"
+        f" object: {part}.x ({part}: Invalid value: …). Correct these fields. The reconciler is called again"
+    )
+    assert [each.getMessage().rpartition(" in ")[0] for each in lines] == [about] * 2
+    assert [each.exc_info for each in lines] == [None, None]
+    first, second = (cast("dict[str, float]", each.args)["seconds"] for each in lines)
+    assert 0.25 <= first <= 0.5 <= second <= 1.0
+    assert "canary" not in caplog.text
+
+
+def test_20_a_refused_patch_of_a_call_that_has_failed_waits_for_the_call(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    @selectcache.reconcile(APPS, registry=registry, id="follow")
+    async def follow(patch: kopf.Patch, **_: Any) -> None:
+        patch.status["count"] = "many"
+        raise kopf.TemporaryError("not yet", delay=600)
+
+    async def main() -> None:
+        async with serving(app("a")) as cluster, operated(registry, cluster):
+            await until(lambda: "Not applied" in caplog.text)
+
+    run(main())
+    assert "is called again in 600 s" in caplog.text
