@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from typing import TypeVar
 
@@ -27,7 +26,6 @@ MOST_CAUSES = 100
 _CAUSES = msgspec.json.Decoder(list[StatusCause] | None)
 
 _NOT_DECLARED = "field not declared in schema"
-_UNDECLARED = re.compile(rf" \.(\S+): {_NOT_DECLARED}")
 
 _Shape = TypeVar("_Shape")
 
@@ -88,8 +86,11 @@ def _causes_of(answer: Answer) -> tuple[FieldCause, ...]:
 
 def _undeclared(answer: Answer) -> tuple[FieldCause, ...]:
     """Return the fields that the schema lacks. Refusing an apply, a server names them in its message only."""
-    found = _UNDECLARED.findall(_as_line(answer.message))
-    return tuple(FieldCause(field, "FieldNotDeclared", _NOT_DECLARED) for field in found)
+    *before, _ = _as_line(answer.message).split(f": {_NOT_DECLARED}")
+    words = [each.rpartition(" ")[2] for each in before]
+    return tuple(
+        FieldCause(word[1:], "FieldNotDeclared", _NOT_DECLARED) for word in words if word.startswith(".")
+    )
 
 
 def _as_line(text: str) -> str:
