@@ -1,9 +1,10 @@
 """Brake: slows down the calls for an object that go on without end, because they write.
 
-A handler that writes in each call may be called by its own writes. Or somebody else undoes what it writes, so
-that it writes again. Both are as fast as the server, and each call succeeds. The brake counts such calls in a
-row for each object, and delays further ones. A call that somebody else has caused begins a row, one that
-writes nothing ends it, and one that writes an object for the first time does not count: it makes progress.
+A handler that writes in each call may be called by its own writes, or two handlers may call each other by
+theirs. Or somebody else undoes what a handler writes, so that it writes again. All are as fast as the server,
+and each call succeeds. The brake counts such calls in a row for each object, and delays further ones. A call
+that somebody else has caused begins a row. One that writes nothing does not count, nor does one that writes
+an object for the first time: it makes progress.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.reconciler.queue import MOST_CAUSES, Key
 
 LIMIT = 20
-"""Calls in a row for one object that its own writes have caused, or undone writes in a row to one object,
-until further calls are delayed."""
+"""Calls in a row for one object to each of which the one before has led, or undone writes in a row to one
+object, until further calls are delayed."""
 
 QUIET = 2.0
 """Seconds without such a call that end a row."""
@@ -34,8 +35,11 @@ REMINDER = 3600.0
 """Seconds until the log says it again."""
 
 MOST_TARGETS = 1_000
-"""The written objects, and their versions, that are remembered for each object. A row that writes to more
-counts: it makes no progress."""
+"""The written objects that are remembered for each object. A row that writes to more counts: it makes no
+progress."""
+
+MOST_CHANGES, MOST_STEPS = 2_000, 100
+"""The changes by handlers that are remembered, and the calls that have led to each."""
 
 SHOWN = 3
 """The written objects that a warning names."""
@@ -45,6 +49,9 @@ _MOST_DOUBLED = 10  # Far beyond the longest pause.
 Caller: TypeAlias = tuple[Key | None, str]
 """A change that has led to a call: the namespace and name of an object, and its version, which is empty for a
 departure."""
+
+Step: TypeAlias = tuple["Brake", Key]
+"""The calls of a handler with an object."""
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -67,10 +74,8 @@ class _Row:
     at: float
     """The time of the last call that has written."""
     targets: dict[Target, _Last] = field(default_factory=dict)
-    versions: dict[Caller, None] = field(default_factory=dict)
-    """The changes that the writes have led to."""
     own: int = 0
-    """The calls in a row that own writes alone have caused, and that have written nothing new."""
+    """The calls in a row to which only earlier ones have led, and that have written nothing new."""
     seen: set[Target] = field(default_factory=set)
     """The objects that these have written."""
     pauses: int = 0
@@ -90,25 +95,12 @@ class _Row:
             if last.undone >= LIMIT and not self.is_over(last.at, now)
         ]
 
-    def end(self) -> None:
-        """Begin the next row of calls that own writes cause."""
-        self.own = 0
-        self.seen.clear()
-
-    def has_called(self, callers: Collection[Caller]) -> bool:
-        """Return True if own writes alone have led to a call."""
-        return bool(callers) and all(each in self.versions for each in callers)
-
     def note(self, written: Written, now: float) -> bool:
         """Note a write; return True if it repeats one that somebody has undone."""
         last = self.targets.pop(written.target, None)
         note = self.targets[written.target] = _Last(written)
-        self.versions[written.obj, written.version] = None
-        if written.is_deletion:
-            self.versions[written.obj, ""] = None
-        for noted in (self.targets, self.versions):
-            for oldest in list(islice(noted, max(0, len(noted) - MOST_TARGETS))):
-                del noted[oldest]  # type: ignore[arg-type]  # It is a key of it.
+        if len(self.targets) > MOST_TARGETS:
+            del self.targets[next(iter(self.targets))]
         if last is None:
             return False
         is_undone = written.repeats(last.written)
@@ -119,36 +111,72 @@ class _Row:
         return is_undone
 
 
+class Chains:
+    """The changes that the handlers of one operator have made, with the calls that have led to each."""
+
+    def __init__(self, _: object = None) -> None:
+        self._steps: dict[Caller, tuple[float, frozenset[Step]]] = {}
+        """With the time of each change, the oldest first."""
+
+    def close(self) -> None:
+        """Forget all."""
+        self._steps.clear()
+
+    def steps(self, change: Caller) -> frozenset[Step]:
+        """Return the calls that have led to a change; none if somebody else has made it."""
+        return self._steps.get(change, (0.0, frozenset[Step]()))[1]
+
+    def note(self, written: Written, step: Step, callers: Collection[Caller], now: float) -> None:
+        """Note a write of a call. A chain begins with it if somebody else has caused the call as well, or if
+        no caller is given.
+        """
+        before = [self.steps(each) for each in callers]
+        steps = frozenset[Step]().union(*before) if all(before) else frozenset[Step]()
+        steps = frozenset(islice(steps, MOST_STEPS)) | {step}
+        for version in {written.version, "" if written.is_deletion else written.version}:
+            self._steps.pop((written.obj, version), None)
+            self._steps[written.obj, version] = now, steps
+        self.forget_old(now)
+
+    def forget_old(self, now: float) -> None:
+        """Forget the changes that have led to their calls, and the oldest of too many."""
+        for oldest, (at, _) in list(islice(self._steps.items(), 4)):
+            if len(self._steps) > MOST_CHANGES or at + LONGEST_PAUSE + QUIET < now:
+                del self._steps[oldest]
+
+
 class Brake:
     """The brake of one handler."""
 
-    def __init__(self, handler: str, resource: str, clock: Callable[[], float]) -> None:
-        self._handler, self._clock = handler, clock
+    def __init__(self, handler: str, resource: str, clock: Callable[[], float], chains: Chains) -> None:
+        self._clock, self._chains = clock, chains
+        self.handler = handler
+        """Its name, in the log."""
         self.resource = resource
         """The resource of the objects with which the handler is called."""
-        self._rows: dict[Key, _Row] = {}
+        self.rows: dict[Key, _Row] = {}
         """The rows that are not over, and few that are, the oldest first."""
 
     def hear(self, key: Key, version: str) -> None:
         """Note that a change of an object will lead to a call with it."""
-        if (row := self._rows.get(key)) is not None:
+        if (row := self.rows.get(key)) is not None:
             row.heard.append((key, version))
 
     def heard(self, key: Key) -> Collection[Caller]:
         """Return the changes of an object since the last call began."""
-        row = self._rows.get(key)
+        row = self.rows.get(key)
         return () if row is None else tuple(row.heard)
 
     def pause(self, key: Key, callers: Collection[Caller]) -> float:
         """Return the seconds until the handler may be called with an object.
 
-        If it is called by its own writes, whatever others do is not delayed. If others undo its writes, only
-        their changes of the object itself are not, unless that is where they undo them.
+        If its own writes lead to its calls, whatever others do is not delayed. If others undo its writes,
+        only their changes of the object itself are not, unless that is where they undo them.
         """
-        now, row = self._clock(), self._rows.get(key)
+        now, row = self._clock(), self.rows.get(key)
         if row is None or row.until <= now:
             return 0.0
-        others = [obj for obj, version in callers if (obj, version) not in row.versions]
+        others = [each[0] for each in callers if (self, key) not in self._chains.steps(each)]
         if undone := row.undone(now):
             is_free = key in others and not any(each.is_of(self.resource, key) for each in undone)
         else:
@@ -158,11 +186,18 @@ class Brake:
     @contextmanager
     def watching(self, key: Key, callers: Collection[Caller]) -> Iterator[None]:
         """Count the writes of a call that begins now."""
-        if (row := self._rows.get(key)) is not None:
+        if (row := self.rows.get(key)) is not None:
             row.heard.clear()
         # Bounded, since tasks that the call has started may go on to write.
         writes = deque[Written](maxlen=MOST_TARGETS)
-        token = notes.set(writes.append)
+
+        def note(written: Written) -> None:
+            writes.append(written)
+            row = self.rows.get(key)
+            is_new = row is None or written.target not in row.seen
+            self._chains.note(written, (self, key), [] if is_new else callers, self._clock())
+
+        token = notes.set(note)
         try:
             yield
         finally:
@@ -172,21 +207,22 @@ class Brake:
     def _count(self, key: Key, callers: Collection[Caller], writes: Collection[Written]) -> None:
         now = self._clock()
         self._forget_old(now)
-        row = self._rows.get(key)
+        row = self.rows.get(key)
         if row is not None and row.is_over(row.at, now):
-            del self._rows[key]
+            del self.rows[key]
             row = None
         if not writes:
-            if row is not None:
-                row.end()
             return
-        row = self._rows.pop(key, None) or _Row(now)
-        self._rows[key] = row
+        row = self.rows.pop(key, None) or _Row(now)
+        self.rows[key] = row
         row.at = now
-        if row.own < LIMIT and not row.has_called(callers):
-            row.end()
+        led = [self._chains.steps(each) for each in callers]
+        is_led = bool(led) and all((self, key) in each for each in led)
+        if not is_led and (row.own < LIMIT or row.until + QUIET < now):
+            row.own = 0
+            row.seen.clear()
         targets = {each.target for each in writes}
-        is_own = row.has_called(callers) and (len(row.seen) >= MOST_TARGETS or targets <= row.seen)
+        is_own = is_led and (len(row.seen) >= MOST_TARGETS or targets <= row.seen)
         row.own += is_own
         row.seen |= targets
         repeated = [each.target for each in writes if row.note(each, now)]
@@ -194,32 +230,49 @@ class Brake:
         if undone or (is_own and row.own >= LIMIT):
             row.until = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(row.pauses, _MOST_DOUBLED))
             row.pauses += 1
-            self._warn(key, row, now, undone or targets, by_others=bool(undone))
+            self._warn(key, row, now, undone, frozenset().union(*led) if is_led else frozenset())
         elif row.own < LIMIT and not row.undone(now):
             row.pauses = 0
 
     def _forget_old(self, now: float) -> None:
         """Look at the two oldest rows, in each call: so each row that is over is forgotten."""
-        for key in list(islice(self._rows, 2)):
-            row = self._rows.pop(key)
+        self._chains.forget_old(now)
+        for key in list(islice(self.rows, 2)):
+            row = self.rows.pop(key)
             if not row.is_over(row.at, now):
-                self._rows[key] = row
+                self.rows[key] = row
 
-    def _warn(self, key: Key, row: _Row, now: float, targets: Collection[Target], *, by_others: bool) -> None:
-        """Say it once, and again after an hour."""
+    def _warn(
+        self, key: Key, row: _Row, now: float, undone: Collection[Target], steps: frozenset[Step]
+    ) -> None:
+        """Say it once for the rows of a chain, and again after an hour."""
         if row.warned is not None and now < row.warned + REMINDER:
             return
         row.warned = now
-        named = list(dict.fromkeys(map(str, targets)))
+        handlers, targets = {self.handler}, set(undone) or row.seen
+        for brake, each in steps:
+            other = None if brake is self else brake.rows.get(each)
+            if other is not None and other.own:
+                other.warned = now
+                handlers.add(brake.handler)
+                targets = targets | other.seen
+        named = sorted(set(map(str, targets)))
         more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
         values = {
-            "handler": self._handler,
+            "handler": " and ".join(sorted(handlers)),
             "object": f"{self.resource} {printable_name(key[0] or '', key[1])}",
             "written": ", ".join(named[:SHOWN]) + more,
             "count": LIMIT,
             "seconds": LONGEST_PAUSE,
         }
-        if by_others:
+        if len(handlers) > 1:
+            _logger.warning(
+                "%(handler)s call each other for %(object)s: %(count)d calls in a row, each caused only by"
+                " their writes to %(written)s. Further calls are delayed, by up to %(seconds)d s. Write only"
+                " what differs, and nothing that changes with what the other writes.",
+                values,
+            )
+        elif undone:
             _logger.warning(
                 "Somebody undoes what %(handler)s writes for %(object)s: %(count)d writes in a row to"
                 " %(written)s. Further calls are delayed, by up to %(seconds)d s. The metadata.managedFields"

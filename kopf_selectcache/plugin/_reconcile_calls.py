@@ -30,7 +30,7 @@ from kopf_selectcache.reconciler.predicates import Event, all_of
 from kopf_selectcache.reconciler.queue import Cause, Key, Run, WorkQueue
 from kopf_selectcache.reconciler.worker import RunAgain
 
-from ._brake import Brake, Caller
+from ._brake import Brake, Caller, Chains
 from ._calls import Attempts, wait_until_callable
 from ._own_patches import OwnPatches
 from ._patching import Patcher, log_refused
@@ -104,7 +104,9 @@ class Calls:
         self._patcher = Patcher(
             runtime, resource, self._informer, self.own, f"a patch of {handler}", self._warn_of_lost
         )
-        self._brake = Brake(str(handler), str(resource), runtime.retries.clock)
+        self._brake = Brake(
+            str(handler), str(resource), runtime.retries.clock, runtime.extensions.get(Chains)
+        )
         self._attempts: dict[tuple[Key, str], Attempts] = {}
         """The attempts for a key that have failed so far; those for a departed object with its uid."""
         self._departures: dict[Key, dict[str, _Departure]] = {}

@@ -31,7 +31,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.queue import Key
 
-from ._brake import Brake
+from ._brake import Brake, Caller, Chains
 from ._calls import CALLS_AT_ONCE, Attempts, call_with_cache, wait_until_callable
 from .handlers import RETRY
 from .on import ChangeHandler, change_handlers
@@ -113,7 +113,7 @@ class _Delivery:
         self._has_followed = False
         self._is_ending = False
         self._called = replace(handler, fn=partial(call_with_cache, handler.fn, operator, runtime))
-        self._brake = Brake(str(handler), "", runtime.retries.clock)
+        self._brake = Brake(str(handler), "", runtime.retries.clock, runtime.extensions.get(Chains))
         self._slowed: dict[Key, asyncio.Event] = {}
         """The objects whose calls the brake delays. Set by their further changes."""
 
@@ -285,7 +285,7 @@ class _Delivery:
         try:
             while True:
                 key = _key_of(change)
-                slowed = self._brake.pause(key, self._brake.heard(key))
+                slowed = self._brake.pause(key, self._callers(change))
                 pause = slowed or await self._execute(change, informer, attempts)
                 if pause is None or self._is_ending:
                     return  # The handler may have turned its cancellation into an error.
@@ -319,10 +319,15 @@ class _Delivery:
             del self._slowed[key]
 
     def _hear(self, change: StoreChange) -> None:
-        key = _key_of(change)
-        self._brake.hear(key, "" if change.after is None else change.after.version)
-        if (slowed := self._slowed.get(key)) is not None:
+        caller = _caller_of(change)
+        self._brake.hear(*caller)
+        if (slowed := self._slowed.get(caller[0])) is not None:
             slowed.set()
+
+    def _callers(self, change: StoreChange) -> list[Caller]:
+        """Return a change with those that are joined with it."""
+        caller = _caller_of(change)
+        return [caller, *self._brake.heard(caller[0])]
 
     def _has_timed_out(self, attempts: Attempts) -> bool:
         timeout = self._handler.timeout
@@ -334,7 +339,7 @@ class _Delivery:
         """
         key = _key_of(change)
         try:
-            with self._brake.watching(key, self._brake.heard(key)):
+            with self._brake.watching(key, self._callers(change)):
                 outcome = await _kopf.execute_handler_once(
                     settings=self._operator.settings,
                     handler=self._called,
@@ -356,6 +361,10 @@ class _Delivery:
         given = Change(change, resource, change.cause)
         logger = _kopf.ObjectLogger(body=given.body, settings=self._operator.settings)
         return ChangeArguments(logger, given)
+
+
+def _caller_of(change: StoreChange) -> tuple[Key, str]:
+    return _key_of(change), "" if change.after is None else change.after.version
 
 
 def _key_of(change: StoreChange) -> Key:

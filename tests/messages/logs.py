@@ -42,7 +42,7 @@ from kopf_selectcache.informer.namespaces import AbsentNamespaces
 from kopf_selectcache.informer.path_check import look
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers
-from kopf_selectcache.plugin._brake import LIMIT, Brake
+from kopf_selectcache.plugin._brake import LIMIT, Brake, Chains
 from kopf_selectcache.plugin._patching import log_refused
 from kopf_selectcache.plugin._plain_patches import make_plain
 from kopf_selectcache.plugin.handlers import call
@@ -546,17 +546,20 @@ def _fail_beside() -> None:
         asyncio.run(run_again(fail, environment, PODS, dict))
 
 
-def _loop(uids: Callable[[int], str]) -> Callable[[], None]:
-    """Return a function that has a reconciler write an object, of a uid in each call, until it is slowed
-    down.
+def _loop(uids: Callable[[int], str], *handlers: str) -> Callable[[], None]:
+    """Return a function that has reconcilers write an object in turn, of a uid in each call, until they are
+    slowed down.
     """
 
     def work() -> None:
-        brake, key = Brake("Reconciler 'reconcile'", "webapps.example.com", lambda: 0.0), ("shop", "web")
+        chains, key = Chains(), ("shop", "web")
+        brakes = [
+            Brake(f"Reconciler '{each}'", "webapps.example.com", lambda: 0.0, chains) for each in handlers
+        ]
         target = Target("configmaps", "shop", "config", "")
-        for number in range(LIMIT + 1):
+        for number in range(len(brakes) * (LIMIT + 1)):
             version = str(number)
-            with brake.watching(key, [(("shop", "config"), str(number - 1))]):
+            with brakes[number % len(brakes)].watching(key, [(("shop", "config"), str(number - 1))]):
                 note = notes.get()
                 assert note is not None
                 note(Written(target, "config", uids(number), version, False, frozenset(), frozenset()))
@@ -569,8 +572,9 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "all of a cache is there, over two streams": _follow(_become_well, streams=2),
     "a cache follows again": _follow(_become_well, _fail, _become_well),
     "unreadable objects": _follow(_hold_unreadable, _become_well),
-    "a reconciler calls itself": _loop(lambda _: "one"),
-    "the objects of a reconciler are deleted again and again": _loop(str),
+    "a reconciler calls itself": _loop(lambda _: "one", "reconcile"),
+    "two reconcilers call each other": _loop(lambda _: "one", "count", "other"),
+    "the objects of a reconciler are deleted again and again": _loop(str, "reconcile"),
     "a peering that does not exist": _wait_for_a_peering,
     "the loop stood still": lambda: asyncio.run(_beat(lambda _: None)),
     "the loop stood still, and the reaction failed": lambda: asyncio.run(_beat(_fail_at_gap)),

@@ -14,7 +14,15 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache.cache.noting import Target, Written, notes
-from kopf_selectcache.plugin._brake import LIMIT, LONGEST_PAUSE, MOST_TARGETS, QUIET, Brake, _Row
+from kopf_selectcache.plugin._brake import (
+    LIMIT,
+    LONGEST_PAUSE,
+    MOST_CHANGES,
+    MOST_TARGETS,
+    QUIET,
+    Brake,
+    Chains,
+)
 from kopf_selectcache.reconciler.queue import Key
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.api.status import Problem
@@ -126,6 +134,113 @@ def test_17_writes_of_a_handler_of_changes_to_its_own_object_do_not_call_it_with
     assert "its own write to webapps.example.com shop/web" in warning
 
 
+def by_patch(registry: kopf.OperatorRegistry, calls: list[str]) -> None:
+    """Declare two reconcilers, each with a field of the status that changes with each call."""
+
+    async def follow(field: str, patch: kopf.Patch, **_: Any) -> None:
+        calls.append(field)
+        if len(calls) < ENDLESS:
+            patch.status[field] = len(calls)
+
+    for field in ("count", "other"):
+        selectcache.reconcile(APPS, registry=registry, id=field)(partial(follow, field))
+
+
+def by_write(registry: kopf.OperatorRegistry, calls: list[str]) -> None:
+    """Declare two handlers of changes, each with a field of the status that changes with each call."""
+
+    async def follow(field: str, cache: selectcache.Cache, name: str, **_: Any) -> None:
+        calls.append(field)
+        if len(calls) < ENDLESS:
+            changed = {"status": {field: len(calls)}}
+            await cache.live.patch(APPS, name, "shop", changed, subresource="status")
+
+    for field in ("count", "other"):
+        selectcache.on.change(APPS, registry=registry, id=field)(partial(follow, field))
+
+
+def by_difference(registry: kopf.OperatorRegistry, calls: list[str]) -> None:
+    """Declare two handlers of changes, each of which writes what differs from the field of the other."""
+
+    async def follow(
+        field: str, source: str, cache: selectcache.Cache, name: str, body: Any, **_: Any
+    ) -> None:
+        seen = body.get("status") or {}
+        wanted = seen.get(source, 0) + 1
+        if seen.get(field) != wanted and len(calls) < ENDLESS:
+            calls.append(field)
+            await cache.live.patch(APPS, name, "shop", {"status": {field: wanted}}, subresource="status")
+
+    for field, source in (("count", "other"), ("other", "count")):
+        selectcache.on.change(APPS, registry=registry, id=field)(partial(follow, field, source))
+
+
+def by_conflict(registry: kopf.OperatorRegistry, calls: list[str]) -> None:
+    """Declare two handlers of changes that do not agree on the value of a field."""
+
+    async def follow(
+        field: str, value: int, cache: selectcache.Cache, name: str, body: Any, **_: Any
+    ) -> None:
+        if body.get("status") != {"count": value} and len(calls) < ENDLESS:
+            calls.append(field)
+            await cache.live.patch(APPS, name, "shop", status(value), subresource="status")
+
+    for field, value in (("count", 1), ("other", 2)):
+        selectcache.on.change(APPS, registry=registry, id=field)(partial(follow, field, value))
+
+
+@pytest.mark.parametrize("declare", [by_patch, by_write, by_difference, by_conflict])
+def test_17_two_handlers_whose_writes_call_each_other_are_slowed_down(
+    declare: Any, registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+    declare(registry, calls)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: calls, within=10)
+            await asyncio.sleep(PERIOD)
+            assert 2 * LIMIT <= len(calls) <= 2 * FEW
+            before = len(calls)
+            cluster.patch(app(), {"spec": {"size": 1}})  # Somebody else's change is not delayed.
+            if declare in (by_patch, by_write):
+                await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE / 10)
+
+    times.run(main())
+    warnings = warnings_in(caplog)
+    assert len(warnings) == 1
+    assert "'count' and " in warnings[0]
+    assert "'other' call each other for webapps.example.com shop/web" in warnings[0]
+    assert "by their writes to webapps.example.com shop/web" in warnings[0]
+
+
+def test_17_two_handlers_that_write_the_objects_of_each_other_are_slowed_down(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[str] = []
+
+    @selectcache.reconcile(APPS, registry=registry, id="follow")
+    async def follow(cache: selectcache.Cache, **_: Any) -> None:
+        calls.append("app")
+        if len(calls) < ENDLESS:
+            await cache.live.patch("configmaps", "child", "shop", {"data": {"size": str(len(calls))}})
+
+    @selectcache.on.change("configmaps", registry=registry, id="answer")
+    async def answer(cache: selectcache.Cache, **_: Any) -> None:
+        await cache.live.patch(APPS, "web", "shop", status(len(calls)), subresource="status")
+
+    async def main() -> None:
+        async with serving(app(), config("child", size="0")) as cluster, operated(registry, cluster):
+            await times.until(lambda: calls, within=10)
+            await asyncio.sleep(PERIOD)
+            assert LIMIT < len(calls) <= FEW
+
+    times.run(main())
+    (warning,) = warnings_in(caplog)
+    assert "'answer' and Reconciler 'follow' call each other for" in warning
+    assert "by their writes to configmaps shop/child, webapps.example.com shop/web" in warning
+
+
 def test_17_a_reconciler_whose_objects_are_deleted_each_time_is_slowed_down(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -210,6 +325,60 @@ def test_17_a_reconciler_that_creates_one_object_per_call_is_not_slowed_down(
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
             await times.until(lambda: cluster.get(app()).get("status") == {"count": most}, within=5)
+
+    times.run(main())
+    assert not warnings_in(caplog)
+
+
+@pytest.mark.parametrize("most_per_call", [1, 5 * LIMIT])
+def test_17_a_handler_that_follows_the_writes_of_another_one_is_not_slowed_down(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, most_per_call: int
+) -> None:
+    most = 5 * LIMIT
+
+    @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="create")
+    async def create(cache: selectcache.Cache, body: Any, **_: Any) -> None:
+        count = len(cache.owned(body, "configmaps"))
+        for number in range(count, min(most, count + most_per_call)):
+            await cache.live.create(config(f"child-{number}", body))
+
+    @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="count")
+    async def count(cache: selectcache.Cache, body: Any, patch: kopf.Patch, **_: Any) -> None:
+        patch.status["count"] = len(cache.owned(body, "configmaps"))
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: cluster.get(app()).get("status") == {"count": most}, within=5)
+
+    times.run(main())
+    assert not warnings_in(caplog)
+
+
+@pytest.mark.parametrize("decorator", [selectcache.reconcile, selectcache.on.change])
+def test_17_a_chain_of_handlers_that_each_react_once_is_not_slowed_down(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, decorator: Any
+) -> None:
+    """The size of the spec leads to a field of the status, and that to another one."""
+
+    async def first(cache: selectcache.Cache, name: str, body: Any, **_: Any) -> None:
+        await write(cache, name, body, "count", body["spec"].get("size", 0))
+
+    async def second(cache: selectcache.Cache, name: str, body: Any, **_: Any) -> None:
+        await write(cache, name, body, "other", (body.get("status") or {}).get("count", 0))
+
+    async def write(cache: selectcache.Cache, name: str, body: Any, field: str, value: int) -> None:
+        if (body.get("status") or {}).get(field) != value:
+            await cache.live.patch(APPS, name, "shop", {"status": {field: value}}, subresource="status")
+
+    decorator(APPS, registry=registry, id="first")(first)
+    decorator(APPS, registry=registry, id="second")(second)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: has_status(cluster, {"count": 0, "other": 0}), within=10)
+            for size in range(1, 5 * LIMIT):
+                cluster.patch(app(), {"spec": {"size": size}})
+                await times.until(partial(has_status, cluster, {"count": size, "other": size}), within=0.5)
 
     times.run(main())
     assert not warnings_in(caplog)
@@ -354,7 +523,7 @@ def test_17_the_pauses_grow_to_a_minute_and_the_log_repeats_it_after_an_hour(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = Clock()
-    brake = Brake("Reconciler 'follow'", "webapps.example.com", clock)
+    brake = Brake("Reconciler 'follow'", "webapps.example.com", clock, Chains())
     pauses = [called(brake, clock, number) for number in range(100)]
     assert pauses[: LIMIT + 1] == [0.0] * (LIMIT + 1)
     assert pauses[LIMIT + 1 : LIMIT + 9] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
@@ -363,28 +532,52 @@ def test_17_the_pauses_grow_to_a_minute_and_the_log_repeats_it_after_an_hour(
 
 def test_17_a_row_is_over_after_a_quiet_time() -> None:
     clock = Clock()
-    brake = Brake("Reconciler 'follow'", "webapps.example.com", clock)
+    brake = Brake("Reconciler 'follow'", "webapps.example.com", clock, Chains())
     for number in range(5 * LIMIT):
         assert called(brake, clock, number) == 0.0
         clock.now += QUIET + 0.1
 
 
+def test_17_a_loop_that_has_ended_delays_nothing_though_others_keep_calling() -> None:
+    clock = Clock()
+    brake = Brake("Reconciler 'follow'", "webapps.example.com", clock, Chains())
+    for number in range(2 * LIMIT):
+        called(brake, clock, number)
+    end = clock.now + LONGEST_PAUSE + QUIET
+    for number in range(100, 2000, 4):  # Somebody else causes one call, and later that a second one.
+        assert called(brake, clock, number) == 0.0
+        if clock.now > end:
+            assert called(brake, clock, number + 1) == 0.0
+        clock.now += QUIET / 4
+
+
 def test_17_what_is_remembered_of_calls_is_bounded() -> None:
     clock = Clock()
-    brake = Brake("Reconciler 'follow'", "webapps.example.com", clock)
+    brake = Brake("Reconciler 'follow'", "webapps.example.com", clock, Chains())
     for number in range(1000):
         called(brake, clock, number, key=("shop", f"web-{number}"))
         clock.now += QUIET / 10
-    assert len(brake._rows) < 25
-    for number in range(2 * MOST_TARGETS):
-        called(brake, clock, number)
-    (row,) = (row for key, row in brake._rows.items() if key == KEY)
-    assert len(row.versions) == MOST_TARGETS
+    assert len(brake.rows) < 25
+    clock.now += QUIET
+    assert called(brake, clock, 1000, key=("shop", "web-999")) == 0.0
+    for half in ("a", "b"):
+        with brake.watching(KEY, []):
+            note = notes.get()
+            assert note is not None
+            for number in range(MOST_TARGETS - 1):
+                note(written(number)._replace(target=Target("pods", "shop", f"{half}-{number}", "")))
+    assert len(brake.rows[KEY].targets) == MOST_TARGETS
+    chains = Chains()
+    for number in range(MOST_CHANGES + 1):
+        chains.note(written(number), (brake, KEY), [], clock.now)
+    assert [bool(chains.steps((KEY, str(number)))) for number in (0, 1, MOST_CHANGES)] == [False, True, True]
 
 
 def test_17_a_departure_is_a_change_that_a_deletion_has_caused() -> None:
-    row = _Row(0.0)
+    chains = Chains()
+    step = (Brake("Reconciler 'follow'", "webapps.example.com", Clock(), chains), KEY)
     target = Target("pods", "shop", "web", "")
-    row.note(Written(target, "web", "uid", "8", is_deletion=True, found=frozenset(), left=frozenset()), 0.0)
-    assert row.has_called([(("shop", "web"), "")])
-    assert not row.has_called([(("shop", "other"), "")])
+    deletion = Written(target, "web", "uid", "8", is_deletion=True, found=frozenset(), left=frozenset())
+    chains.note(deletion, step, [], 0.0)
+    assert chains.steps((("shop", "web"), "")) == {step}
+    assert not chains.steps((("shop", "other"), ""))
