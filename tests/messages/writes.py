@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -140,6 +141,7 @@ MISTAKES = {
     "a patch with a set": live(lambda server: server.patch("pods", "a", "ns", {"spec": {"a": [{"x": {1}}]}})),
     "a patch of a handler with a set": lambda: patched({"status": {"pods": [{"x": {1}}]}}),
     "a returned value with a set": lambda: plain("the returned value", {"pods": {1}}),
+    "a patch with a call that is not awaited": lambda: patched({"status": {"x": asyncio.sleep(0)}}),
     "an object with an infinite number": live(
         lambda server: server.create({**WEB, "spec": {"replicas": float("inf")}})
     ),

@@ -87,6 +87,14 @@ SILENCE: tuple[Mutant, ...] = (
         (PLAINLY + "a_patch_keeps_the_members_beside_one_that_cannot_be_written",),
     ),
     Mutant(
+        "call a call that is not awaited a value that JSON lacks",
+        PLAIN,
+        "    if isawaitable(value):\n",
+        "    if False:\n",
+        20,
+        (PLAINLY + "a_call_that_is_not_awaited_is_named_with_its_path",),
+    ),
+    Mutant(
         "write a set as a list in any order",
         PLAIN,
         "isinstance(value, set | frozenset)",

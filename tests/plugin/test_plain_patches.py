@@ -137,6 +137,35 @@ def test_20_what_cannot_be_json_is_an_error_with_its_path_and_type(value: Any, t
     assert raised.value.what == text
 
 
+@pytest.mark.parametrize("at", ["return", "status", "live"])
+def test_20_a_call_that_is_not_awaited_is_named_with_its_path(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, at: str
+) -> None:
+    @kopf.timer("example.com", "v1", "webapps", interval=0.01, registry=registry)
+    @with_cache
+    async def follow(cache: Any, patch: kopf.Patch, name: str, namespace: str, **_: Any) -> Any:
+        found = cache.fetch("v1/configmaps", "a", namespace)
+        if at == "live":
+            await cache.live.patch(APPS, name, namespace, {"status": found}, subresource="status")
+        if at == "status":
+            patch.status["x"] = found
+        return found if at == "return" else None
+
+    about = {
+        "return": "the returned value: the value",
+        "status": "the patch: status.x",
+        "live": "cache.live.patch(): status",
+    }
+    said = f"{about[at]} is a call that is not awaited. Write await before the call"
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await until(lambda: f"{about[at]} is a" in caplog.text)
+
+    run(main())
+    assert said in caplog.text
+
+
 # ---- Handlers of Kopf.
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from inspect import isawaitable
 from math import isfinite
 from typing import Any
 
@@ -19,6 +20,9 @@ from kopf_selectcache.core.redact import clipped, printable, shown_by_type
 _DEEPEST = 10_000
 """The levels that a server accepts. A value that contains itself has more."""
 
+_GIVE = "Give texts, numbers, lists and dicts"
+_UNAWAITED = "is a call that is not awaited"
+_AWAIT = "Write await before the call, as in: await cache.fetch(...)"
 _TOO_DEEP = "the value is nested too deeply"
 
 
@@ -44,7 +48,8 @@ def plain(about: str, value: Any, *at: object) -> Any:
         for key, each in parent.items() if isinstance(parent, dict) else enumerate(parent):
             made, why = _made(each)
             if why:
-                raise _refused(about, f"{_written((*at, *(*path, key)[1:]))} {why}")
+                remedy = _AWAIT if why == _UNAWAITED else _GIVE
+                raise _refused(about, f"{_written((*at, *(*path, key)[1:]))} {why}", remedy)
             parent[key] = made
             if isinstance(made, dict | list):
                 left.append((made, (*path, key)))
@@ -71,6 +76,10 @@ def _made(value: Any) -> tuple[Any, str]:
         return made, "" if wrong is None else f"has {shown_by_type(wrong)} as a key, which JSON lacks"
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return list(value), ""
+    if isawaitable(value):
+        if hasattr(value, "close"):
+            value.close()  # The error says it.
+        return None, _UNAWAITED
     if not isinstance(value, set | frozenset):  # Its order changes from process to process.
         with suppress(TypeError, ValueError, RecursionError):
             return msgspec.to_builtins(value), ""
@@ -93,5 +102,5 @@ def _written(path: Iterable[object]) -> str:
     return printable(clipped(text or "the value"), 500)
 
 
-def _refused(about: str, why: str) -> NotWritable:
-    return NotWritable(f"{about}: {why}", remedy="Give texts, numbers, lists and dicts")
+def _refused(about: str, why: str, remedy: str = _GIVE) -> NotWritable:
+    return NotWritable(f"{about}: {why}", remedy=remedy)
