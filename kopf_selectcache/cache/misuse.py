@@ -63,7 +63,20 @@ def _verb_of(method: Callable[..., object]) -> str:
     return f"{'live.' if method.__qualname__.startswith('Live.') else ''}{method.__name__}"
 
 
-def _advise(verb: str, _: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+_NAMING = {"live.delete": "", "live.get": "", "live.patch": ", {...}", "live.update": ", function"}
+"""Methods of `Live` that take the names of an object, and what comes after these."""
+
+
+def naming(verb: str, kind: object) -> str:
+    """Return what to write for an object in place of its names; an empty text if there is none."""
+    if verb not in _NAMING or not isinstance(kind, Mapping):
+        return ""
+    return f"Name the object: cache.{verb}(kind, name, namespace{_NAMING[verb]})"
+
+
+def _advise(verb: str, args: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+    if named := naming(verb, args[1] if len(args) > 1 else None):
+        return named
     if verb == "changes" and any(name in _CAUSES for name in unknown):
         return "Causes are options of @selectcache.on.change; here look at `change.cause`"
     if verb in _OF_SEVERAL and any(nearest_argument(name, _SELECTING) for name in unknown):

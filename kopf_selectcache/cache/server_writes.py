@@ -37,6 +37,7 @@ from .errors import Unreadable, failed
 from .formats.formats import form_of
 from .formats.given import Given
 from .formats.partial import partial_of
+from .misuse import naming
 from .noting import noting
 from .own_writes import read_written, remember_answer, remember_deletion, shown_uids
 from .request import Request, replace, requested_key
@@ -128,6 +129,8 @@ def request_for(verb: str, given: Given, as_: Any) -> Request:
 
 def request_of(verb: str, kind: AnyKey, name: str, namespace: str | None, as_: Any) -> Request:
     """Return the request of a write that names an object; raise NotWritable for names that are no text."""
+    if named := naming(verb, kind):
+        raise miscalled(f"cache.{verb}(): an object is given in place of its kind", remedy=named)
     for argument, value in (("name", name), ("namespace", namespace)):
         fits = isinstance(value, str) or (argument == "namespace" and value is None)
         wanted = _WANTED.get(verb, "a text") if argument == "namespace" else "a text"

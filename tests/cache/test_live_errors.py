@@ -222,3 +222,21 @@ def test_a_kind_that_is_not_served_is_missing(cache: FakeCache) -> None:
 def test_an_answer_that_is_no_object_is_garbled(answer: bytes) -> None:
     with pytest.raises(Garbled):
         _server_reads._decode(answer)
+
+
+@pytest.mark.parametrize(
+    ("call", "written"),
+    [
+        (lambda live: live.patch(WEB, {}), "cache.live.patch(kind, name, namespace, {...})"),
+        (lambda live: live.patch(WEB, changes={}), "cache.live.patch(kind, name, namespace, {...})"),
+        (lambda live: live.update(WEB, print), "cache.live.update(kind, name, namespace, function)"),
+        (lambda live: live.delete(WEB), "cache.live.delete(kind, name, namespace)"),
+        (lambda live: live.get(WEB), "cache.live.get(kind, name, namespace)"),
+    ],
+)
+def test_20_an_object_in_place_of_its_names_is_an_error_that_says_what_to_write(
+    cache: FakeCache, call: Any, written: str
+) -> None:
+    with pytest.raises(TypeError) as raised:
+        call(cache.blocking.live)
+    assert str(raised.value).endswith(f". Name the object: {written}")

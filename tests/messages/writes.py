@@ -148,6 +148,8 @@ MISTAKES = {
     "an unknown option": live(lambda server: server.patch("pods", "a", "ns", {}, foo=1)),
     "an option of another type": live(lambda server: server.create(WEB, dry_run="yes")),
     "a name of another type": live(lambda server: server.patch("pods", 5, "ns", {})),
+    "a patch of an object in place of its names": live(lambda server: server.patch(WEB, {})),
+    "a deletion of an object in place of its names": live(lambda server: server.delete(WEB)),
     "no changes": live(lambda server: server.patch("pods", "a", "ns")),
     "changes of another type": live(lambda server: server.patch("pods", "a", "ns", {}, type="json")),
     "an unknown type of a patch": live(lambda server: server.patch("pods", "a", "ns", {}, type="apply")),

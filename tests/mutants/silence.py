@@ -95,6 +95,16 @@ SILENCE: tuple[Mutant, ...] = (
         (PLAINLY + "a_call_that_is_not_awaited_is_named_with_its_path",),
     ),
     Mutant(
+        "say nothing about an object in place of its names",
+        "cache/misuse.py",
+        "if verb not in _NAMING or not isinstance(kind, Mapping):",
+        "if True:",
+        20,
+        (
+            "tests/cache/test_live_errors.py::test_20_an_object_in_place_of_its_names_is_an_error_that_says_what_to_write",
+        ),
+    ),
+    Mutant(
         "write a set as a list in any order",
         PLAIN,
         "isinstance(value, set | frozenset)",
