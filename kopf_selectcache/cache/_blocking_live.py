@@ -6,7 +6,9 @@ import builtins
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload
 
+from kopf_selectcache._errors import NoSuchRead
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
+from kopf_selectcache.selectors.suggestions import near
 
 from ._write_options import (
     AnyOptions,
@@ -27,6 +29,18 @@ if TYPE_CHECKING:
     from .formats.formats import As, AsView, Default, Given, Made, Named
 
 LIVE = ("apply", "create", "delete", "ensure", "get", "list", "patch", "replace", "update")
+
+
+def no_such_write(of: str, name: str) -> NoSuchRead:
+    """Return the error of a write that `cache.live` does not have."""
+    verb, _, part = name.partition("_")
+    if part in ("status", "scale") and verb in ("patch", "replace", "update"):
+        remedy = f"Write: {of}.{verb}(..., subresource={part!r})"
+    elif meant := near(name, LIVE):
+        remedy = f"Did you mean {meant}?"
+    else:
+        remedy = f"There are {', '.join(LIVE)}"
+    return NoSuchRead(f"{of} has no {name!r}", remedy=remedy)
 
 
 class BlockingLive(Protocol):

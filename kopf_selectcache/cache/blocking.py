@@ -23,7 +23,7 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.suggestions import near
 from kopf_selectcache.settings.declaration import Declared
 
-from ._blocking_live import LIVE, BlockingLive
+from ._blocking_live import LIVE, BlockingLive, no_such_write
 from .declaring import Options, at
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
@@ -379,19 +379,20 @@ class ThreadReads:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name not in self._names and self._prefix:
+            raise no_such_write("cache.blocking.live", name)
         if name not in self._names:
             meant = near(name, self._names)
             remedy = (
                 "In sync functions use a handler of changes: @selectcache.on.change(kind)"
-                if name == "changes" and not self._prefix
-                else f"Write: cache.{self._prefix}{name}(...)"
+                if name == "changes"
+                else f"Write: cache.{name}(...)"
                 if hasattr(type(self._cache), name)
                 else f"Did you mean {meant}?"
                 if meant
                 else f"There are {', '.join(self._names)}"
             )
-            of = f"cache.blocking.{self._prefix}".removesuffix(".")
-            raise NoSuchRead(f"{of} has no {name!r}", remedy=remedy)
+            raise NoSuchRead(f"cache.blocking has no {name!r}", remedy=remedy)
         method: Callable[..., Coroutine[Any, Any, Any]] = getattr(self._cache, name)
 
         @wraps(method)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, overload
 
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
 from . import _server_reads, writes
+from ._blocking_live import no_such_write
 from ._write_options import (
     AnyOptions,
     ApplyOptions,
@@ -47,6 +48,13 @@ class Live:
     """
 
     _prefix = "live."
+
+    if not TYPE_CHECKING:  # Checkers report attributes that there are not.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise no_such_write("cache.live", name)
 
     def __init__(self, runtime: Runtime, access: Access) -> None:
         self._runtime = runtime

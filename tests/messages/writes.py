@@ -148,6 +148,7 @@ MISTAKES = {
     "an unknown option": live(lambda server: server.patch("pods", "a", "ns", {}, foo=1)),
     "an option of another type": live(lambda server: server.create(WEB, dry_run="yes")),
     "a name of another type": live(lambda server: server.patch("pods", 5, "ns", {})),
+    "a write of the status by its own name": live(lambda server: server.patch_status("pods", "a", "ns", {})),
     "a patch of an object in place of its names": live(lambda server: server.patch(WEB, {})),
     "a deletion of an object in place of its names": live(lambda server: server.delete(WEB)),
     "no changes": live(lambda server: server.patch("pods", "a", "ns")),

@@ -105,6 +105,16 @@ SILENCE: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "name no write of a status",
+        "cache/_blocking_live.py",
+        'if part in ("status", "scale") and verb in ("patch", "replace", "update"):',
+        "if False:",
+        20,
+        (
+            "tests/cache/test_live_errors.py::test_20_a_write_that_there_is_not_is_an_error_that_says_what_to_write",
+        ),
+    ),
+    Mutant(
         "write a set as a list in any order",
         PLAIN,
         "isinstance(value, set | frozenset)",
