@@ -73,7 +73,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     obj: str = ""
     """The object of a write that is given as a whole, as messages have it, such as `Pod shop/web-1`."""
     text: str = ""
-    """What messages call it if its author has called no method of the cache: whose patch of which object."""
+    """Its name in messages if its author has called no method of the cache: whose patch of which object."""
     is_plain: bool = True
     """False if an option is given: then the request has to be compared with the kind."""
 

@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ import yaml
 
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.testing import EmbeddedCluster
+from tests.apiserver.process import free_port
 from tests.rows import each_row
 
 from .pages import DOCS, fences, saved
@@ -32,12 +32,6 @@ ACCOUNT = "system:serviceaccount:my-operator:my-operator"
 PREFIX = "kopf_selectcache_"
 OF_EACH = {"group", "version", "resource"}
 OF_PROMETHEUS = {"le", "job", "instance"}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def webapp(namespace: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from typing import Any
 
 import aiohttp
@@ -14,6 +13,7 @@ from kopf_selectcache import Cached
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.settings.options import settings_of
+from tests.apiserver.process import free_port
 from tests.faults.environment import until
 from tests.kopf_operators import Cluster, declaring, operating, run
 
@@ -36,8 +36,7 @@ LARGE = {
 
 
 def free_endpoint() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"http://127.0.0.1:{free.getsockname()[1]}/healthz"
+    return f"http://127.0.0.1:{free_port()}/healthz"
 
 
 async def probed(health: Health, *, failing: bool) -> tuple[int, Any]:
