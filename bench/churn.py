@@ -227,7 +227,7 @@ async def operating(server: Address, *, speed: float) -> AsyncIterator[Runtime]:
 
     with patch.object(Runtime, "__init__", hurry):
         async with operated(registry, server, filters=FILTERS, configure=configure) as settings:
-            while (found := operator_of(settings)) is None or not all(  # There is no event.  # noqa: ASYNC110
+            while (found := operator_of(settings)) is None or not all(  # No event tells.  # noqa: ASYNC110
                 each.synced for each in found.runtime.informers.values()
             ):
                 await asyncio.sleep(0.05)
@@ -264,7 +264,7 @@ class Left:
     entries: Mapping[str, Counter[str]]
     """The entries of the containers of each package."""
     bytes: Counter[str]
-    """The bytes that lines of each package have allocated, and those of all others."""
+    """The bytes that each package's own lines have allocated, and the bytes of all other lines."""
     resident: float
     """The megabytes of the process in memory."""
 
@@ -283,7 +283,7 @@ def look() -> Left:
 
 async def settled(runtime: Runtime, tasks: int) -> None:
     """Wait until the operator knows none of the objects any more, and nothing runs that did not before."""
-    while any(len(each.store.records()[0]) for each in runtime.informers.values()):  # There is no event.  # noqa: ASYNC110
+    while any(len(each.store.records()[0]) for each in runtime.informers.values()):  # No event tells.  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     begun = time.monotonic()
     while time.monotonic() < begun + 3.0 or (  # Nor is there one here.  # noqa: ASYNC110

@@ -13,7 +13,7 @@ from typing import Any
 
 from kopf_selectcache._errors import NotDeclared, ReadError
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.store.record import are_numbers, is_newer, is_number, is_older, is_reached, rank_of
+from kopf_selectcache.core.store.record import are_numbers, is_newer, is_number, is_reached, rank_of
 from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -104,16 +104,8 @@ def _epoch_of(informer: Informer) -> int:
 
 
 def _has_reached(reflector: Reflector, version: str) -> bool:
-    goal = _goal(reflector, version)
+    goal = reflector.goal(version)
     return not is_newer(goal, reflector.version) or not is_newer(goal, reflector.comparison.as_of)
-
-
-def _goal(reflector: Reflector, version: str) -> str:
-    """Return the version that a stream must reach: that of another stream's list if it is newer, since an
-    object may have moved between them unseen.
-    """
-    listed = reflector.unreached_list
-    return listed if is_older(version, listed) else version
 
 
 def _has_unconfirmed(informer: Informer, version: str) -> bool:
@@ -157,7 +149,7 @@ async def _wait(
         late = [*unlisted, *unreached]
         if not late and not _has_unconfirmed(informer, version):
             return
-        goals = [(each, _goal(each, version)) for each in late]
+        goals = [(each, each.goal(version)) for each in late]
         waits = [(each.awaited, goal, each.awaited.wait(goal)) for each, goal in goals]
         if not late:
             waits.append((informer.awaited, version, informer.awaited.wait(version)))

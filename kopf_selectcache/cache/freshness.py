@@ -229,15 +229,13 @@ class _Wait:
         return self._has_reached(reflector, version) or (reflector.is_live and not is_by_itself)
 
     def _goal(self, reflector: Reflector) -> tuple[str, bool]:
-        """Return the version that the stream must have reached, and True if only its own progress shows that.
-
-        After a list of another stream that goes beyond the event, that is the version of this list: an object
-        may have moved between them unseen.
+        """Return the version that the stream must have reached, and True if only its own progress shows
+        that.
         """
-        event, listed = self._event, reflector.unreached_list
+        event = self._event
         if not self._has_reached(reflector, event.version) and event.is_delivered_by(reflector):
             return event.version, True
-        return listed if is_older(event.version, listed) else event.version, False
+        return reflector.goal(event.version), False
 
     def _has_reached(self, reflector: Reflector, version: str) -> bool:
         event = self._event

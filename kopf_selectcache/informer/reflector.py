@@ -45,7 +45,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import Record, is_older
 from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Substore
@@ -166,12 +166,12 @@ class Reflector:
     def version(self) -> str:
         return self.writer.substore.version
 
-    @property
-    def unreached_list(self) -> str:
-        """The version of the newest list of another stream that this one has not reached; empty if there is
-        none.
+    def goal(self, version: str) -> str:
+        """Return the version that this stream must reach for a read as of a version: that of another stream's
+        list if it is newer, since an object may have moved between them unseen.
         """
-        return self.writer.union.unreached_list(self.substore)
+        listed = self.writer.union.unreached_list(self.substore)
+        return listed if is_older(version, listed) else version
 
     @property
     def awaited(self) -> AwaitedVersions:

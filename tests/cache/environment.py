@@ -180,7 +180,7 @@ class FakeInformer:
         """The one stream, which was never compared with a list."""
         uncompared, substore = SimpleNamespace(as_of=""), SimpleNamespace(epoch=0, listed="")
         stream = SimpleNamespace(version=self.store.version, comparison=uncompared, substore=substore)
-        stream.unreached_list = ""
+        stream.goal = lambda goal: goal
         return (stream,)
 
     def part(self, _: Selector | None = None) -> Part:

@@ -209,7 +209,7 @@ def test_11_a_snapshot_is_as_new_as_its_cache_was_known_to_be() -> None:
 def test_11_unconfirmed_leaves_are_no_proof_of_a_newer_version() -> None:
     doubts: list[str] = []
     streams = [
-        SimpleNamespace(unreached_list="", version=version, comparison=SimpleNamespace(as_of=as_of))
+        SimpleNamespace(goal=lambda goal: goal, version=version, comparison=SimpleNamespace(as_of=as_of))
         for version, as_of in (("12", "15"), ("13", ""))
     ]
     informer: Any = SimpleNamespace(

@@ -59,8 +59,8 @@ READS: tuple[Mutant, ...] = (
     Mutant(
         "answer as of a version between two streams of which one was listed beyond it",
         "cache/_at_least.py",
-        "    return listed if is_older(version, listed) else version\n",
-        "    return version\n",
+        "    goal = reflector.goal(version)\n",
+        "    goal = version\n",
         11,
         (
             "tests/cache/test_freshness_lists.py::test_11_an_object_that_moved_unseen_by_a_list_beyond_the_version_is_waited_for",
@@ -68,9 +68,9 @@ READS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "read between two streams of which one was listed beyond the event",
-        "cache/freshness.py",
-        "        return listed if is_older(event.version, listed) else event.version, False\n",
-        "        return event.version, False\n",
+        "informer/reflector.py",
+        "        return listed if is_older(version, listed) else version\n",
+        "        return version\n",
         9,
         (
             "tests/cache/test_freshness_lists.py::test_9_an_object_that_moved_unseen_by_a_list_beyond_the_event_is_waited_for",

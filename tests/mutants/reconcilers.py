@@ -73,7 +73,7 @@ RECONCILERS: tuple[Mutant, ...] = (
     Mutant("let waits of a thread go on that has its cache from the settings", "cache/blocking.py", "(self._waits.limit(work) if method in WAITS else work)", "work", 2,
            (DEADLINE + "cancelling_the_task_of_an_operator_ends_the_waits_of_its_threads",
             DEADLINE + "a_stop_ends_the_waits_of_an_operator_that_its_first_read_has_started")),
-    Mutant("let caches beside those of an operator outlive its deadline", "plugin/caches.py", "        runtime.ending.end(_ended)\n        if self._task", "        return\n        if self._task", 2,
+    Mutant("keep Caches() running after the deadline of the operator's stop", "plugin/caches.py", "        runtime.ending.end(_ended)\n        if self._task", "        return\n        if self._task", 2,
            (DEADLINE + "caches_beside_those_of_an_operator_end_at_its_deadline",)),
     Mutant("let a thread wait for caches beside those of its operator", "plugin/caches.py", "Cache(runtime, waits=stop.waits)", "Cache(runtime)", 2,
            (DEADLINE + "an_operator_ends_though_a_thread_waits_for_caches_beside_its_own",)),
