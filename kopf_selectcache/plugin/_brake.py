@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TypeAlias
 
 from kopf_selectcache.cache.noting import Target, Written, notes
@@ -140,9 +140,10 @@ class Chains:
 
     def forget_old(self, now: float) -> None:
         """Forget the changes that have led to their calls, and the oldest of too many."""
-        for oldest, (at, _) in list(islice(self._steps.items(), 4)):
-            if len(self._steps) > MOST_CHANGES or at + LONGEST_PAUSE + QUIET < now:
-                del self._steps[oldest]
+        over = now - LONGEST_PAUSE - QUIET
+        old = [each for each, _ in takewhile(lambda item: item[1][0] < over, self._steps.items())]
+        for oldest in old or list(islice(self._steps, max(0, len(self._steps) - MOST_CHANGES))):
+            del self._steps[oldest]
 
 
 class Brake:

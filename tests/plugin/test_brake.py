@@ -571,6 +571,10 @@ def test_17_what_is_remembered_of_calls_is_bounded() -> None:
     for number in range(MOST_CHANGES + 1):
         chains.note(written(number), (brake, KEY), [], clock.now)
     assert [bool(chains.steps((KEY, str(number)))) for number in (0, 1, MOST_CHANGES)] == [False, True, True]
+    chains.forget_old(clock.now + LONGEST_PAUSE + QUIET)
+    assert chains.steps((KEY, "1"))
+    chains.forget_old(clock.now + LONGEST_PAUSE + QUIET + 1)
+    assert not any(chains.steps((KEY, str(number))) for number in range(MOST_CHANGES + 1))
 
 
 def test_17_a_departure_is_a_change_that_a_deletion_has_caused() -> None:
