@@ -58,7 +58,7 @@ from .informer.audit import Audit
 # Adds settings.selectcache, and the hooks of every operator.
 from .plugin import hooks as _plugin  # noqa: F401
 from .plugin import on
-from .plugin.access import cache_of
+from .plugin.access import cache_of, current
 from .plugin.caches import Caches
 from .plugin.handlers import with_cache
 from .plugin.operator import collector
@@ -151,6 +151,7 @@ __all__ = [
     "Witness",
     "cache_of",
     "collector",
+    "current",
     "on",
     "predicates",
     "reconcile",

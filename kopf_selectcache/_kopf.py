@@ -69,6 +69,7 @@ try:
     from kopf._core.intents.stoppers import DaemonStopper
     from kopf._core.reactor import observation, orchestration, running
     from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
+    from kopf._core.reactor.subhandling import subexecuted_var
     from kopf.cli import CLIControls
     from kopf.cli import run as run_command
 
@@ -159,6 +160,7 @@ __all__ = [
     "select_specific_namespaces",  # Which of the `-n` are names and not patterns.
     # The settings of the operator that the running code belongs to, in tasks and threads alike.
     "settings_var",
+    "subexecuted_var",  # Whether the sub-handlers of the running handler were called.
     "vault_var",  # The credentials of that operator.
     "watched_patterns",  # The namespaces that `kopf.operator` is given.
     "watching_handlers",  # The handlers for which Kopf watches kinds.

@@ -139,9 +139,15 @@ def _is_false(node: ast.expr | None) -> bool:
 
 
 def is_cache(node: ast.expr) -> bool:
-    """Return True for `cache` and `cache.blocking`."""
+    """Return True for `cache` and `selectcache.current()`, and for `.blocking` of them.
+
+    >>> [is_cache(ast.parse(text, mode="eval").body) for text in ("cache.blocking", "selectcache.current()", "loop.current()")]
+    [True, True, False]
+    """  # A line of an example is not broken.  # noqa: E501
     if isinstance(node, ast.Attribute) and node.attr == "blocking":
         node = node.value
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("current", "selectcache.current", "kopf_selectcache.current")
     return isinstance(node, ast.Name) and node.id == "cache"
 
 

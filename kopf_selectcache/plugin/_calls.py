@@ -12,11 +12,11 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import NotSynced, ReadError
+from kopf_selectcache.cache.access import as_current
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.recorder.recorder import current_runtime
 
 from ._stop import STOPPING
 from .handlers import RETRY, call
@@ -63,11 +63,12 @@ async def call_with_cache(
 ) -> Any:
     """Call the user's function as Kopf would. A read that must wait for a cache is tried again."""
     waits = Waits(operator.waits)
-    kwargs |= {"cache": Cache(runtime, waits=waits), "events": operator.recorder}
-    current_runtime.set(runtime)
+    cache = Cache(runtime, waits=waits)
+    kwargs |= {"cache": cache, "events": operator.recorder}
     try:
         called = fn if _kopf.is_async_fn(fn) else partial(_begin, fn, operator)
-        return await call(called, operator, kwargs, waits)
+        with as_current(cache):
+            return await call(called, operator, kwargs, waits)
     except ReadError as error:
         if not isinstance(error, NotSynced) and not operator.is_end(error):
             raise

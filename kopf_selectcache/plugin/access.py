@@ -1,4 +1,5 @@
-"""`cache_of`: the cache for code that is no handler, such as background tasks, threads and startup code.
+"""`current`: the cache of the running handler; and `cache_of`: that for code that is no handler, such as
+background tasks, threads and startup code.
 
 Such code may get its cache before the runtime exists, in startup handlers for example. Until then reads raise
 NotSynced.
@@ -19,6 +20,7 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, own_loop, require
+from kopf_selectcache.cache.access import current_cache
 from kopf_selectcache.cache.blocking import ThreadReads, refuse_thread
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.fetcher import Fetcher
@@ -34,6 +36,7 @@ from kopf_selectcache.informer.names import InformersByName
 from kopf_selectcache.informer.retries import Retries
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
+from .handlers import ABOVE_THE_FUNCTION
 from .operator import (
     EARLY_ACTIVITIES,
     SHARED_SETTINGS,
@@ -49,6 +52,33 @@ _T = TypeVar("_T")
 _activity_task: ContextVar[asyncio.Task[Any] | None] = ContextVar("selectcache_activity_task", default=None)
 """The task in which Kopf calls the handlers of such an activity. Tasks that the handlers create inherit the
 variable, so the task is compared."""
+
+
+def current() -> Cache:
+    """Return the cache of the running handler, for the functions and methods that it calls.
+
+    class Shop:
+        def pods(self):
+            return selectcache.current().held('pods', namespace=self.namespace)
+
+    It is the object that the handler gets as `cache`. Tasks that the handler starts, its sub-handlers, Kopf's
+    threads and those of `asyncio.to_thread` have it, too. Everywhere else it raises a ReadError that says
+    what to do.
+    """
+    if (cache := current_cache.get()) is not None:
+        return cache
+    call, activity, handler = "selectcache.current()", _early_activity(), _kopf.handler_var.get(None)
+    if activity is not None:
+        if _is_called_by_handler(_kopf.settings_var.get()):
+            raise _too_early(activity, remedy="In a task that it starts, use selectcache.cache_of(settings)")
+    elif handler is not None:
+        what = f"{call}: {handler} is not decorated with with_cache"
+        raise ReadError(what, remedy=ABOVE_THE_FUNCTION)
+    remedy = (
+        "Pass the cache, or have your executor run contextvars.copy_context().run; outside handlers, use"
+        " selectcache.cache_of(settings)"
+    )
+    raise ReadError(f"{call}: no handler is running here", remedy=remedy)
 
 
 def cache_of(settings: kopf.OperatorSettings) -> Cache:
@@ -124,11 +154,21 @@ class TooEarly(NotSynced, kopf.PermanentError):
     """A startup handler reads. Kopf would call it again every minute, and the operator would never start."""
 
 
-def _too_early(activity: _kopf.Activity) -> NotSynced:
+def _too_early(
+    activity: _kopf.Activity,
+    remedy: str = "Read in handlers of objects, or in a task that calls wait_synced() first",
+) -> NotSynced:
     what = f"a {EARLY_ACTIVITIES[activity]} handler cannot read caches, which begin after startup and login"
     # Kopf hangs after a permanent error of a login handler.
     error = TooEarly if activity is _kopf.Activity.STARTUP else NotSynced
-    return error(what, remedy="Read in handlers of objects, or in a task that calls wait_synced() first")
+    return error(what, remedy=remedy)
+
+
+def _is_called_by_handler(settings: kopf.OperatorSettings) -> bool:
+    """Return True if the running code is an early handler itself, and no task or thread that it started."""
+    if own_loop() is None:
+        return _is_of(settings.execution.executor)
+    return asyncio.current_task() is _activity_task.get()
 
 
 class _LateRuntime:
@@ -152,7 +192,7 @@ class _LateRuntime:
         if self._operator is None:
             found = last_operator_of(self._settings)
             if found is None or (found.task.done() and found.vault is not self._vault):
-                if (activity := _early_activity()) is not None and self._is_called_by_its_handler():
+                if (activity := _early_activity()) is not None and _is_called_by_handler(self._settings):
                     raise _too_early(activity)
                 if found is not None and self._vault is None:
                     raise ended()
@@ -166,12 +206,6 @@ class _LateRuntime:
                 raise ReadError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
             self._operator = found
         return self._operator
-
-    def _is_called_by_its_handler(self) -> bool:
-        """Return True if the running code is the handler itself, and no task or thread that it started."""
-        if own_loop() is None:
-            return _is_of(self._settings.execution.executor)
-        return asyncio.current_task() is _activity_task.get()
 
     def _operator_if_any(self) -> Operator | None:
         try:

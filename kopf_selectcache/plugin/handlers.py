@@ -27,11 +27,11 @@ from kopf_selectcache._errors import (
     call_of,
     require,
 )
+from kopf_selectcache.cache.access import as_current
 from kopf_selectcache.cache.blocking import STOPPED, Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.plain import plain
 from kopf_selectcache.cache.misuse import explain_attribute
-from kopf_selectcache.recorder.recorder import current_runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
 from kopf_selectcache.selectors.signatures import check_call, is_async
 
@@ -56,7 +56,7 @@ _VALUES = ("labels", "annotations", "value", "old", "new")
 _PASSED = {"cache": "a cache", "events": "events"}
 """The arguments that handlers get from `with_cache`."""
 
-_ABOVE_THE_FUNCTION = "Put @selectcache.with_cache above the function, below the decorators of Kopf"
+ABOVE_THE_FUNCTION = "Put @selectcache.with_cache above the function, below the decorators of Kopf"
 _ALSO_DECORATED = (
     "Decorate the handler, and one function for when= that calls the others: when=selectcache.with_cache(...)"
 )
@@ -149,12 +149,13 @@ def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if "cache" in kwargs and not isinstance(kwargs["cache"], kopf.Index):
-            return fn(*args, **kwargs)
+            return _call_directly(fn, args, kwargs)
         if "retry" in kwargs:  # Kopf passes it to handlers, and not to callbacks.
             return _handle(fn, waiting, args, kwargs)
         try:
             cache = _cache_for_callback(kwargs)
-            return fn(*args, **kwargs | {"cache": cache})
+            with as_current(cache):
+                return fn(*args, **kwargs | {"cache": cache})
         except ReadError:
             if "resource" not in kwargs:
                 raise  # A direct call of the user's code.
@@ -174,6 +175,19 @@ def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
             vars(function)["__signature__"] = inspect.signature(fn)
     vars(wrapper)[_ORIGINAL], vars(wrapper)[_KINDS] = fn, waiting.kinds
     return wrapper
+
+
+def _call_directly(fn: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the function with the cache that a test, or another function, gives it."""
+
+    async def call_async() -> Any:
+        with as_current(kwargs["cache"]):
+            return await fn(*args, **kwargs)
+
+    if is_async(fn):
+        return call_async()
+    with as_current(kwargs["cache"]):
+        return fn(*args, **kwargs)
 
 
 async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -206,10 +220,12 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
             return None
         kwargs["cache"] = cache
         kwargs.setdefault("events", operator.recorder)  # An index with this name stays.
-        current_runtime.set(operator.runtime)
         if stopper is not None and not _kopf.is_async_fn(target):
             kwargs["stopped"] = stopper.sync_waiter  # Kopf passed the waiter for async handlers.
-        result = await call(target, operator, kwargs, waits, stopper)
+        with as_current(cache):
+            result = await call(target, operator, kwargs, waits, stopper)
+            if isinstance(cause, _kopf.ChangingCause) and not _kopf.subexecuted_var.get(True):
+                await kopf.execute()  # Kopf would call the sub-handlers after this, without a current cache.
         if isinstance(handler, _kopf.IndexingHandler) or isinstance(cause, _kopf.WebhookCause):
             return result
         return plain("the returned value", result)  # Kopf stores it in the status.
@@ -309,9 +325,9 @@ async def _act(
         raise DeclarationError(what, remedy="Take with_cache off it")
     try:
         waits = Waits(operator.waits)
-        kwargs["cache"] = Cache(operator.runtime, waits=waits)
-        current_runtime.set(operator.runtime)
-        return await call(target, operator, kwargs, waits)
+        kwargs["cache"] = cache = Cache(operator.runtime, waits=waits)
+        with as_current(cache):
+            return await call(target, operator, kwargs, waits)
     except NotSynced as error:
         # Kopf would retry an error after a minute, and the request of the probe would hang as long.
         if cause.activity is not _kopf.Activity.PROBE:
@@ -491,7 +507,7 @@ def check_handlers(registry: _kopf.OperatorRegistry) -> None:
         if each.activity in (_kopf.Activity.PROBE, _kopf.Activity.CLEANUP)
     ]
     for taking in (*watching, *later):
-        _refuse_missing_cache(str(taking), taking.fn, indices, _ABOVE_THE_FUNCTION)
+        _refuse_missing_cache(str(taking), taking.fn, indices, ABOVE_THE_FUNCTION)
         when = getattr(taking, "when", None)
         for asked in filter(callable, (when, *_combined(when))):
             _refuse_missing_cache(f"{taking}: its when=", asked, indices, _ALSO_DECORATED)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextvars import ContextVar
 from typing import Any, Literal, TypedDict, Unpack
 
 from kopf_selectcache._errors import DeclarationError, require
-from kopf_selectcache.cache.access import extensions_of
+from kopf_selectcache.cache.access import current_cache, extensions_of
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.given import as_dict
 from kopf_selectcache.core.redact import clipped, shown_by_type, shown_with_type
@@ -22,10 +21,7 @@ from .correlator import Limits
 from .events import MOST_OF_A_REASON, EventType, Occurrence, Reference, Source
 from .recording import WAITING, WRITES_PER_SECOND, Recording, RecordingStats, Sink
 
-__all__ = ["Recorder", "current_runtime", "end_recordings"]
-
-current_runtime: ContextVar[Runtime | None] = ContextVar("selectcache_current_runtime", default=None)
-"""The runtime of the operator whose handler is running."""
+__all__ = ["Recorder", "end_recordings"]
 
 _COMPONENT = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]*")
@@ -167,15 +163,13 @@ class Recorder:
         return self._extensions().get(Recordings).of(self._key, self._make)
 
     def _extensions(self) -> Extensions:
-        if self._cache is not None:
-            return extensions_of(self._cache)
-        if (runtime := current_runtime.get()) is None:
+        if (cache := self._cache or current_cache.get()) is None:
             raise DeclarationError(
                 f"{_CALL}: the operator is not known, since no handler with `with_cache` is running here",
                 remedy="Add @selectcache.with_cache to the handler, or give the recorder the cache:"
                 " Recorder(..., cache=selectcache.cache_of(settings))",
             )
-        return runtime.extensions
+        return extensions_of(cache)
 
     def _make(self, runtime: Runtime) -> Recording:
         environment = runtime.environment

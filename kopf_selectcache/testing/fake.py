@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 import kopf
 
 from kopf_selectcache._errors import for_thread, own_loop
+from kopf_selectcache.cache.access import as_current
 from kopf_selectcache.cache.blocking import ThreadReads
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.fetcher import Fetcher
@@ -86,6 +87,14 @@ class FakeCache(Cache):
         self.cluster = OfflineCluster()
         self.cluster.fill(given, settings.selectors, gone=gone)
         super().__init__(cast("Runtime", _Runtime(settings, self.cluster, within)), thread_reads=_ThreadReads)
+
+    def as_current(self) -> AbstractContextManager[None]:
+        """Have `selectcache.current()` return this cache, as in a handler.
+
+        with cache.as_current():
+            assert WebApp('web').is_ready()
+        """
+        return as_current(self)
 
 
 class _Runtime:

@@ -54,6 +54,7 @@ pytestmark = pytest.mark.usefixtures("nowhere")
         ),
         ("await cache.live.ensure(CONFIG, adopt=True)", "configmaps", ["get", "create", "patch"]),
         ("await cache.live.ensure(CONFIG, adopt=False)", "configmaps", ["get", "create"]),
+        ("await selectcache.current().live.delete('pods', 'a', 'b')", "pods", ["get", "delete"]),
     ],
 )
 def test_calls_of_live_that_are_written_out_are_found(

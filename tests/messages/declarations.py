@@ -11,7 +11,17 @@ import click
 import kopf
 from kopf._core.intents import causes
 
-from kopf_selectcache import AnyOf, Cached, Caches, Selector, _kopf, cache_of, settings_of, with_cache
+from kopf_selectcache import (
+    AnyOf,
+    Cached,
+    Caches,
+    Selector,
+    _kopf,
+    cache_of,
+    current,
+    settings_of,
+    with_cache,
+)
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.plugin.access import note_activity
 from kopf_selectcache.plugin.handlers import check_handlers
@@ -21,7 +31,7 @@ from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.planner import plan
 from tests.cache.environment import NODES, PODS
-from tests.kopf_operators import Cluster, activity, called, context, declaring, launched, only
+from tests.kopf_operators import Cluster, activity, called, context, declaring, launched, only, watching
 from tests.messages.provoked import Provoked
 
 
@@ -135,6 +145,24 @@ def _read_in_startup() -> None:
         with context(settings):
             note_activity(causes.Activity.STARTUP)
             await called(only(registry._activities), activity(causes.Activity.STARTUP, settings))
+
+    asyncio.run(work())
+
+
+def _call_current(handler: str) -> None:
+    async def handle(**_: Any) -> None:
+        current()
+
+    async def work() -> None:
+        registry, settings = kopf.OperatorRegistry(), declaring(pods="")
+        with context(settings):
+            if handler == "startup":
+                kopf.on.startup(registry=registry)(handle)
+                note_activity(causes.Activity.STARTUP)
+                await called(only(registry._activities), activity(causes.Activity.STARTUP, settings))
+            else:
+                kopf.on.event("pods", registry=registry, id="handle")(handle)
+                await called(only(registry._watching), watching())
 
     asyncio.run(work())
 
@@ -391,6 +419,9 @@ HANDLERS: dict[str, Callable[[], Any]] = {
     "a function that reads a cache is called outside of an operator": with_cache(handle),
     "a startup handler reads a cache": _act(causes.Activity.STARTUP, kopf.on.startup),
     "a startup handler reads with cache_of": _read_in_startup,
+    "current() is called outside of a handler": current,
+    "current() is called in a handler without with_cache": lambda: _call_current("event"),
+    "current() is called in a startup handler": lambda: _call_current("startup"),
     "a login handler reads a cache": _act(causes.Activity.AUTHENTICATION, kopf.on.login),
     "a second operator with the same settings": _launch_twice,
 }

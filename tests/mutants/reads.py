@@ -11,6 +11,7 @@ INDEXES, POSTINGS = "core/store/indexes.py", "core/store/postings.py"
 PINNED = "tests/cache/test_pinned.py::test_"
 OVERLAY = "cache/_overlay.py"
 WORLD = "tests/world/test_world.py::test_"
+CURRENT = "tests/plugin/test_current.py::test_9_"
 OWN, WRITTEN = "core/store/own_writes.py", "tests/informer/test_own_writes.py::test_9_"
 
 READS: tuple[Mutant, ...] = (
@@ -246,4 +247,28 @@ READS: tuple[Mutant, ...] = (
            (WORLD + "9_an_object_is_not_read_any_longer_once_its_deletion_is_done_though_the_answer_was_lost",)),
     Mutant("drop an own write by an answer that settles nothing", "informer/_confirmer.py", "        if not self._union.is_unconfirmed(key):\n", "        if True:\n", 4,
            (WORLD + "4_an_answer_that_settles_nothing_drops_no_own_write",)),
+    Mutant(
+        "leave the cache of a handler current when it has ended",
+        "cache/access.py",
+        "        current_cache.reset(token)\n",
+        "        token.var.get()\n",
+        9,
+        (CURRENT + "current_is_the_very_cache_of_each_kind_of_handler",),
+    ),
+    Mutant(
+        "call sub-handlers without the cache of their parent",
+        "plugin/handlers.py",
+        "and not _kopf.subexecuted_var.get(True):",
+        "and False:",
+        9,
+        (CURRENT + "a_sub_handler_has_the_cache_of_its_parent_or_one_of_its_own",),
+    ),
+    Mutant(
+        "give code of a handler another cache than the handler",
+        "plugin/handlers.py",
+        "        with as_current(cache):\n            result =",
+        "        with as_current(Cache(operator.runtime)):\n            result =",
+        9,
+        (CURRENT + "current_is_the_very_cache_of_each_kind_of_handler",),
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, Recorder
+from kopf_selectcache.cache.access import as_current
 from kopf_selectcache.informer.metrics import Collector
 from kopf_selectcache.recorder._recordings import recordings_of
 from kopf_selectcache.recorder.metrics import event_metrics
-from kopf_selectcache.recorder.recorder import current_runtime, end_recordings
+from kopf_selectcache.recorder.recorder import end_recordings
 from tests.faults.environment import run, until
 from tests.secrets import Environment, caching
 
@@ -97,8 +99,8 @@ def test_each_operator_has_a_state_of_its_own() -> None:
     recorder = Recorder("webapps")
 
     async def main() -> None:
-        async with caching("app=web") as environment:
-            current_runtime.set(environment.runtime)
+        async with caching("app=web") as environment, AsyncExitStack() as stack:
+            stack.enter_context(as_current(environment.cache))
             for _ in range(2):
                 recorder.record(WEB, "Normal", "Deployed", "It is deployed.")
                 await written(recorder)
