@@ -60,6 +60,7 @@ class Change:
         "_views",
         "cause",
         "filter_changed",
+        "initial",
         "known_by",
         "objects",
     )
@@ -78,6 +79,8 @@ class Change:
         """`entered`, `updated`, `resync`, `left`, `gone`, or `resumed`."""
         self.filter_changed = change is not None and change.by_filter
         """True if it entered or left because the filter of the cache was changed, and not the object."""
+        self.initial = change is not None and change.initial
+        """True if it entered because it was there when its subscriber began to follow the kind."""
         self.known_by = None if change is None else change.known_by
         """From what it is known that the object is `gone`, or has `left` and exists; else None.
 
@@ -167,6 +170,7 @@ class Subscription:
         request: Request | None,
         *,
         initial: bool = True,
+        by_filter: bool = False,
         causes: Collection[ChangeCause] = frozenset(ChangeCause),
         buffer: int | None = None,
     ) -> None:
@@ -185,13 +189,16 @@ class Subscription:
         self._match = None if request is None else match_for(informer, request)
         self._buffer = self._limit = float("inf") if buffer is None else buffer
         self._narrowing = Narrowing(self.queue, self._matches)
-        self._is_silent = not (initial or informer.is_complete)
-        """True until the first lists are complete, if nobody wants to receive existing objects."""
+        self._wants_initial = initial
+        self._is_start = not (by_filter or informer.is_complete)
+        """True until the first lists are complete: until then, objects that enter were there before."""
         self._end = informer.subscribe(self._add, self._complete)
         if initial:
             present = informer.store.records()[0]
             for record in present:
-                self._narrowing.add(StoreChange(None, record, ChangeCause.ENTERED))
+                # With `by_filter` they are wanted only since the filter has changed.
+                change = StoreChange(None, record, ChangeCause.ENTERED, by_filter, initial=not by_filter)
+                self._narrowing.add(change)
             self._limit += len(self.queue)  # A reader is not slow because there are many objects.
             self.news.set()
 
@@ -221,8 +228,10 @@ class Subscription:
             self.news.set()  # The reader looks at the filter again.
         if change is None or self.must_resume:
             return
-        if self._is_silent and change.cause is ChangeCause.ENTERED and not self._is_refused:
-            return
+        if self._is_start and change.cause is ChangeCause.ENTERED and not self._is_refused:
+            if not self._wants_initial:
+                return
+            change = StoreChange(None, change.after, change.cause, change.by_filter, initial=True)
         pending = len(self.queue)
         if not pending:
             self._limit = self._buffer
@@ -246,7 +255,7 @@ class Subscription:
         return any(error is not None and not error.transient for error in errors)
 
     def _complete(self, departure_of: Callable[[Record], StoreChange]) -> None:
-        self._is_silent = False
+        self._is_start = False
         self.queue.complete(departure_of)
         self._limit_pending()
 

@@ -27,6 +27,7 @@ NAMES = frozenset(
         "cause",
         "events",
         "filter_changed",
+        "initial",
         "known_by",
         "labels",
         "logger",

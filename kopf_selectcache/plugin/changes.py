@@ -54,6 +54,7 @@ class ChangeArguments(_kopf.Cause):
             "logger": self.logger,
             "cause": change.cause,
             "filter_changed": change.filter_changed,
+            "initial": change.initial,
             "known_by": change.known_by,
             "old": change.old,
             "new": change.new,
@@ -111,6 +112,8 @@ class _Delivery:
         self._reported: type[Exception] | None = None
         """The class of the last error that was logged."""
         self._has_followed = False
+        self._is_excluded = False
+        """True if the cache had nothing for the handler, until its filter or options changed."""
         self._is_ending = False
         self._called = replace(handler, fn=partial(call_with_cache, handler.fn, operator, runtime))
         self._brake = Brake(str(handler), "", runtime.retries.clock, runtime.extensions.get(Chains))
@@ -126,12 +129,13 @@ class _Delivery:
                 await self._deliver()
             except NotDeclared as error:
                 await self._wait_until_declared(error)
-                self._reported = None
+                self._reported, self._is_excluded = None, False
                 continue
             except NotSynced:
                 pass  # The cluster has not said yet what some key means.
             except (ReadError, DeclarationError) as error:
                 self._report(error, logging.INFO if self._may_be_labelled(error) else logging.ERROR)
+                self._is_excluded = True
                 await changed.wait()  # Another filter may hold what the handler follows.
                 continue
             except Exception:
@@ -196,7 +200,15 @@ class _Delivery:
             where=handler.where,
             is_plain=handler.where is None,
         )
-        subscription = Subscription(informer, request, initial=handler.initial, causes=handler.causes)
+        begins_later = self._is_excluded
+        subscription = Subscription(
+            informer,
+            request,
+            initial=handler.initial or begins_later,
+            by_filter=begins_later,
+            causes=handler.causes,
+        )
+        self._is_excluded = False
         subscription.queue.heard = self._hear
         self._brake.resource = str(informer.resource)
         if ChangeCause.RESYNC in handler.causes and not (informer.declared.resync or self._has_followed):

@@ -240,12 +240,14 @@ def test_15_objects_of_the_first_lists_exist_already() -> None:
         )
         assert informer.state.plan is not None
         informer.begin(informer.state.plan)
-        subscription = subscribed(cache, initial=False)[1]
+        subscription, wanting = subscribed(cache, initial=False)[1], subscribed(cache)[1]
         informer.apply_changes([Change(None, records[0], ChangeCause.ENTERED)])
         assert not subscription.queue
         informer._subscribers.complete(departed)
         informer.apply_changes([Change(None, records[1], ChangeCause.ENTERED)])
         assert [each.after for each in subscription.queue.drain()] == [records[1]]
+        found = [(each.after, each.initial) for each in wanting.queue.drain()]
+        assert found == [(records[0], True), (records[1], False)]
 
     run(main())
 

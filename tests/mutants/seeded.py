@@ -59,6 +59,7 @@ OWN, OWN_UNIT = "core/store/own_writes.py", "tests/core/store/test_own_writes.py
 OWN_MODEL = "tests/informer/test_own_writes_model.py::test_9_no_read_is_older_than_an_own_write_and_none_brings_back_what_is_gone"
 OWN_THREADS = "tests/informer/test_own_writes_threads.py::test_9_a_thread_reads_its_own_write_wherever_the_stream_interrupts_it"
 QUEUE, QUEUED = "core/store/change_queue.py", "tests/core/store/test_change_queue.py::test_15_"
+INITIAL = "tests/plugin/test_change_initial.py::test_15_initial_is_"
 ATTEMPTS = "tests/plugin/test_change_attempts.py::test_15_"
 RETRYING = "tests/cache/test_retrying.py::"
 
@@ -647,8 +648,16 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/cache/test_changes.py::test_15_departures_that_a_restart_reveals_count_as_pending",)),
     Mutant("resume a slow reader in the middle of a restart", "cache/changes.py", "return self.must_resume and self._informer.is_complete", "return self.must_resume", 15,
            ("tests/cache/test_changes.py::test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complete",)),
-    Mutant("report existing objects to a subscriber that does not want them", "cache/changes.py", "if self._is_silent and change", "if False and change", 15,
+    Mutant("report existing objects to a subscriber that does not want them", "cache/changes.py", "            if not self._wants_initial:", "            if False:", 15,
            ("tests/cache/test_changes.py::test_15_objects_of_the_first_lists_exist_already",)),
+    Mutant("call objects initial that a change of the filter brings", "cache/changes.py", "by_filter, initial=not by_filter)", "by_filter, initial=True)", 15,
+           (INITIAL + "false_of_what_the_filter_had_excluded_for_the_handler_at_the_start",)),
+    Mutant("hide what a change of the filter brings from a handler without initial objects", "plugin/changes.py", "initial=handler.initial or begins_later,", "initial=handler.initial,", 15,
+           (INITIAL + "false_of_what_the_filter_had_excluded_for_the_handler_at_the_start",)),
+    Mutant("call an object initial that comes later", "cache/changes.py", "        self._is_start = not (by_filter or informer.is_complete)", "        self._is_start = True", 15,
+           (INITIAL + "true_of_the_objects_of_the_start_and_of_no_others", INITIAL + "false_of_what_comes_in_a_pause")),
+    Mutant("forget that a joined entry is initial", QUEUE, "return replace(earlier, after=later.after)", "return replace(earlier, after=later.after, initial=False)", 15,
+           ("tests/plugin/test_change_initial.py::test_15_an_initial_entry_that_is_joined_with_updates_stays_initial",)),
     Mutant("count no departure that is being handled", QUEUE, "sum(1 for change in self._taken.values() if change.after is None)", "0", 15,
            (f"{QUEUED}departures_that_are_being_handled_count_for_the_limit",)),
     Mutant("keep the contents of an earlier restart after an eviction", QUEUE, "if not with_object and self._has_objects_aside:", "if False:", 15,

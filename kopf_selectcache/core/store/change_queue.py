@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
+from msgspec.structs import replace
+
 from .record import Record, UnreadableRecord
 from .store import Change, ChangeCause, replaced
 from .substore import ObjectKey
@@ -173,7 +175,7 @@ class ChangeQueue:
     def _joined(self, earlier: Change, later: Change) -> Change:
         """Return one entry, update or resync for two. A resync has the present object."""
         if earlier.cause is not ChangeCause.RESYNC:
-            return Change(earlier.before, later.after, earlier.cause, earlier.by_filter)
+            return replace(earlier, after=later.after)
         if later.cause is not ChangeCause.RESYNC and ChangeCause.UPDATED in self._causes:
             return Change(earlier.before, later.after, ChangeCause.UPDATED)
         return Change(later.after, later.after, ChangeCause.RESYNC)
@@ -278,7 +280,7 @@ class Narrowing:
         is_wanted = bool(self._matches(after))
         if is_wanted and after.stored:
             cause = ChangeCause.ENTERED if before is None else ChangeCause.UPDATED
-            self._queue.add(Change(before, after, cause, change.by_filter))
+            self._queue.add(Change(before, after, cause, change.by_filter, initial=change.initial))
         elif before is None:
             before = self._queue.find(after, is_wanted=is_wanted)
         elif not is_wanted:

@@ -71,6 +71,8 @@ class Change(Struct, frozen=True, gc=False):
     """True if the object has entered or left because the filter has changed, and not the object."""
     known_by: KnownBy | None = None
     """From what the cause of a departure is known, as of the departure; None if nothing proves it."""
+    initial: bool = False
+    """True if the object entered because somebody began to follow the kind, and was there before."""
 
 
 def replaced(record: Record) -> Change:
