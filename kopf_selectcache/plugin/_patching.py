@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import jsonpatch
 import kopf
 
-from kopf_selectcache._errors import Invalid, ServerError, StateError
+from kopf_selectcache._errors import Conflict, Invalid, ServerError, StateError
 from kopf_selectcache.cache import writes
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.errors import NotFound
@@ -28,6 +29,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.queue import Key
 
+from ._finalizer import finalizers_of
 from ._own_patches import OwnPatches, Write, lost_paths, merged, stored_part, version_of
 
 _logger = logging.getLogger("kopf_selectcache")
@@ -55,21 +57,64 @@ class Patcher:
         self._has_status: bool | None = None
         """True if the status is a subresource; None until the cluster is asked."""
 
-    async def apply(self, key: Key, body: Mapping[str, Any], patch: kopf.Patch) -> bool:
-        """Apply a patch to an object; return False if functions of it have met a newer object, and must be
-        called again. An object that does not exist any more is left alone.
+    async def apply(
+        self, key: Key, body: Mapping[str, Any], patch: kopf.Patch, *, is_exact: bool = False
+    ) -> Mapping[str, Any] | None:
+        """Apply a patch to an object, and return the object after it; None if functions of it, or with
+        `is_exact` any part, have met a newer object: the handler must be called again. An object that does
+        not exist any more is left alone.
         """
         if not patch:
+            return body
+        with self._sending(key):
+            try:
+                return await self._apply(key, body, patch, is_exact=is_exact)
+            except NotFound:
+                return body
+            except Conflict:
+                if not is_exact:
+                    raise
+                return None
+
+    async def add_finalizer(self, key: Key, body: Mapping[str, Any], name: str) -> bool:
+        """Put a finalizer on an object; return False if there is a newer object, or none."""
+        before = finalizers_of(body)
+        path, value = ("/metadata/finalizers/-", name) if before else ("/metadata/finalizers", [name])
+        with self._sending(key):
+            try:
+                operations = [{"op": "add", "path": path, "value": value}]
+                answer = await self._send_operations(key, body, operations)
+            except NotFound:
+                return False
+        if answer is None or name in finalizers_of(answer):
+            return answer is not None
+        self._warn_if_lost(key, [("metadata", "finalizers")])
+        return False
+
+    async def remove_finalizer(self, key: Key, obj: Mapping[str, Any], name: str) -> bool:
+        """Take a finalizer off an object; return False if there is a newer object."""
+        if name not in (before := finalizers_of(obj)):
             return True
+        path = f"/metadata/finalizers/{before.index(name)}"
+        operations = [{"op": "test", "path": path, "value": name}, {"op": "remove", "path": path}]
+        with self._sending(key):
+            try:
+                return await self._send_operations(key, obj, operations) is not None
+            except NotFound:
+                return True
+
+    @contextmanager
+    def _sending(self, key: Key) -> Iterator[None]:
+        """Let changes of an object wait meanwhile."""
         self._own.begin(key)
         try:
-            return await self._apply(key, body, patch)
-        except NotFound:
-            return True
+            yield
         finally:
             self._own.end(key)
 
-    async def _apply(self, key: Key, body: Mapping[str, Any], patch: kopf.Patch) -> bool:
+    async def _apply(
+        self, key: Key, body: Mapping[str, Any], patch: kopf.Patch, *, is_exact: bool
+    ) -> Mapping[str, Any] | None:
         projection = self._informer().projection
         lost = list[Path]()
         newest: dict[str, Any] | None = None
@@ -78,18 +123,23 @@ class Patcher:
             expected = merged(before, part)
             if not projection.partial and expected == before:
                 continue
-            newest = await self._send(key, part, subresource)
+            version = {"metadata": {"resourceVersion": version_of(before)}}
+            newest = await self._send(key, merged(part, version) if is_exact else part, subresource)
             effect = partial(merged, patch=stored_part(part, projection.stores))
             self._note(key, before, newest, effect)
             lost += lost_paths(expected, newest, frozenset(paths_of(part)))
-        is_complete = True
         if patch.fns:
             if newest is None:
                 newest = await self._whole(key) if projection.partial else copy.deepcopy(dict(body))
-            is_complete = await self._apply_functions(key, newest, patch, projection.stores, lost)
+                if is_exact and version_of(newest) != version_of(body):
+                    return None
+            newest = await self._apply_functions(key, newest, patch, lost)
+        self._warn_if_lost(key, lost)
+        return newest or body
+
+    def _warn_if_lost(self, key: Key, lost: Sequence[Path]) -> None:
         if names := [".".join(path) for path in self._own.note_lost(key, lost)]:
             self._warn(key, names)
-        return is_complete
 
     async def _parts(self, patch: kopf.Patch) -> list[tuple[str, dict[str, Any]]]:
         """Return the merge patches, each with its subresource."""
@@ -109,9 +159,8 @@ class Patcher:
         key: Key,
         base: dict[str, Any],
         patch: kopf.Patch,
-        stores: Callable[[Path], bool],
         lost: list[Path],
-    ) -> bool:
+    ) -> dict[str, Any] | None:
         operations: list[Any] = list(kopf.Patch(fns=patch.fns).as_json_patch(base))  # type: ignore[arg-type]  # It is one.
         of_status = [each for each in operations if f"{each['path']}/".startswith("/status/")]
         if not of_status or not await self._is_status_apart():
@@ -121,19 +170,31 @@ class Patcher:
         for subresource, part in parts:
             if not part:
                 continue
-            version = base["metadata"]["resourceVersion"]
-            test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-            try:
-                answer = await self._send(key, [test, *part], subresource, type_="json")
-            except Invalid as error:
-                if error.causes:
-                    raise
-                return False  # The test has failed.
-            stored = [each for each in part if stores(_path_of(each))]
-            self._note(key, base, answer, partial(_after, operations=stored))
+            answer = await self._send_operations(key, base, part, subresource)
+            if answer is None:
+                return None
             lost += lost_paths(_after(base, part), answer, frozenset(map(_path_of, part)))
             base = answer
-        return True
+        return base
+
+    async def _send_operations(
+        self, key: Key, base: Mapping[str, Any], operations: list[Any], subresource: str = ""
+    ) -> dict[str, Any] | None:
+        """Send a JSON patch for the version of an object that was seen; return None if there is a newer."""
+        tests = [
+            {"op": "test", "path": f"/metadata/{each}", "value": base["metadata"][each]}
+            for each in ("resourceVersion", "uid")  # The version first: only then a lost answer is repeated.
+        ]
+        try:
+            answer = await self._send(key, [*tests, *operations], subresource, type_="json")
+        except (Conflict, Invalid) as error:
+            if error.causes:
+                raise
+            return None  # A test has failed.
+        stores = self._informer().projection.stores
+        stored = [each for each in operations if stores(_path_of(each))]
+        self._note(key, base, answer, partial(_after, operations=stored))
+        return answer
 
     async def _send(
         self, key: Key, changes: Any, subresource: str, *, type_: str = "merge"

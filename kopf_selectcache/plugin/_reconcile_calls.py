@@ -32,6 +32,14 @@ from kopf_selectcache.reconciler.worker import RunAgain
 
 from ._brake import Brake, Caller, Chains
 from ._calls import Attempts, wait_until_callable
+from ._finalizer import (
+    DELETING,
+    Cleanup,
+    ConcernsFinalizer,
+    finalizers_of,
+    is_terminating,
+    keep_finalizer,
+)
 from ._own_patches import OwnPatches
 from ._patching import Patcher, log_refused
 from .handlers import RETRY
@@ -50,6 +58,7 @@ class ReconcileArguments(_kopf.Cause):
     memo: Any
     causes: tuple[Cause, ...]
     deleted: bool
+    deleting: bool
 
     @property
     def _kwargs(self) -> dict[str, Any]:
@@ -61,6 +70,7 @@ class ReconcileArguments(_kopf.Cause):
             "memo": self.memo,
             "causes": self.causes,
             "deleted": self.deleted,
+            "deleting": self.deleting,
             "name": body.metadata.name,
             "namespace": body.metadata.namespace,
             "uid": body.metadata.uid,
@@ -94,11 +104,14 @@ class Calls:
         now: Callable[[], datetime],
         queue: WorkQueue,
         resource: Resource,
+        cleanup: Cleanup,
     ) -> None:
         self._handler, self._operator, self._runtime = handler, operator, runtime
         self._parts, self._memos, self._now, self._queue = parts, memos, now, queue
-        self._resource = resource
+        self._resource, self._cleanup = resource, cleanup
         others = all_of(handler.predicates, handler.primary.predicates)
+        if handler.finalizer is not None:
+            others = ConcernsFinalizer(handler.finalizer) | others
         self.own = OwnPatches(self._call_again, self._note_departure, others)
         """Drops the changes that the patches of the calls have caused."""
         self._patcher = Patcher(
@@ -108,11 +121,12 @@ class Calls:
             str(handler), str(resource), runtime.retries.clock, runtime.extensions.get(Chains)
         )
         self._attempts: dict[tuple[Key, str], Attempts] = {}
-        """The attempts for a key that have failed so far; those for a departed object with its uid."""
+        """The attempts for a key that have failed so far; those of a cleanup apart, and those for a departed
+        object with its uid."""
         self._departures: dict[Key, dict[str, _Departure]] = {}
         """The departed objects of each key, by uid. Their runs are still to come."""
-        self._unapplied: dict[Key, int] = {}
-        """The patches in a row that were not applied, less one, of each key."""
+        self._unapplied: dict[tuple[Key, str], int] = {}
+        """The patches in a row that were not applied, less one, as the attempts."""
         self._waiting: set[asyncio.Task[Any]] = set()
         """The runs that wait until the handler may be called."""
         self._warned: set[str] = set()
@@ -183,7 +197,7 @@ class Calls:
             again = await self._run_departures(key, body, run)
             if again is not None or body is None:
                 return again
-            return await self._call(key, "", body, run, deleted=False)
+            return await self._run_present(key, body, run)
         except NotSynced:  # A cache lists again, or cannot.
             return RunAgain(RETRY)
         except NotDeclared:  # The kind is removed. Once it is declared again, all its objects are listed.
@@ -230,8 +244,9 @@ class Calls:
         """Call the handler for the objects of a key that are gone."""
         departures = self._departures.get(key, {})
         if departures or body is None:
-            self._attempts.pop((key, ""), None)
-            self._unapplied.pop(key, None)
+            for each in ("", DELETING):
+                self._attempts.pop((key, each), None)
+                self._unapplied.pop((key, each), None)
             self.own.forget(key)
         for uid, departure in list(departures.items()):
             present = None if body is None else body.metadata.uid
@@ -239,10 +254,11 @@ class Calls:
                 departure.is_gone = departure.is_gone or present is not None
                 if self._handler.deleted and (departure.is_gone or await self._is_gone(key, uid)):
                     departure.is_gone = True
-                    again = await self._call(key, uid, departure.body, run, deleted=True)
+                    again = await self._call(key, uid, departure.body, run)
                     if again is not None:
                         return again
                 await self._memos.forget(departure.body)
+                self._cleanup.forget(uid)
             del departures[uid]
         if not departures:
             self._departures.pop(key, None)
@@ -252,40 +268,93 @@ class Calls:
         """Ask the server: an object that has left the filter may still exist."""
         return await Cache(self._runtime).gone(self._handler.kind, key[1], key[0], uid=uid)
 
-    async def _call(self, key: Key, uid: str, body: BodyView, run: Run, *, deleted: bool) -> RunAgain | None:
-        """Call the handler once, and apply its patch; return when to call it again."""
-        clock = self._runtime.retries.clock
-        attempts = self._attempts.get((key, uid)) or Attempts(self._now(), clock(), clock)
+    async def _run_present(self, key: Key, body: BodyView, run: Run) -> RunAgain | None:
+        """Call the handler for an object that there is. If it has a finalizer, put that on before."""
+        name = self._handler.finalizer
+        if name is None:
+            return await self._call(key, "", body, run)
+        if name in finalizers_of(body):
+            return await self._call(key, DELETING if is_terminating(body) else "", body, run)
+        if is_terminating(body):  # Nothing was done for it, or nothing is left to do.
+            return None
+        refused: ServerError | StateError | None = None
+        with self._brake.watching(key, _callers(run)):
+            try:
+                is_added = await self._patcher.add_finalizer(key, body, name)
+            except (ServerError, StateError) as error:
+                is_added, refused = False, error
+        if not is_added:
+            return self._retry_patch(key, "", refused)
+        newer = self._read(key)  # It has the answer, or what came after it.
+        return None if newer is None else await self._run_present(key, newer, run)
+
+    async def _call(self, key: Key, phase: str, body: BodyView, run: Run) -> RunAgain | None:
+        """Call the handler once, and apply its patch; return when to call it again. The phase is empty,
+        DELETING, or the uid of a departed object.
+        """
+        clock, deleted = self._runtime.retries.clock, phase not in ("", DELETING)
+        attempts = self._attempts.get((key, phase)) or Attempts(self._now(), clock(), clock)
         logger = _kopf.ObjectLogger(body=body, settings=self._operator.settings)
         patch = kopf.Patch(body=body)
         memo = await self._memos.recall(body, self._resource)
-        arguments = ReconcileArguments(logger, body, patch, memo, run.causes, deleted)
+        arguments = ReconcileArguments(
+            logger, body, patch, memo, run.causes, deleted, deleting=phase == DELETING
+        )
+        self._cleanup.begin(body.metadata.uid)
         with self._brake.watching(key, _callers(run)):
             outcome = await _kopf.execute_handler_once(
                 settings=self._operator.settings, handler=self._handler, cause=arguments, state=attempts
             )
             if outcome.final:
-                self._attempts.pop((key, uid), None)
+                self._attempts.pop((key, phase), None)
             else:
                 attempts.retries += 1
-                self._attempts[key, uid] = attempts
+                self._attempts[key, phase] = attempts
+            is_over = phase == DELETING and outcome.final and seconds_of(outcome.result) is None
             # As Kopf does it: also after an error.
             try:
-                is_applied, refused = deleted or await self._patcher.apply(key, body, patch), None
+                is_applied = deleted or await self._apply(key, arguments, outcome.exception, is_over=is_over)
+                refused = None
             except (ServerError, StateError) as error:
                 is_applied, refused = False, error
         if is_applied and not outcome.final:
             return RunAgain(outcome.delay or 0.0)
         if not is_applied:
-            failures = self._unapplied[key] = self._unapplied.get(key, -1) + 1
-            asked = None if refused is None else refused.retry_after
-            seconds = delay(failures, self._runtime.retries.chance(), at_least=asked or 0.0)
-            seconds = max(seconds, outcome.delay or 0.0)
-            if refused is not None:
-                log_refused(refused, seconds)
-            return RunAgain(seconds)
-        self._unapplied.pop(key, None)
+            return self._retry_patch(key, phase, refused, outcome.delay or 0.0)
+        self._unapplied.pop((key, phase), None)
         return self._again_after(outcome.result)
+
+    async def _apply(
+        self, key: Key, arguments: ReconcileArguments, error: BaseException | None, *, is_over: bool
+    ) -> bool:
+        """Apply the patch of a call, and take the finalizer off if this was the last cleanup and it is over;
+        return False if the call must be repeated. The error is that of the call.
+        """
+        body, name = arguments.body, self._handler.finalizer
+        if name is not None:
+            keep_finalizer(arguments.patch, name)
+        newest = await self._patcher.apply(key, body, arguments.patch, is_exact=is_over)
+        if newest is None or name is None or not is_over:
+            return newest is not None
+        if error is not None:
+            arguments.logger.error(
+                "The finalizer %(name)s does not wait for %(handler)s any more, which has failed for good.",
+                {**self._names, "name": name},
+            )
+        return not self._cleanup.end(body.metadata.uid) or await self._patcher.remove_finalizer(
+            key, newest, name
+        )
+
+    def _retry_patch(
+        self, key: Key, phase: str, refused: ServerError | StateError | None, at_least: float = 0.0
+    ) -> RunAgain:
+        failures = self._unapplied[key, phase] = self._unapplied.get((key, phase), -1) + 1
+        asked = None if refused is None else refused.retry_after
+        seconds = delay(failures, self._runtime.retries.chance(), at_least=asked or 0.0)
+        seconds = max(seconds, at_least)
+        if refused is not None:
+            log_refused(refused, seconds)
+        return RunAgain(seconds)
 
     def _again_after(self, result: object) -> RunAgain | None:
         seconds = seconds_of(result)

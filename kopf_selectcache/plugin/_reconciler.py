@@ -25,12 +25,12 @@ from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.mapping import ITSELF, Owner
 from kopf_selectcache.reconciler.predicates import AnyPredicate
-from kopf_selectcache.reconciler.queue import WorkQueue
-from kopf_selectcache.reconciler.queues import WorkQueues
+from kopf_selectcache.reconciler.queue import WorkQueue, WorkQueues
 from kopf_selectcache.reconciler.sources import Channel, Kind, Source, SyncingSource
 from kopf_selectcache.reconciler.worker import Worker
 
 from ._calls import CALLS_AT_ONCE, call_with_cache
+from ._finalizer import Cleanup
 from ._own_patches import OwnPatches
 from ._reconcile_calls import Calls
 from .operator import Operator
@@ -56,7 +56,7 @@ async def run_reconcilers(
     memos = _kopf.Memos() if parts is None else parts.memos
     async with asyncio.TaskGroup() as group:
         for handler in handlers:
-            runner = _Runner(handler, operator, runtime, parts, memos, now)
+            runner = _Runner(handler, handlers, operator, runtime, parts, memos, now)
             group.create_task(runner.run(), name=f"selectcache: {handler.id}")
 
 
@@ -66,13 +66,14 @@ class _Runner:
     def __init__(
         self,
         handler: Reconciler,
+        handlers: Sequence[Reconciler],
         operator: Operator,
         runtime: Runtime,
         parts: _kopf.OperatorParts | None,
         memos: _kopf.Memos,
         now: Callable[[], datetime],
     ) -> None:
-        self._handler, self._operator, self._runtime = handler, operator, runtime
+        self._handler, self._handlers, self._operator, self._runtime = handler, handlers, operator, runtime
         self._parts, self._memos, self._now = parts, memos, now
         self._reported: tuple[type[Exception], str] | None = None
         """The last error that was logged."""
@@ -107,8 +108,17 @@ class _Runner:
         await operator.gate(None, None, fresh=False)
         resource = await self._resource()
         queue = WorkQueue(clock=retries.clock, chance=retries.chance)
+        cleanup = Cleanup(handler, self._handlers, self._runtime, resource)
         calls = Calls(
-            self._called, operator, self._runtime, self._parts, self._memos, self._now, queue, resource
+            self._called,
+            operator,
+            self._runtime,
+            self._parts,
+            self._memos,
+            self._now,
+            queue,
+            resource,
+            cleanup,
         )
         limit = handler.limit or operator.settings.queueing.worker_limit or CALLS_AT_ONCE
         worker = Worker(

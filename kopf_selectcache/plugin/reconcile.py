@@ -17,6 +17,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
+from kopf_selectcache.core.selection.values import is_label_key
 from kopf_selectcache.reconciler.mapping import AnyMapping, mapping_of
 from kopf_selectcache.reconciler.predicates import AnyPredicate, predicate_of
 from kopf_selectcache.reconciler.sources import Channel, Source
@@ -39,6 +40,7 @@ NAMES = frozenset(
         "cache",
         "causes",
         "deleted",
+        "deleting",
         "events",
         "labels",
         "logger",
@@ -153,6 +155,7 @@ class Reconciler(_kopf.Handler):
     watches: tuple[Watch, ...]
     predicates: tuple[AnyPredicate, ...]
     deleted: bool
+    finalizer: str | None
     limit: int | None
 
     def __str__(self) -> str:
@@ -188,6 +191,7 @@ def reconcile(
     watches: Collection[Origin | Watch] = (),
     predicates: Collection[AnyPredicate] = (),
     deleted: bool = False,
+    finalizer: str | None = None,
     limit: int | None = None,
     id: str | None = None,  # As in Kopf's decorators.  # noqa: A002
     param: Any = None,
@@ -207,7 +211,9 @@ def reconcile(
     others that `watches` maps to it. One object has one call at a time, and changes meanwhile lead to one
     call more. `patch` is applied as by Kopf; the change by it does not lead to a call. A returned number is
     the seconds until another call. `deleted=True` has it called once more, with `deleted=True`, when the
-    object is gone. `predicates` drop changes of all kinds. At most `limit` calls run at the same time.
+    object is gone. `finalizer='example.com/done'` is put on each object before its first call, has it called
+    with `deleting=True` while the object is being deleted, and comes off after a call that has succeeded.
+    `predicates` drop changes of all kinds. At most `limit` calls run at the same time.
     `errors`, `timeout`, `retries`, `backoff`, `param` and `id` are those of Kopf's handlers.
     """
     require_kind(kind, "reconcile")
@@ -238,6 +244,10 @@ def reconcile(
                 remedy="Take it out, or write map= for other objects of the kind",
             )
     require_flags({"deleted": deleted}, CALL)
+    is_name = isinstance(finalizer, str) and "/" in finalizer and is_label_key(finalizer)
+    fits = finalizer is None or is_name
+    wanted = "a name with a domain of yours, such as 'example.com/done'"
+    require(fits, DeclarationError, CALL, "finalizer", finalizer, wanted)
     is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
     require(limit is None or is_count, DeclarationError, CALL, "limit", limit, "a number of calls, from 1")
     require_options(
@@ -266,6 +276,7 @@ def reconcile(
             watches=watched,
             predicates=checked,
             deleted=deleted,
+            finalizer=finalizer,
             limit=limit,
         )
         of = registry if registry is not None else kopf.get_default_registry()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kopf_selectcache.informer.informers import Runtime
 
-from .queues import WorkQueues
+from .queue import WorkQueues
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from heapq import heapify, heappop, heappush
@@ -407,3 +408,27 @@ class WorkQueue:
             unfinished_work_seconds=sum(ages),
             longest_running_processor_seconds=max(ages, default=0.0),
         )
+
+
+class WorkQueues:
+    """The work queues that run in one operator, by the names of their reconcilers."""
+
+    def __init__(self, _: object) -> None:
+        self._queues: Mapping[str, WorkQueue] = {}
+
+    @contextmanager
+    def running(self, name: str, queue: WorkQueue) -> Iterator[None]:
+        """Show a queue meanwhile."""
+        # Replaced, since the metrics are read in another thread.
+        self._queues = {**self._queues, name: queue}
+        try:
+            yield
+        finally:
+            self._queues = {each: other for each, other in self._queues.items() if other is not queue}
+
+    def metrics(self) -> Mapping[str, QueueMetrics]:
+        """Return the metrics of each queue, in any thread."""
+        return {name: queue.metrics(is_read_only=True) for name, queue in self._queues.items()}
+
+    def close(self) -> None:
+        """End with the operator: each queue ends with its reconciler."""

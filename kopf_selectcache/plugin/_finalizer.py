@@ -1,0 +1,106 @@
+"""The finalizer of a reconciler: what of an object calls for it, and which reconcilers have cleaned up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import kopf
+
+from kopf_selectcache._errors import NotDeclared
+from kopf_selectcache.cache.own_writes import informers_of
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.reconciler.predicates import Event, Predicate
+
+from .reconcile import Reconciler
+
+DELETING = "deleting"
+"""Attempts of the calls for an object that is being deleted: they are counted apart."""
+
+
+def finalizers_of(obj: Mapping[str, Any]) -> list[str]:
+    return list(obj["metadata"].get("finalizers") or ())
+
+
+def is_terminating(obj: Mapping[str, Any]) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def keep_finalizer(patch: kopf.Patch, name: str) -> None:
+    """See to it that the patch of a handler leaves a finalizer on, wherever it writes others."""
+    metadata = patch.get("metadata")
+    if isinstance(metadata, dict) and "finalizers" in metadata:
+        given = metadata["finalizers"] or []
+        metadata["finalizers"] = given if name in given else [*given, name]
+
+    def keep(obj: Any) -> None:
+        if name not in finalizers_of(obj):
+            obj["metadata"].setdefault("finalizers", []).append(name)
+
+    if patch.fns:
+        patch.fns.append(keep)
+
+
+@dataclass(frozen=True)
+class ConcernsFinalizer(Predicate):
+    """Admits the changes of an object that is being deleted, and the loss of the finalizer."""
+
+    name: str
+
+    paths = (("metadata", "deletionTimestamp"), ("metadata", "finalizers"))
+
+    def admits(self, event: Event) -> bool:
+        old, new = event.old, event.new
+        if new is None:
+            return False
+        is_lost = old is not None and self.name in finalizers_of(old) and self.name not in finalizers_of(new)
+        return is_lost or is_terminating(new)
+
+
+class Cleanups:
+    """The reconcilers of one operator that have cleaned up after objects that are being deleted."""
+
+    def __init__(self, _: Runtime) -> None:
+        self.done: dict[str, set[int]] = {}
+        """Those whose last call has cleaned up, by the uid of the object."""
+
+    def close(self) -> None:
+        """Forget all."""
+        self.done.clear()
+
+
+class Cleanup:
+    """The cleanups of one reconciler.
+
+    Reconcilers of one kind may share a finalizer: it comes off when the last call of each has cleaned up. A
+    restart forgets that, and all are called again.
+    """
+
+    def __init__(
+        self, handler: Reconciler, handlers: Sequence[Reconciler], runtime: Runtime, resource: Resource
+    ) -> None:
+        self._handler, self._runtime, self._resource = handler, runtime, resource
+        self._alike = [each for each in handlers if each.finalizer == handler.finalizer]
+        self._done = runtime.extensions.get(Cleanups).done
+
+    def begin(self, uid: str) -> None:
+        """Note that a call begins."""
+        self._done.get(uid, set()).discard(id(self._handler))
+
+    def end(self, uid: str) -> bool:
+        """Note that a call has cleaned up; return True if those of all other reconcilers have."""
+        done = self._done.setdefault(uid, set())
+        done.add(id(self._handler))
+        return all(id(each) in done for each in self._alike if self._is_of_kind(each))
+
+    def _is_of_kind(self, other: Reconciler) -> bool:
+        with suppress(NotDeclared):
+            return self._runtime.informer(other.kind) in informers_of(self._runtime, self._resource)
+        return False
+
+    def forget(self, uid: str) -> None:
+        """Forget an object that has departed."""
+        self._done.pop(uid, None)
