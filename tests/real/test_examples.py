@@ -1,9 +1,13 @@
-"""The six operators of examples/, each under `kopf run`, on the real API server and the embedded one, doing
+"""The operators of examples/, each under `kopf run`, on the real API server and the embedded one, doing
 what its README says.
 
 They work with the very manifests that lie beside them, so that nobody who follows a README meets what was
 never tried."""
 
+import asyncio
+import runpy
+import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -11,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 
 from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster
@@ -321,3 +326,62 @@ def test_07_a_cron_job_runs_jobs_and_tells_people(cluster: Cluster, start: Start
     wait_until(has_run, "two Jobs and their Events")
     for event in cluster.request("GET", events)["items"]:
         assert (event["involvedObject"]["name"], event["source"]["component"]) == ("clock", "kopf")
+
+
+@pytest.fixture
+def service() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The address of the service of example 09, and the databases that it has."""
+    made = runpy.run_path(str(EXAMPLES / "09-outside-effects" / "service.py"))["Service"]()
+    listening, loop = socket.create_server(("localhost", 0)), asyncio.new_event_loop()
+    runner = web.AppRunner(made.app())
+
+    def run() -> None:
+        loop.run_until_complete(runner.setup())
+        loop.run_until_complete(web.SockSite(runner, listening).start())
+        loop.run_forever()
+        loop.run_until_complete(runner.cleanup())
+        loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()  # Who connects earlier waits: it listens already.
+    yield f"http://localhost:{listening.getsockname()[1]}", made.databases
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+
+
+def test_09_a_database_follows_its_object_and_its_secret_and_is_dropped_with_it(
+    cluster: Cluster, start: Start, service: tuple[str, dict[str, Any]]
+) -> None:
+    address, databases = service
+    namespace = cluster.namespace()
+    paths = load(cluster, "09-outside-effects", "sample.yaml", namespace)
+    shop = paths["Database shop"]
+    uid = cluster.request("GET", shop)["metadata"]["uid"]
+    start("09-outside-effects", namespace, {"SERVICE": address})
+
+    def kept(**expected: str) -> None:
+        wait_until(
+            lambda: databases == ({uid: expected} if expected else {}), f"the service to have {expected}"
+        )
+
+    kept(plan="small", password="hunter2")
+    cluster.request("PATCH", shop, body={"spec": {"plan": "large"}})
+    kept(plan="large", password="hunter2")
+    cluster.request("PATCH", paths["Secret shop"], body={"stringData": {"password": "hunter3"}})
+    kept(plan="large", password="hunter3")
+    blog = paths["Database blog"]
+    wait_until(
+        lambda: "Waiting" in cluster.request("GET", blog).get("status", {}).get("state", ""),
+        "the database without a password to say so",
+    )
+    cluster.request("DELETE", shop)
+    kept()
+
+    def is_gone() -> bool:
+        try:
+            cluster.request("GET", shop)
+        except ApiError as error:
+            return error.status == 404
+        return False
+
+    wait_until(is_gone, "the object to be gone")
