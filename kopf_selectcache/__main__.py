@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from .cli import check, completion, hidden, rbac, serve, why
+from .cli import check, completion, finalizers, hidden, rbac, serve, why
 from .cli.operator_loader import INTERRUPTED, Unloadable
 from .cli.terminal import write
 
@@ -22,13 +22,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('kopf_selectcache')}")
     parser.set_defaults(parser=parser, command=parser)
     commands = parser.add_subparsers(metavar="COMMAND")
-    for command in (check, rbac, why, hidden, serve, completion):
+    for command in (check, rbac, why, hidden, finalizers, serve, completion):
         added = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         command.add_arguments(added)
         added.set_defaults(run=command.run, command=added)
     parsed, more = parser.parse_known_args(arguments)
-    if "paths" in parsed and not any(each.startswith("-") for each in more):
-        parsed.paths += more  # Of files with options between them, argparse takes the first ones only.
+    several = next((each for each in ("paths", "names") if each in parsed), None)
+    if several is not None and not any(each.startswith("-") for each in more):
+        # Of files or names with options between them, argparse takes the first ones only.
+        vars(parsed)[several] += more
     elif more:
         parsed.command.error(f"unrecognized arguments: {' '.join(more)}")
     if "run" not in parsed:

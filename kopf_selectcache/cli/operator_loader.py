@@ -184,16 +184,7 @@ async def loaded(arguments: argparse.Namespace, *, plain: bool = False) -> Async
             declared = settings_of(settings)
             namespaces = _kopf.exact_namespaces(watched)
 
-        logins: list[asyncio.Task[Any]] = []
-
-        async def log_in() -> None:
-            if not logins:
-                stack.enter_context(_without_tracebacks_of_kopf())
-                logins.append(
-                    asyncio.create_task(_kopf.authenticator(registry=registry, vault=vault, **context))
-                )
-                stack.push_async_callback(_ended, logins[0])
-            await _logged_in(vault, logins[0])
+        log_in = _login(stack, registry, vault, context)
 
         name = Path(arguments.paths[0]).stem if arguments.paths else arguments.module[0].rpartition(".")[2]
         operator = Loaded(
@@ -209,17 +200,56 @@ async def loaded(arguments: argparse.Namespace, *, plain: bool = False) -> Async
             create_transport(declared, vault, settings),
             log_in,
         )
-        try:
+        with _answered():
             yield operator
-        except Unreviewed as error:
-            raise Unloadable(str(error)) from error
-        except Unreachable as error:
-            raise Unloadable(f"the server gives no answer: {error}") from error
-        except Refused as error:
-            raise Unloadable(
-                f"the server answers {error.refusal.code} {error.refusal.reason}: {error.refusal.message}."
-                " Try again later"
-            ) from error
+
+
+@contextlib.asynccontextmanager
+async def connected() -> AsyncIterator[KopfTransport]:
+    """Log in as an operator without login handlers of its own would, with no operator; raise Unloadable."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")  # To stderr.
+    async with contextlib.AsyncExitStack() as stack:
+        registry, settings, vault = _kopf.SmartOperatorRegistry(), kopf.OperatorSettings(), _kopf.Vault()
+        context = {"settings": settings, "indices": _kopf.OperatorIndexers().indices, "memo": kopf.Memo()}
+        stack.push_async_callback(vault.close)
+        await _login(stack, registry, vault, context)()
+        with _answered():
+            yield create_transport(settings_of(settings), vault, settings)
+
+
+def _login(
+    stack: contextlib.AsyncExitStack,
+    registry: _kopf.OperatorRegistry,
+    vault: _kopf.Vault,
+    context: Mapping[str, Any],
+) -> Callable[[], Awaitable[None]]:
+    """Return the function that logs in, at its first call."""
+    logins: list[asyncio.Task[Any]] = []
+
+    async def log_in() -> None:
+        if not logins:
+            stack.enter_context(_without_tracebacks_of_kopf())
+            logins.append(asyncio.create_task(_kopf.authenticator(registry=registry, vault=vault, **context)))
+            stack.push_async_callback(_ended, logins[0])
+        await _logged_in(vault, logins[0])
+
+    return log_in
+
+
+@contextlib.contextmanager
+def _answered() -> Iterator[None]:
+    """Raise the failures of requests as Unloadable."""
+    try:
+        yield
+    except Unreviewed as error:
+        raise Unloadable(str(error)) from error
+    except Unreachable as error:
+        raise Unloadable(f"the server gives no answer: {error}") from error
+    except Refused as error:
+        raise Unloadable(
+            f"the server answers {error.refusal.code} {error.refusal.reason}: {error.refusal.message}."
+            " Try again later"
+        ) from error
 
 
 def _require_operator(arguments: argparse.Namespace) -> None:

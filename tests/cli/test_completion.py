@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
         (["selectcache", "check", "-o", ""], ["json", "text", "wide", "yaml"]),
         (["selectcache", "rbac", *["a.py"] * 9, "--output", "j"], ["json"]),
         (["selectcache", "w"], ["why"]),
+        (["selectcache", "finalizers", "r"], ["remove"]),
+        (["selectcache", "finalizers", "remove", "pods", "--y"], ["--yes"]),
         (["selectcache", "hidden", "app.py", "--name"], ["--namespace"]),
         (["selectcache", "serve", "--no"], ["--no-garbage-collection"]),
         (["selectcache", "completion", "z"], ["zsh"]),

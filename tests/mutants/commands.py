@@ -139,4 +139,20 @@ COMMANDS: tuple[Mutant, ...] = (
         20,
         (PEERED + "of_a_peering_that_does_not_exist_with_one_request",),
     ),
+    Mutant(
+        "remove a finalizer that is only to be shown",
+        "cli/finalizers.py",
+        "if not self._does_it:",
+        "if False:",
+        20,
+        ("tests/cli/test_finalizers.py::test_20_a_finalizer_is_only_shown_without_yes",),
+    ),
+    Mutant(
+        "take another finalizer for the named one",
+        "cli/finalizers.py",
+        "finalizers.index(finalizer)",
+        "0",
+        20,
+        ("tests/cli/test_finalizers.py::test_20_exactly_the_named_finalizer_is_removed",),
+    ),
 )

@@ -1,0 +1,138 @@
+"""The command `finalizers`: what it would remove, and what it removes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from kopf_selectcache.__main__ import main
+from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults import Refuse
+from tests.cli.conftest import Outcome
+
+KOPFS, OTHER = "kopf.zalando.org/KopfFinalizerMarker", "example.com/other"
+
+
+class Run(NamedTuple):
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str) -> Outcome:
+        self.capsys.readouterr()
+        code = main(["finalizers", "remove", *arguments])
+        return Outcome(code, *self.capsys.readouterr())
+
+
+@pytest.fixture
+def remove(capsys: pytest.CaptureFixture[str]) -> Run:
+    return Run(capsys)
+
+
+def config(name: str, *finalizers: str, namespace: str = "default") -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace}
+    if finalizers:
+        metadata["finalizers"] = list(finalizers)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+def finalizers(cluster: EmbeddedCluster, name: str) -> list[str]:
+    found: list[str] = cluster.get(config(name))["metadata"].get("finalizers", [])
+    return found
+
+
+def test_20_a_finalizer_is_only_shown_without_yes(cluster: EmbeddedCluster, remove: Run) -> None:
+    cluster.create(config("a", OTHER, KOPFS), config("b"))
+    cluster.delete(config("a"))
+    said = remove("cm", "a", "b")
+    assert (said.code, said.errors) == (0, "")
+    assert said.output.splitlines()[:2] == [
+        f"configmaps default/a has {KOPFS}, and is being deleted; {OTHER} would still keep it.",
+        f"configmaps default/b does not have {KOPFS}.",
+    ]
+    assert f"{KOPFS} would be removed from 1 object. Nothing was changed." in said.output
+    assert finalizers(cluster, "a") == [OTHER, KOPFS]
+    assert not cluster.requests.where(verb="patch")
+
+
+def test_20_exactly_the_named_finalizer_is_removed(cluster: EmbeddedCluster, remove: Run) -> None:
+    cluster.create(config("a", OTHER, KOPFS, "example.com/third"), config("b", KOPFS))
+    cluster.delete(config("b"))
+    said = remove("v1/configmaps", "a", "b", "--yes")
+    assert (said.code, said.errors) == (0, "")
+    assert said.output.splitlines() == [
+        f"configmaps default/a: {KOPFS} is removed. Left: {OTHER}, example.com/third.",
+        f"configmaps default/b: {KOPFS} is removed.",
+        f"{KOPFS} is removed from 2 objects.",
+    ]
+    assert finalizers(cluster, "a") == [OTHER, "example.com/third"]
+    assert remove("cm", "b", "--yes") == (
+        1,
+        f"configmaps default/b does not exist.\n{KOPFS} is removed from 0 objects.\n",
+        "",
+    )
+    assert remove("cm", "a", "--finalizer", OTHER, "--yes").code == 0
+    assert finalizers(cluster, "a") == ["example.com/third"]
+
+
+def test_20_all_objects_with_the_finalizer_are_found(cluster: EmbeddedCluster, remove: Run) -> None:
+    cluster.namespace("shop")
+    cluster.create(config("a", KOPFS), config("b"), config("c", KOPFS, namespace="shop"))
+    said = remove("configmaps", "--all")
+    assert said.output.startswith(f"configmaps default/a has {KOPFS}.\nconfigmaps shop/c has {KOPFS}.\n")
+    assert remove("configmaps", "--all", "-n", "shop", "--yes").code == 0
+    assert (
+        finalizers(cluster, "a"),
+        cluster.get(config("c", namespace="shop"))["metadata"].get("finalizers"),
+    ) == (
+        [KOPFS],
+        None,
+    )
+    assert remove("configmaps", "--all", "-n", "shop").output == f"No object has {KOPFS}.\n"
+
+
+def test_20_an_object_that_has_changed_meanwhile_is_read_again(cluster: EmbeddedCluster, remove: Run) -> None:
+    cluster.create(config("a", KOPFS))
+    cluster.faults.add(Refuse(409), where=lambda asked: asked.verb == "patch", times=1)
+    assert remove("cm", "a", "--yes").code == 0
+    assert not finalizers(cluster, "a")
+    assert len(cluster.requests.where(verb="patch")) == 2
+    cluster.create(config("b", KOPFS))
+    cluster.faults.add(Refuse(409), where=lambda asked: asked.verb == "patch")
+    said = remove("cm", "b", "--yes")
+    assert (said.code, "configmaps default/b was changed by others 3 times meanwhile." in said.output) == (
+        1,
+        True,
+    )
+
+
+def test_20_options_may_be_between_the_names(cluster: EmbeddedCluster, remove: Run) -> None:
+    cluster.create(config("a", KOPFS), config("b", KOPFS))
+    assert "from 2 objects" in remove("cm", "a", "-n", "default", "b").output
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["widgets", "a"], "the cluster serves no widgets"),
+        (["nodes", "a", "-n", "shop"], "nodes are cluster-scoped: leave out -n"),
+        (["cm", "a/b"], "'a/b': no object can have this name"),
+    ],
+)
+def test_20_what_cannot_be_meant_is_an_error(remove: Run, arguments: list[str], text: str) -> None:
+    said = remove(*arguments)
+    assert (said.code, said.output, text in said.errors) == (2, "", True), said
+
+
+@pytest.mark.parametrize("arguments", [["cm"], ["cm", "a", "--all"]])
+def test_20_names_or_all_are_needed(remove: Run, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        remove(*arguments)
+    assert ended.value.code == 2
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_20_a_login_that_fails_is_an_error(remove: Run) -> None:
+    said = remove("cm", "a")
+    assert (said.code, said.output) == (2, "")
+    assert "the operator cannot log in" in said.errors
