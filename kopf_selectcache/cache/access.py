@@ -1,4 +1,6 @@
-"""Access of higher layers to the operator of a cache, and to the cache of the running handler."""
+"""Access of higher layers to the operator of a cache, to the cache of the running handler, and to the checks
+of reads.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,10 @@ from contextvars import ContextVar
 
 from kopf_selectcache.informer.extensions import Extensions
 
+from ._checks import require_stored
 from .cache import Cache
+
+__all__ = ["as_current", "current_cache", "extensions_of", "require_stored"]
 
 current_cache: ContextVar[Cache | None] = ContextVar("selectcache_current_cache", default=None)
 """The cache of the running handler, in its threads and tasks as well."""

@@ -15,6 +15,8 @@ from kopf_selectcache._errors import NotSynced, ReadError
 from kopf_selectcache.cache.access import as_current
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.formats.formats import Form
+from kopf_selectcache.cache.formats.views import record_of
 from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informers import Runtime
 
@@ -58,14 +60,28 @@ def _begin(fn: Callable[..., Any], operator: Operator, /, **kwargs: Any) -> Any:
     return fn(**kwargs)
 
 
+def _make(form: Form, kwargs: dict[str, Any]) -> None:
+    """Replace the views among the arguments by objects in a form: one for each view."""
+    made: dict[int, Any] = {}
+    for name in ("body", "old", "new"):
+        if (view := kwargs.get(name)) is not None:
+            if id(view) not in made:
+                made[id(view)] = form.make(record_of(view), None)
+            kwargs[name] = made[id(view)]
+
+
 async def call_with_cache(
-    fn: Callable[..., Any], operator: Operator, runtime: Runtime, /, **kwargs: Any
+    fn: Callable[..., Any], operator: Operator, runtime: Runtime, form: Form | None = None, /, **kwargs: Any
 ) -> Any:
-    """Call the user's function as Kopf would. A read that must wait for a cache is tried again."""
+    """Call the user's function as Kopf would, with objects in its form. A read that must wait for a cache is
+    tried again.
+    """
     waits = Waits(operator.waits)
     cache = Cache(runtime, waits=waits)
     kwargs |= {"cache": cache, "events": operator.recorder}
     try:
+        if form is not None:
+            _make(form, kwargs)
         called = fn if _kopf.is_async_fn(fn) else partial(_begin, fn, operator)
         with as_current(cache):
             return await call(called, operator, kwargs, waits)

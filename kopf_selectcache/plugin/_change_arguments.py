@@ -9,10 +9,15 @@ from typing import Any, NamedTuple
 
 import kopf
 
-from kopf_selectcache._errors import BadSelector, DeclarationError, require
+from kopf_selectcache._errors import BadSelector, DeclarationError, ReadError, require
+from kopf_selectcache.cache.access import require_stored
+from kopf_selectcache.cache.formats.formats import Form, form_of
 from kopf_selectcache.cache.matcher import Field, Label, Namespaces
-from kopf_selectcache.cache.request import require_where
+from kopf_selectcache.cache.request import Request, require_where
 from kopf_selectcache.core.redact import shown
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 
 from .handlers import is_decorated
@@ -131,6 +136,41 @@ def require_options(
 
 def _is_number(given: object) -> bool:
     return isinstance(given, (int, float)) and not isinstance(given, bool)
+
+
+def declared_form(as_: Any, call: str = CALL) -> Form | None:
+    """Return the form of the objects that a handler gets; None for views. Raise DeclarationError for none."""
+    try:
+        return None if as_ is None or as_ == "view" else form_of(call, as_)
+    except ReadError as error:
+        raise DeclarationError(error.what, remedy=error.remedy) from None
+
+
+def require_form(handler: object, form: Form | None, key: KindKey, projection: Projection) -> None:
+    """Raise DeclarationError if objects of a kind, as they are stored, cannot have the form. Only the cluster
+    knows which custom resource a key means, so a class is compared with that when the kind is followed.
+    """
+    kind, version, problem = find(key), parse_key(key)[1], None
+    if form is None or (kind is None and form.of_client is not None):
+        return
+    for each in kind.versions if kind is not None and version is None else (version or "",):
+        try:
+            require_stored(formed_request(handler, form), Resource(kind or _LATER, each), projection)
+        except ReadError as error:
+            problem = error
+        else:
+            return
+    assert problem is not None, "a kind has a version"
+    raise DeclarationError(problem.what, remedy=problem.remedy)
+
+
+_LATER = Kind("", "", "", None, {})
+"""A kind that only the cluster knows."""
+
+
+def formed_request(handler: object, form: Form) -> Request:
+    """Return the request of a handler for objects in a form, for the checks of reads."""
+    return Request(verb="changes", text=str(handler), form=form, is_plain=False)
 
 
 def selector_of(label: Label, field: Field, namespace: Namespaces) -> Selector:

@@ -18,6 +18,7 @@ from typing import Any
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError
+from kopf_selectcache.cache.access import require_stored
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.resource import Resource
@@ -30,6 +31,7 @@ from kopf_selectcache.reconciler.sources import Channel, Kind, Source, SyncingSo
 from kopf_selectcache.reconciler.worker import Worker
 
 from ._calls import CALLS_AT_ONCE, call_with_cache
+from ._change_arguments import formed_request
 from ._finalizer import Cleanup
 from ._own_patches import OwnPatches
 from ._reconcile_calls import Calls
@@ -77,7 +79,8 @@ class _Runner:
         self._parts, self._memos, self._now = parts, memos, now
         self._reported: tuple[type[Exception], str] | None = None
         """The last error that was logged."""
-        self._called = replace(handler, fn=partial(call_with_cache, handler.fn, operator, runtime))
+        called = partial(call_with_cache, handler.fn, operator, runtime, handler.form)
+        self._called = replace(handler, fn=called)
 
     async def run(self) -> None:
         """Run the reconciler until cancelled, and start it again after failures."""
@@ -155,6 +158,8 @@ class _Runner:
         await informer.wait_until_settled()
         if informer.resource is None:
             raise NotSynced(f"the cluster does not say what {informer} are", remedy="Wait")
+        if (form := self._handler.form) is not None:
+            require_stored(formed_request(self._handler, form), informer.resource, informer.projection)
         return informer.resource
 
     def _sources(

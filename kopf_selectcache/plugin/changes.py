@@ -115,7 +115,8 @@ class _Delivery:
         self._is_excluded = False
         """True if the cache had nothing for the handler, until its filter or options changed."""
         self._is_ending = False
-        self._called = replace(handler, fn=partial(call_with_cache, handler.fn, operator, runtime))
+        called = partial(call_with_cache, handler.fn, operator, runtime, handler.form)
+        self._called = replace(handler, fn=called)
         self._brake = Brake(str(handler), "", runtime.retries.clock, runtime.extensions.get(Chains))
         self._slowed: dict[Key, asyncio.Event] = {}
         """The objects whose calls the brake delays. Set by their further changes."""
@@ -198,7 +199,8 @@ class _Delivery:
             kind=handler.kind,
             selector=handler.selector,
             where=handler.where,
-            is_plain=handler.where is None,
+            form=handler.form,
+            is_plain=handler.where is None and handler.form is None,
         )
         begins_later = self._is_excluded
         subscription = Subscription(

@@ -21,10 +21,12 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, SelectCacheError
+from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
+from ._change_arguments import require_form
 from ._reconciler import run_reconcilers
 from .access import note_activity
 from .caches import named_caches
@@ -32,7 +34,7 @@ from .changes import deliver_changes
 from .events import Route, route_events
 from .handlers import NOT_ASYNC, async_callbacks, check_handlers
 from .narrowing import narrow
-from .on import change_handlers, check_change_handlers
+from .on import ChangeHandler, change_handlers, check_change_handlers, declared_key
 from .operator import (
     SHARED_SETTINGS,
     Operator,
@@ -44,7 +46,7 @@ from .operator import (
     operator_of,
     reports,
 )
-from .reconcile import check_reconcilers
+from .reconcile import Reconciler, check_reconcilers, reconcilers
 
 # The attribute of a registry of activities with the operator's registry that it is part of.
 _OWNER = "_selectcache_registry"
@@ -62,6 +64,11 @@ def checked(
     filters = {} if declared is None else settings_of(settings).effective_filters()
     check_change_handlers(registry, filters)
     check_reconcilers(registry, filters)
+    handlers: list[ChangeHandler | Reconciler] = [*change_handlers(registry), *reconcilers(registry)]
+    for handler in handlers:
+        key = declared_key(handler.kind, filters)
+        stored = ALL if key is None else settings_of(settings).effective(key).projection
+        require_form(handler, handler.form, handler.kind, stored)
     if declared is None or not settings_of(settings).selectors:
         # Without caches it is an operator of Kopf alone, whose behaviour is not changed.
         for text in dict.fromkeys(() if registry is None else async_callbacks(registry)):

@@ -10,6 +10,7 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError, NotSelectable
+from kopf_selectcache.cache.formats.formats import Form
 from kopf_selectcache.cache.matcher import Field, Label, Namespaces, Where
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.store.store import ChangeCause
@@ -18,6 +19,7 @@ from kopf_selectcache.selectors.selector import Branches, Selector, in_any_names
 from kopf_selectcache.selectors.signatures import check_call
 
 from ._change_arguments import (
+    declared_form,
     remedy_of,
     require_flags,
     require_handler,
@@ -40,6 +42,7 @@ class ChangeHandler(_kopf.Handler):
     selector: Selector
     where: Where | None
     initial: bool
+    form: Form | None
 
     def __str__(self) -> str:
         return f"Change handler {self.id!r}"
@@ -66,6 +69,7 @@ def change(
     where: Where | None = None,
     namespace: Namespaces = None,
     initial: bool = True,
+    as_: Any = None,
     id: str | None = None,  # As in Kopf's decorators.  # noqa: A002
     param: Any = None,
     errors: kopf.ErrorsMode | None = None,
@@ -83,7 +87,8 @@ def change(
 
     The causes are `entered`, `updated`, `left` (the filter does not select the object any more; it may still
     exist) and `gone` (it does not exist any more). `old` and `new` are read-only views, None where there is
-    no object; `body` is the one that is there. `cache` needs no `with_cache`. Existing objects are delivered
+    no object; `body` is the one that is there. With `as_=` they are dicts (`dict`), or in another form of
+    reads. `cache` needs no `with_cache`. Existing objects are delivered
     as `entered`, unless `initial=False`. With `resync=True`, each object comes again once per period of the
     kind (`Cached(..., resync=36000)`), with the cause `resync`. The changes of one object are delivered one
     at a time and in order; those that come meanwhile are joined. `errors`, `timeout`, `retries`, `backoff`,
@@ -111,7 +116,7 @@ def change(
         backoff=backoff,
         registry=registry,
     )
-    selector = selector_of(label, field, namespace)
+    selector, form = selector_of(label, field, namespace), declared_form(as_)
 
     def decorate(fn: _F) -> _F:
         require_handler(fn)
@@ -128,6 +133,7 @@ def change(
             selector=selector,
             where=where,
             initial=initial,
+            form=form,
         )
         of = registry if registry is not None else kopf.get_default_registry()
         vars(of).setdefault(_HANDLERS, []).append(handler)

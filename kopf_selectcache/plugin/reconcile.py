@@ -16,6 +16,7 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.formats.formats import Form
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.values import is_label_key
 from kopf_selectcache.reconciler.mapping import AnyMapping, mapping_of
@@ -24,7 +25,14 @@ from kopf_selectcache.reconciler.sources import Channel, Source
 from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, assigned, checked_key, text_of
 from kopf_selectcache.selectors.signatures import check_call
 
-from ._change_arguments import Arguments, require_flags, require_handler, require_kind, require_options
+from ._change_arguments import (
+    Arguments,
+    declared_form,
+    require_flags,
+    require_handler,
+    require_kind,
+    require_options,
+)
 from .on import declared_key
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -156,6 +164,7 @@ class Reconciler(_kopf.Handler):
     predicates: tuple[AnyPredicate, ...]
     deleted: bool
     finalizer: str | None
+    form: Form | None
     limit: int | None
 
     def __str__(self) -> str:
@@ -192,6 +201,7 @@ def reconcile(
     predicates: Collection[AnyPredicate] = (),
     deleted: bool = False,
     finalizer: str | None = None,
+    as_: Any = None,
     limit: int | None = None,
     id: str | None = None,  # As in Kopf's decorators.  # noqa: A002
     param: Any = None,
@@ -213,8 +223,9 @@ def reconcile(
     the seconds until another call. `deleted=True` has it called once more, with `deleted=True`, when the
     object is gone. `finalizer='example.com/done'` is put on each object before its first call, has it called
     with `deleting=True` while the object is being deleted, and comes off after a call that has succeeded.
-    `predicates` drop changes of all kinds. At most `limit` calls run at the same time.
-    `errors`, `timeout`, `retries`, `backoff`, `param` and `id` are those of Kopf's handlers.
+    With `as_=dict` the body is a dict, or in another form of reads. `predicates` drop changes of all kinds.
+    At most `limit` calls run at the same time. `errors`, `timeout`, `retries`, `backoff`, `param` and `id`
+    are those of Kopf's handlers.
     """
     require_kind(kind, "reconcile")
     primary = kind if isinstance(kind, Watch) else Watch(kind)
@@ -259,7 +270,7 @@ def reconcile(
         registry=registry,
         call=CALL,
     )
-    checked = _checked_predicates(CALL, predicates)
+    checked, form = _checked_predicates(CALL, predicates), declared_form(as_, CALL)
 
     def decorate(fn: _F) -> _F:
         require_handler(fn, _ARGUMENTS)
@@ -277,6 +288,7 @@ def reconcile(
             predicates=checked,
             deleted=deleted,
             finalizer=finalizer,
+            form=form,
             limit=limit,
         )
         of = registry if registry is not None else kopf.get_default_registry()

@@ -10,19 +10,22 @@ from typing import Any, cast
 from unittest.mock import patch
 
 import kopf
+import msgspec
 
-from kopf_selectcache import Change, on, with_cache
+from kopf_selectcache import Cached, Change, on, with_cache
 from kopf_selectcache.cache import changes
 from kopf_selectcache.core.store.change_queue import ChangeQueue
 from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.plugin.changes import deliver_changes
 from kopf_selectcache.plugin.operator import Operator
 from kopf_selectcache.testing import FakeCache
+from tests.cache.clients import model
 from tests.cache.environment import PODS
 from tests.kopf_operators import cycles, declaring, started
 from tests.messages.logs import Capture
 from tests.messages.provoked import Lines, Provoked
 
+V1ConfigMap = model("V1ConfigMap")
 FILTER = {"pods": "app=web"}
 ENOUGH = 3
 """Departures that are more than may wait here."""
@@ -78,6 +81,11 @@ HANDLERS: dict[str, Callable[[], Any]] = {
     "it has a filter of Kopf": declare(when=lambda **_: True),
     "it is not called": lambda: on.change(cast("Any", follow)),
     "where is a function": declare(where=len),
+    "as_ is no form of objects": declare(as_=5),
+    "as_ is a class of another kind": start(as_=V1ConfigMap),
+    "as_ is a struct with a field that is not kept": start(
+        as_=msgspec.defstruct("Pod", [("status", dict)]), filters={"pods": Cached("app=web", keep=["spec"])}
+    ),
     "a value of where is a function": declare(where={"spec.nodeName": len}),
     "a path of where is a number": declare(where={5: 1}),
     "a namespace is none": declare(namespace="A_B"),

@@ -7,6 +7,7 @@ from .mutant import Mutant
 DECLARING = "settings/declaration.py"
 SIGNATURES, HANDLERS, HOOKS = "selectors/signatures.py", "plugin/handlers.py", "plugin/hooks.py"
 ASYNC = "tests/plugin/test_async_callbacks.py::test_20_"
+FORMS = "tests/plugin/test_handler_forms.py::test_"
 ACCESS = "plugin/access.py"
 READING = "tests/plugin/test_access.py::test_20_a_startup_handler_that_reads_ends_the_operator"
 TWICE = "tests/plugin/test_two_declarations.py::test_20_"
@@ -97,6 +98,46 @@ DECLARED: tuple[Mutant, ...] = (
             ASYNC + "an_async_alert_is_refused_in_each_form",
             ASYNC + "an_async_map_is_awaited_in_each_form",
         ),
+    ),
+    Mutant(
+        "start with a handler whose form its objects cannot have",
+        "plugin/hooks.py",
+        "        require_form(handler, handler.form, handler.kind, stored)\n",
+        "",
+        20,
+        (FORMS + "20_a_form_that_the_stored_objects_cannot_have_ends_the_start",),
+    ),
+    Mutant(
+        "follow a custom resource with a class of another kind",
+        "plugin/changes.py",
+        "            form=handler.form,\n",
+        "",
+        20,
+        (
+            FORMS + "20_a_class_that_is_not_of_the_custom_resource_is_told_of_once_the_cluster_has_said_what"
+            "_that_is",
+            FORMS + "20_an_option_that_drops_what_the_form_needs_ends_the_calls_with_a_sentence",
+        ),
+    ),
+    Mutant(
+        "give a handler a view in place of the form that it asks for",
+        "plugin/_calls.py",
+        "            _make(form, kwargs)\n",
+        "            pass\n",
+        7,
+        (
+            FORMS + "7_a_handler_of_changes_gets_dicts_of_its_own",
+            FORMS + "7_a_handler_of_changes_gets_each_form_that_reads_have",
+            FORMS + "7_a_reconciler_gets_its_body_in_the_form_that_it_asks_for",
+        ),
+    ),
+    Mutant(
+        "lose the mark of a partial object as a dict",
+        "cache/formats/formats.py",
+        "        return Form(as_, _decoded)\n",
+        "        return Form(as_, lambda record, obj: dict(_decoded(record, obj)))\n",
+        13,
+        (FORMS + "13_a_dict_of_which_a_part_is_kept_says_so",),
     ),
     Mutant(
         "name two places in files of one name alike",

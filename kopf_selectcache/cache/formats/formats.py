@@ -35,10 +35,7 @@ if TYPE_CHECKING:  # Defaults of type variables are newer than the Python that w
     """The values of `as_=`, except `'view'`."""
     AsView: TypeAlias = Literal["view"]
 
-_WANTED = (
-    "'view', bytes, a msgspec.Struct, a class of kubernetes or pykube, or a function of an object; for dicts"
-    " leave it out"
-)
+_WANTED = "dict, 'view', bytes, a msgspec.Struct, a class of kubernetes or pykube, or a function of an object"
 
 
 class Form(NamedTuple):
@@ -125,6 +122,8 @@ def form_of(call: str, as_: Any) -> Form:
         raise _unusable(call, as_)
     if as_ is bytes:
         return Form(as_, _data)
+    if as_ is dict:
+        return Form(as_, _decoded)
     if is_struct(as_):
         try:
             return Form(as_, partial(_as_struct, as_.__name__, reader(as_)), paths=paths(as_))

@@ -214,6 +214,16 @@ class BodyView(Body):
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
 
+def record_of(view: BodyView) -> Record:
+    """Return the record of a view. If only the metadata of the object is known, it has no other part."""
+    held = view._held  # Users of the view do not see it.  # noqa: SLF001
+    if isinstance(held, Record):
+        return held
+    metadata = view.metadata
+    key = metadata.namespace or "", str(metadata.name)
+    return Record(*key, str(metadata.uid), str(metadata.get("resourceVersion")), {}, (), held)
+
+
 class _PartialMember:
     """A member of a partial view as Kopf has it: empty if the object has none, and an error if it is not
     stored.
