@@ -8,6 +8,9 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
+LONGER = {"10-copied-secrets": 130}
+"""Lines of an operator that does all that others with its purpose do."""
+
 EACH = pytest.mark.parametrize(
     "file", sorted(EXAMPLES.glob("*/example.py")), ids=lambda file: file.parent.name
 )
@@ -16,7 +19,7 @@ EACH = pytest.mark.parametrize(
 @EACH
 def test_each_is_short_and_explained_and_needs_no_rescue(file: Path) -> None:
     text = file.read_text()
-    assert len(text.splitlines()) < 70
+    assert len(text.splitlines()) < LONGER.get(file.parent.name, 70)
     assert "OutsideFilter" not in text
     assert (file.parent / "README.md").is_file()
 

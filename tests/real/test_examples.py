@@ -385,3 +385,29 @@ def test_09_a_database_follows_its_object_and_its_secret_and_is_dropped_with_it(
         return False
 
     wait_until(is_gone, "the object to be gone")
+
+
+def test_10_secrets_are_copied_into_the_namespaces_that_match(cluster: Cluster, start: Start) -> None:
+    paths = load(cluster, "10-copied-secrets", "sample.yaml")
+
+    def has(where: str, name: str) -> bool:
+        return any(
+            each["metadata"]["name"] == name
+            for each in cluster.request("GET", f"/api/v1/namespaces/{where}/secrets")["items"]
+        )
+
+    def message() -> str:
+        return str(
+            cluster.request("GET", paths["ClusterSecret authority"]).get("status", {}).get("message", "")
+        )
+
+    start("10-copied-secrets", "default", options=["-A"])
+    wait_until(message, "the Secret of somebody else is told of")
+    wait_until(lambda: has("team-blue", "registry") and has("team-red", "registry"), "the copies")
+    assert "team-red/authority" in message()
+    assert has("team-blue", "authority")
+    assert not has("team-test", "registry")
+    cluster.request("DELETE", paths["ClusterSecret authority"])
+    wait_until(lambda: not has("team-blue", "authority"), "the copies to go with their ClusterSecret")
+    kept = cluster.request("GET", "/api/v1/namespaces/team-red/secrets/authority")
+    assert kept["data"]["theirs"] == "eWVz"

@@ -1,0 +1,125 @@
+"""Copy a Secret into all namespaces that a ClusterSecret matches, and keep the copies as they should be."""
+
+import re
+from contextlib import suppress
+
+import kopf
+
+import kopf_selectcache as selectcache
+
+OURS = {"example.com/managed-by": "clustersecrets"}
+AGAIN = 60  # Seconds until the operator tries again to write a copy.
+
+
+@kopf.on.startup()
+def configure(settings: kopf.OperatorSettings, **_):
+    select = selectcache.settings_of(settings).selectors
+    select["example.com/v1/clustersecrets"] = selectcache.EVERYTHING
+    select["v1/namespaces"] = selectcache.Cached(selectcache.EVERYTHING, metadata_only=True)
+    select["v1/secrets"] = OURS
+
+
+# ---- What is cached, and which ClusterSecrets a change concerns.
+
+
+@selectcache.on.change("clustersecrets")
+async def follow_sources(cache: selectcache.Cache, **_):
+    """Cache the Secrets that are copied, besides the copies, and no others."""
+    sources = {source_of(each) for each in cache.list("clustersecrets")} - {None}
+    named = [selectcache.Selector(names=[name], namespaces=[where]) for where, name in sorted(sources)]
+    with suppress(selectcache.Overtaken):  # A call that came later has the newer list.
+        await cache.change("v1/secrets", [selectcache.Selector(OURS), *named])
+
+
+def of_secret(secret, cache: selectcache.Cache):
+    """A copy has the name of its ClusterSecret. A source is named by each that copies it."""
+    where, name = secret["metadata"]["namespace"], secret["metadata"]["name"]
+    yield None, name
+    for each in cache.list("clustersecrets"):
+        if source_of(each) == (where, name):
+            yield None, each["metadata"]["name"]
+
+
+def of_namespace(_, cache: selectcache.Cache):
+    return cache.list("clustersecrets", keys_only=True)
+
+
+def source_of(body):
+    """The namespace and the name of the Secret to copy, unless the ClusterSecret itself has the data."""
+    source = body["data"].get("valueFrom", {}).get("secretKeyRef")
+    return source and (source["namespace"], source["name"])
+
+
+# ---- The copies.
+
+
+@selectcache.reconcile(
+    "example.com/v1/clustersecrets",
+    watches=[
+        selectcache.Watch("secrets", map=of_secret),
+        selectcache.Watch("namespaces", map=of_namespace, predicates=[~selectcache.predicates.updated]),
+    ],
+    finalizer="example.com/copies",
+)
+async def reconcile(cache: selectcache.Cache, body, name, patch, deleting, **_):
+    copies = cache.list("secrets", label=OURS, names=[name])
+    found = {copy["metadata"]["namespace"]: copy for copy in copies}
+    wanted = [] if deleting else wanted_in(cache, body)
+    for namespace in found.keys() - set(wanted):
+        await cache.live.delete("secrets", name, namespace, uid=found[namespace]["metadata"]["uid"])
+    if deleting:
+        return None
+    content = await content_of(cache, body)
+    if content is None:  # The copies stay as they are until it comes back.
+        patch.status["message"] = f"There is no Secret {'/'.join(source_of(body))}"
+        return None
+    failed = []
+    for namespace in wanted:
+        metadata = {"name": name, "namespace": namespace, "labels": {**body.get("labels", {}), **OURS}}
+        copy = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, **content}
+        try:
+            await write(cache, copy, found.get(namespace))
+        except selectcache.SelectCacheError as error:  # Somebody else has a Secret of this name, for example.
+            failed.append(str(error))
+    patch.status["copies"] = len(wanted) - len(failed)
+    patch.status["message"] = f"{len(failed)} not written: {failed[0]}" if failed else ""
+    return AGAIN if failed else None
+
+
+def wanted_in(cache: selectcache.Cache, body):
+    """The namespaces that match and are not about to end, without that of the source itself."""
+    meta = [namespace["metadata"] for namespace in cache.list("namespaces")]
+    alive = [each["name"] for each in meta if "deletionTimestamp" not in each]
+    matched, avoided = body.get("matchNamespace", [".*"]), body.get("avoidNamespaces", [])
+    wanted = [name for name in alive if matches(matched, name) and not matches(avoided, name)]
+    return [name for name in wanted if source_of(body) != (name, body["metadata"]["name"])]
+
+
+def matches(patterns, name):
+    try:
+        return any(re.fullmatch(pattern, name) for pattern in patterns)
+    except re.error as error:  # Only a change of the ClusterSecret can help.
+        raise kopf.PermanentError(f"{error.pattern!r} is not a regular expression: {error}") from error
+
+
+async def content_of(cache: selectcache.Cache, body):
+    """The type and the data of a copy; None if the Secret to copy doesn't exist."""
+    source = {"type": "Opaque", "data": body["data"]}
+    if source_of(body):  # From the server, as long as it isn't cached yet.
+        namespace, name = source_of(body)
+        source = await cache.fetch("secrets", name, namespace, default=None)
+    return source and {"type": body.get("type", source["type"]), "data": source.get("data", {})}
+
+
+async def write(cache: selectcache.Cache, copy, found):
+    """Create a copy, or make the found one equal to it. Labels that others have added stay."""
+    if found and found["type"] != copy["type"]:  # The type of a Secret cannot be changed.
+        there = found["metadata"]
+        await cache.live.delete("secrets", there["name"], there["namespace"], uid=there["uid"])
+        found = None
+    if not found:
+        await cache.live.create(copy)
+        return
+    labels = {**found["metadata"]["labels"], **copy["metadata"]["labels"]}
+    if (found.get("data", {}), found["metadata"]["labels"]) != (copy["data"], labels):
+        await cache.live.replace({**copy, "metadata": {**found["metadata"], "labels": labels}})
