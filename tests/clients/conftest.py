@@ -21,6 +21,7 @@ FILES = {
     **{f"test_{package}.py": (package,) for package in PACKAGES},
     "test_forms.py": PACKAGES,
     "test_types.py": (*PACKAGES, "basedpyright"),
+    "test_copied_secrets.py": ("kubernetes",),
     "test_writing.py": ("kubernetes", "kubernetes_asyncio", "pykube"),
     "typed.py": PACKAGES,
 }
