@@ -1,6 +1,7 @@
 """The official client, `kubernetes`: typed objects, custom objects, its dynamic client, its watch and its
 informer."""
 
+import contextlib
 import os
 import queue
 import subprocess
@@ -16,8 +17,9 @@ from kubernetes.client import ApiException
 from kubernetes.informer import SharedInformer
 
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.docs.pages import fences
-from tests.docs.test_migrating import PAGE, SHOP, WRITTEN, populate, sides
+from tests.docs import test_migrating as migrating
+from tests.docs.pages import fences, saved
+from tests.docs.test_migrating import PAGE, SHOP, WEB, WRITTEN, populate, sides
 
 from .environment import Environment
 
@@ -365,13 +367,64 @@ def test_a_list_of_ones_own_and_the_cache_that_docs_migrating_puts_in_its_place_
         operator.write_text(f"{both}\n{side}")
         with EmbeddedCluster().in_thread() as cluster:
             populate(cluster)
-            # A process of its own: the client looks for its kubeconfig when it is imported.
-            environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig(tmp_path / "kubeconfig"))}
-            running = subprocess.Popen(
-                [sys.executable, "-m", "kopf", "run", "-A", "--standalone", str(operator)], env=environment
-            )
-            try:
+            with operated(cluster, operator):
                 cluster.wait_for(SHOP, lambda now: now.get("status") == {"listed": WRITTEN["listed"]})
-            finally:
-                running.terminate()
-                running.wait()
+
+
+@contextlib.contextmanager
+def operated(cluster: EmbeddedCluster, operator: Path) -> Iterator[None]:
+    """Run an operator in a process of its own: the client looks for its kubeconfig when it is imported."""
+    kubeconfig = cluster.kubeconfig(operator.with_suffix(".kubeconfig"))
+    running = subprocess.Popen(
+        [sys.executable, "-m", "kopf", "run", "-A", "--standalone", str(operator)],
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+    )
+    try:
+        yield
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def test_the_whole_operator_of_docs_migrating_leaves_what_the_reconciler_takes_over(tmp_path: Path) -> None:
+    saved(PAGE, tmp_path)
+    with EmbeddedCluster().in_thread() as cluster:
+        migrating.prepare(cluster)
+        cluster.create(migrating.ROUTES, WEB | {"spec": {"image": "nginx:0", "host": "old.example.com"}})
+        with operated(cluster, tmp_path / "before.py"):
+            cluster.wait_for(WEB, lambda now: now.get("status") == {"ready": 0})
+            cluster.patch(WEB, {"spec": WEB["spec"]})
+            cluster.wait_for(migrating.DEPLOYMENT, lambda now: migrating.image_of(now) == "nginx:1")
+            cluster.wait_for(migrating.ROUTES, lambda now: now.get("data") == migrating.ROUTE)
+            cluster.wait_for(WEB, lambda now: now["metadata"]["annotations"] == migrating.LEFT["annotations"])
+        web, deployment = cluster.get(WEB), cluster.get(migrating.DEPLOYMENT)
+        assert web["metadata"]["finalizers"] == migrating.LEFT["finalizers"]
+        assert deployment["metadata"]["labels"] == {"webapp": "web"}
+        asked = len(cluster.requests.where())
+        with operated(cluster, tmp_path / "after.py"):
+            cluster.wait_for(WEB, lambda now: "example.com/route" in now["metadata"]["finalizers"])
+            cluster.patch(migrating.ROUTES, {"data": {"shop.web": "stolen.example.com"}})
+            cluster.wait_for(migrating.ROUTES, lambda now: now.get("data") == migrating.ROUTE)
+        assert cluster.get(migrating.DEPLOYMENT) == deployment
+        writes = [each.verb for each in cluster.requests.where()[asked:] if each.verb in ("create", "patch")]
+        assert writes == ["patch", "patch"]
+
+
+def test_the_handlers_of_docs_migrating_never_write_a_route_whose_creation_has_failed_once(
+    tmp_path: Path,
+) -> None:
+    saved(PAGE, tmp_path)
+    operator = tmp_path / "before.py"
+    text = operator.read_text().replace("'webapps')\ndef create", "'webapps', backoff=0.1)\ndef create")
+    assert "backoff" in text
+    operator.write_text(text)
+    with EmbeddedCluster().in_thread() as cluster:
+        migrating.prepare(cluster)
+        cluster.create(WEB)
+        with operated(cluster, operator):
+            cluster.requests.wait("patch", "configmaps")
+            cluster.create(migrating.ROUTES)
+            cluster.requests.wait("create", "deployments", times=4)
+        created = [each.code for each in cluster.requests.where("create", "deployments")]
+        assert created == [201] + [409] * (len(created) - 1)
+        assert not cluster.get(migrating.ROUTES).get("data")

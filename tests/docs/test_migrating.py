@@ -1,4 +1,5 @@
-"""docs/migrating.md: both sides of each change write the same, from the same objects."""
+"""docs/migrating.md: both sides of each change write the same, from the same objects; the reconciler takes
+over the objects of Kopf's handlers; its figures are those of other pages."""
 
 import re
 from pathlib import Path
@@ -7,9 +8,11 @@ from typing import Any
 import kopf.testing
 import pytest
 
+from kopf_selectcache.__main__ import main
 from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing._operator import OperatorRun
 
-from .pages import DOCS, Fence, fences
+from .pages import DOCS, ROOT, Fence, fences, rows_of, saved, section
 
 PAGE = DOCS / "migrating.md"
 STARTED = DOCS / "getting-started.md"
@@ -36,10 +39,10 @@ OF_CLIENTS = ("import kubernetes",)
 
 
 def sides() -> dict[str, list[Fence]]:
-    """Return the fences of the page by their first line; without those that need a client."""
+    """Return the fences of the page by their first line; without files, and those that need a client."""
     found: dict[str, list[Fence]] = {"both": [], "before": [], "after": []}
     for fence in fences(PAGE, "python"):
-        if not any(each in fence.text for each in OF_CLIENTS):
+        if not fence.name and not any(each in fence.text for each in OF_CLIENTS):
             first = re.match(r"# (before|after)\n", fence.text)
             found[first[1] if first else "both"].append(fence)
     return found
@@ -106,3 +109,148 @@ def test_before_and_after_write_the_same(side: str, cluster: EmbeddedCluster, tm
             cluster.wait_for(SHOP, lambda now: set(now.get("status", {})) == set(expected))["status"]
             == expected
         )
+
+
+# ---- The whole operator.
+
+KOPFS = "kopf.zalando.org/KopfFinalizerMarker"
+WEB: dict[str, Any] = {
+    "apiVersion": "example.com/v1",
+    "kind": "WebApp",
+    "metadata": {"name": "web", "namespace": "shop"},
+    "spec": {"image": "nginx:1", "host": "example.com"},
+}
+ROUTES: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "routes", "namespace": "front"},
+}
+ROUTE = {"shop.web": "example.com"}
+DEPLOYMENT: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web", "namespace": "shop"},
+}
+POD = {
+    "metadata": {"labels": {"webapp": "web"}},
+    "spec": {"containers": [{"name": "web", "image": "nginx:1"}]},
+}
+LEFT = {
+    "finalizers": [KOPFS],
+    "annotations": {
+        "kopf.zalando.org/last-handled-configuration": '{"spec":{"image":"nginx:1","host":"example.com"}}\n'
+    },
+}
+"""The metadata that Kopf's handlers leave. The tests of tests/clients run them, and compare."""
+
+
+def prepare(cluster: EmbeddedCluster) -> None:
+    """Create everything that the whole operator needs."""
+    (definition,) = (fence.text for fence in fences(STARTED) if fence.name == "crd.yaml")
+    cluster.apply(definition)
+    cluster.namespace("shop")
+    cluster.namespace("front")
+
+
+def leave(cluster: EmbeddedCluster) -> None:
+    """Create everything that Kopf's handlers have left."""
+    (made,) = cluster.create(WEB | {"metadata": WEB["metadata"] | LEFT, "status": {"ready": 0}})
+    owner = {
+        "apiVersion": "example.com/v1",
+        "kind": "WebApp",
+        "name": "web",
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    metadata = DEPLOYMENT["metadata"] | {"labels": {"webapp": "web"}, "ownerReferences": [owner]}
+    spec = {"selector": {"matchLabels": {"webapp": "web"}}, "template": POD}
+    cluster.create(DEPLOYMENT | {"metadata": metadata, "spec": spec}, ROUTES | {"data": ROUTE})
+
+
+def image_of(deployment: Any) -> str:
+    image: str = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    return image
+
+
+def writes(cluster: EmbeddedCluster) -> list[str]:
+    verbs = ("create", "update", "patch", "delete")
+    return [f"{asked.verb} {asked.path}" for asked in cluster.requests.where() if asked.verb in verbs]
+
+
+@pytest.fixture
+def after(tmp_path: Path) -> Path:
+    saved(PAGE, tmp_path)
+    return tmp_path / "after.py"
+
+
+def test_the_reconciler_takes_over_what_kopfs_handlers_have_left_and_only_adds_its_finalizer(
+    cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(cluster)
+    leave(cluster)
+    with operator(after, "-A", "--standalone") as running:
+        cluster.wait_for(WEB, lambda now: "example.com/route" in now["metadata"]["finalizers"])
+        cluster.patch(WEB, {"spec": {"host": "new.example.com"}})
+        cluster.wait_for(ROUTES, lambda now: now.get("data") == {"shop.web": "new.example.com"})
+        assert writes(cluster) == [
+            "patch /apis/example.com/v1/namespaces/shop/webapps/web",
+            "patch /api/v1/namespaces/front/configmaps/routes",
+        ]
+        assert main(["finalizers", "remove", "webapps.example.com", "--all", "--yes"]) == 0
+        assert cluster.get(WEB)["metadata"]["finalizers"] == ["example.com/route"]
+        cluster.delete(WEB)
+        cluster.wait_gone(WEB)
+        assert not cluster.get(ROUTES).get("data")
+        cluster.wait_gone(DEPLOYMENT)
+    assert "failed" not in running.output
+    capsys.readouterr()
+
+
+def test_the_reconciler_creates_and_restores_and_follows(
+    cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path
+) -> None:
+    prepare(cluster)
+    cluster.create(ROUTES)
+    with operator(after, "-A", "--standalone"):
+        cluster.create(WEB)
+        cluster.wait_for(WEB, lambda now: now.get("status") == {"ready": 0})
+        assert image_of(cluster.get(DEPLOYMENT)) == "nginx:1"
+        assert cluster.get(ROUTES)["data"] == ROUTE
+        cluster.patch(WEB, {"spec": {"image": "nginx:2"}})
+        cluster.wait_for(DEPLOYMENT, lambda now: image_of(now) == "nginx:2")
+        cluster.patch(DEPLOYMENT, {"status": {"readyReplicas": 1, "replicas": 1}}, subresource="status")
+        cluster.wait_for(WEB, lambda now: now["status"] == {"ready": 1})
+        cluster.patch(ROUTES, {"data": {"shop.web": None}})
+        cluster.wait_for(ROUTES, lambda now: now.get("data") == ROUTE)
+        cluster.delete(DEPLOYMENT)
+        cluster.wait_for(DEPLOYMENT, lambda now: image_of(now) == "nginx:2")
+
+
+def test_the_reconciler_goes_on_when_the_routes_are_there(
+    cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path
+) -> None:
+    prepare(cluster)
+    cluster.create(WEB)
+    with operator(after, "-A", "--standalone"):
+        cluster.wait_for(WEB, lambda now: "finalizers" in now["metadata"])
+        cluster.create(ROUTES)
+        cluster.wait_for(ROUTES, lambda now: now.get("data") == ROUTE)
+
+
+# ---- Is it for me?
+
+
+def test_the_figures_that_can_be_measured_are_those_of_other_pages() -> None:
+    shown = section(PAGE, "## Is it for me?")
+    summary = section(DOCS / "comparison.md", "## Summary")
+    equal = next(row for row in rows_of(summary) if row[0] == "equal to the server")
+    assert f"the cache was right {equal[1]} times, and the index {equal[2]} times" in shown
+    (faults,) = re.findall(r"after each of (\d+) faults", summary)
+    assert f"After {faults} faults" in shown
+    found = re.search(
+        r"after ([\d.]+) s with this cache, and after ([\d.]+) s", (ROOT / "README.md").read_text()
+    )
+    assert found is not None
+    assert 60 < float(found[2]) < 120, "one to two minutes"
+    assert 0.4 < float(found[1]) < 0.6, "half a second"
