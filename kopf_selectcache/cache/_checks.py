@@ -15,7 +15,7 @@ from kopf_selectcache.selectors.client_classes import stands_for
 from kopf_selectcache.selectors.names import is_name
 from kopf_selectcache.selectors.suggestions import near
 
-from .errors import not_whole, path_not_stored
+from .errors import path_not_stored
 from .matcher import paths_of
 from .request import Request
 
@@ -70,8 +70,6 @@ def require_stored(request: Request, resource: Resource, projection: Projection)
     if not stands_for(form.of_client, resource):
         what = f"{request!r}: {resource} are no {form.of_client.__name__}"
         raise ReadError(what, remedy=f"Give the class of {resource.api_version}/{resource.kind.kind}")
-    if projection.partial:
-        raise not_whole(request, projection)
 
 
 def index_values(request: Request, indexes: Mapping[str, Indexed]) -> tuple[tuple[Indexed, object], ...]:

@@ -253,9 +253,7 @@ def unknown_field(request: Request, field: str, projection: Projection) -> ReadE
 
 
 def not_whole(request: Request, projection: Projection) -> NotKept:
-    """Return the error of a read that needs whole objects where a part of each is stored. An object of a
-    client is whole, because written back it would wipe the rest.
-    """
+    """Return the error of a read that needs whole objects where a part of each is stored."""
     return NotKept(
         f"{request!r}: only a part of each object is stored, {_short(projection)}",
         remedy=f"Read dicts; or ask the server for whole objects: {_asking(request, 'whole=True')}",

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import date, datetime
 from typing import Any, NamedTuple, NoReturn
 
-from kopf_selectcache._errors import NoClient, UnknownKind
+from kopf_selectcache._errors import NoClient, NotKept, UnknownKind
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
 from kopf_selectcache.core.selection.resource import Resource
 
@@ -108,8 +109,28 @@ def made(given: Any, obj: dict[str, Any]) -> Any:
         return given(Unconnected(), obj)
     if hasattr(given, "from_dict"):  # As of version 37 of kubernetes.
         return given.from_dict(obj)
+    return _value(given, obj, models_of(given), {})
+
+
+def models_of(given: type) -> object:
+    """Return the module that has all models of a model's client."""
     base = next(each for each in given.__mro__ if _is_of_kubernetes(each))
-    return _value(given, obj, sys.modules[base.__module__.rpartition(".")[0]], {})
+    return sys.modules[base.__module__.rpartition(".")[0]]
+
+
+def converted(wanted: str, value: Any, models: object) -> Any:
+    """Return a value as it is in a client's models, by the type that they name for it."""
+    return _value(wanted, value, models, {})
+
+
+def item_of(wanted: str) -> str | None:
+    """Return the type of the items of a list or dict, by the type that models name for it; None for others.
+
+    >>> item_of('list[V1Container]'), item_of('dict(str, str)'), item_of('V1PodSpec')
+    ('V1Container', 'str', None)
+    """
+    several = _SEVERAL.fullmatch(wanted)
+    return several["item"] if several is not None else None
 
 
 def to_dict(obj: object) -> dict[str, Any] | None:
@@ -138,9 +159,17 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, date):  # A datetime is one.
         return value.isoformat()
     if is_model(type(value)):
-        parts = ((key, getattr(value, name, None)) for name, key in value.attribute_map.items())
+        members = type(value).attribute_map.items()
+        parts = ((key, _member(value, name)) for name, key in members)
         return {key: _to_plain(each) for key, each in parts if each is not None}
     return value
+
+
+def _member(model: object, name: str) -> Any:
+    """Return a member; None if there is none, or if it is not stored."""
+    with suppress(NotKept):
+        return getattr(model, name, None)
+    return None
 
 
 def _model(given: type) -> Model | None:
@@ -167,16 +196,18 @@ def _is_of_kubernetes(given: type) -> bool:
 def _value(wanted: Any, value: Any, models: object, shared: dict[str, Any]) -> Any:
     """Return a value as it is in the models of earlier clients, by the type that they name for it."""
     if isinstance(wanted, str):
-        several = _SEVERAL.fullmatch(wanted)
-        if several is not None and isinstance(value, list):
-            return [_value(several["item"], each, models, shared) for each in value]
-        if several is not None and isinstance(value, Mapping):
-            return {key: _value(several["item"], each, models, shared) for key, each in value.items()}
+        item = item_of(wanted)
+        if item is not None and isinstance(value, list):
+            return [_value(item, each, models, shared) for each in value]
+        if item is not None and isinstance(value, Mapping):
+            return {key: _value(item, each, models, shared) for key, each in value.items()}
         if wanted == "datetime" and isinstance(value, str):
             return datetime.fromisoformat(value)
         wanted = getattr(models, wanted, None)
     if not isinstance(value, Mapping) or not hasattr(wanted, "openapi_types"):
         return value
+    if hasattr(wanted, "from_dict"):
+        return wanted.from_dict(value)
     given = {name: each for name, key in wanted.attribute_map.items() if (each := value.get(key)) is not None}
     model = wanted(
         **{name: _value(wanted.openapi_types[name], each, models, shared) for name, each in given.items()},

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -49,6 +50,55 @@ def earlier(name: str, types: dict[str, str], attributes: dict[str, str]) -> Any
     )
 
 
+class _Later:
+    """As `kubernetes` has them since version 37, by pydantic."""
+
+    openapi_types: dict[str, str]
+    attribute_map: dict[str, str]
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(dict.fromkeys(map(_stored, self.openapi_types)))
+        vars(self).update({_stored(name): value for name, value in given.items()})
+
+    @classmethod
+    def model_construct(cls, **given: Any) -> Any:
+        made = cls.__new__(cls)
+        vars(made).update({_stored(name): None for name in cls.openapi_types if name != "containers"})
+        vars(made).update({_stored(name): value for name, value in given.items()})
+        return made
+
+    @classmethod
+    def from_dict(cls, obj: dict[str, Any]) -> Any:
+        models: Any = sys.modules["kubernetes.client.models"]
+        given = {}
+        for name, key in cls.attribute_map.items():
+            item, value = cls.openapi_types[name].removeprefix("list[").removesuffix("]"), obj.get(key)
+            model = getattr(models, item, None)
+            if model is not None and value is not None:
+                several = isinstance(value, list)
+                value = [model.from_dict(each) for each in value] if several else model.from_dict(value)
+            given[name] = datetime.fromisoformat(value) if item == "datetime" and value else value
+        return cls(**given)
+
+
+def _stored(name: str) -> str:
+    return f"var{name}" if name.startswith("_") else name
+
+
+def _alias(name: str) -> property:
+    return property(lambda self: getattr(self, name), lambda self, value: setattr(self, name, value))
+
+
+def current(name: str, types: dict[str, str], attributes: dict[str, str]) -> Any:
+    members: dict[str, Any] = {
+        "__module__": f"kubernetes.client.models.{name.lower()}",
+        "openapi_types": types,
+        "attribute_map": attributes,
+    }
+    members |= {each: _alias(_stored(each)) for each in types if each.startswith("_")}
+    return type(name, (_Later,), members)
+
+
 @contextmanager
 def imported(classes: Mapping[str, Collection[type]]) -> Iterator[None]:
     """Have the classes in the modules that say which there are, as the clients do when they are imported."""
@@ -66,6 +116,9 @@ class APIObject:
     def __init__(self, api: Any, obj: dict[str, Any]) -> None:
         self.api = api
         self.obj = obj
+
+    def create(self) -> None:
+        self.api.post(url="pods")
 
     def update(self) -> None:
         self.api.patch(url="pods")

@@ -20,6 +20,7 @@ PACKAGES = ("kubernetes", "kubernetes_asyncio", "pykube", "kr8s", "lightkube")
 FILES = {
     **{f"test_{package}.py": (package,) for package in PACKAGES},
     "test_forms.py": PACKAGES,
+    "test_parts.py": ("kubernetes", "kubernetes_asyncio", "pykube"),
     "test_types.py": (*PACKAGES, "basedpyright"),
     "test_copied_secrets.py": ("kubernetes",),
     "test_writing.py": ("kubernetes", "kubernetes_asyncio", "pykube"),

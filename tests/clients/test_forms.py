@@ -20,7 +20,7 @@ import pykube
 import pytest
 from kubernetes.client import V1Pod
 
-from kopf_selectcache import Cached, NotKept, ReadError, Selector, UnknownKind, settings_of, with_cache
+from kopf_selectcache import Cached, ReadError, Selector, UnknownKind, settings_of, with_cache
 from kopf_selectcache.core.selection.kinds import BUILT_IN
 from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.testing import FakeCache
@@ -238,11 +238,10 @@ def test_filters_and_kinds_are_named_by_the_classes_of_both() -> None:
 
 
 @pytest.mark.parametrize("kind", [V1Pod, pykube.Pod])
-def test_a_part_is_never_made_an_object_that_is_written_back(kind: Any) -> None:
+def test_a_part_is_marked_and_the_whole_is_not(kind: Any) -> None:
     cache = FakeCache(PODS, {"pods": Cached("", drop=["status"])})
-    with pytest.raises(NotKept):
-        cache.get(kind, NAME, "shop")
-    assert cache.blocking.fetch(kind, NAME, "shop", whole=True) is not None
+    assert cache.get(kind, NAME, "shop").partial == "drop=['status']"
+    assert type(cache.blocking.fetch(kind, NAME, "shop", whole=True)) is kind
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.testing import FakeCache
+from tests.cache.clients import Pod, current, imported
 from tests.cache.environment import NODES, Environment, node, pod, reading
 from tests.cache.test_reads import HARD, PIGEONS
 from tests.messages.provoked import Provoked
@@ -113,6 +114,12 @@ def indexed(read: Callable[[FakeCache], Any]) -> Callable[[], Any]:
 def cut(read: Callable[[Cache], Any], **options: Any) -> Callable[[], Any]:
     """Return a function that reads pods of which only a part is stored."""
     return lambda: read(reading("", WEB, projection=Projection.of(**options)))
+
+
+def status_of_a_model(cache: Cache) -> Any:
+    with imported({"kubernetes.client.models": []}):
+        model = current("V1Pod", {"status": "object"}, {"status": "status"})
+        return cache.held("pods", as_=model)[0].status
 
 
 def unreadable(read: Callable[[Cache], Any]) -> Callable[[], Any]:
@@ -310,6 +317,10 @@ PARTS = {
         lambda cache: cache.list("pods", field="status.phase=Running"), metadata_only=True
     ),
     "a member of a partial object": cut(lambda cache: cache.held("pods")[0]["status"], drop=["status"]),
+    "a member of a partial object of a client": cut(status_of_a_model, drop=["status"]),
+    "a partial object that its client sends": cut(
+        lambda cache: cache.held("pods", as_=Pod)[0].update(), drop=["status"]
+    ),
     "sort_by a path that is never stored": lambda: reading("", WEB).held(
         "pods", sort_by="metadata.managedFields"
     ),

@@ -37,6 +37,7 @@ SELECTED = "tests/cache/test_partial.py::test_a_selector_by_a_field_answers_as_i
 SPLIT_UNION = "tests/core/store/test_split.py::test_"
 DECODING = "core/protocol/_decoding.py"
 PARTIAL, PARTS = "cache/formats/partial.py", "tests/cache/formats/test_partial.py::test_13_"
+CLASSES = "tests/cache/formats/test_partial_classes.py::test_13_"
 METADATA_ONLY = "tests/settings/test_metadata_only.py::test_"
 BY_FIELD = "tests/cache/test_indexes_by_field.py::test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it"
 TRANSPORT, LARGE_ANSWERS, LARGE_PAGES = "client/transport.py", "tests/client/test_transport.py::test_35_", "tests/core/protocol/test_pages.py::test_35_"
@@ -288,8 +289,20 @@ MUTANTS: tuple[Mutant, ...] = (
            (METADATA_ONLY + "a_read_of_anything_else_is_refused",)),
     Mutant("compare a filter with fields of metadata", "selectors/selecting.py", "    if projection.metadata_only:\n", "    if False:\n", 13,
            (METADATA_ONLY + "whether_the_filter_selects_by_a_field_that_was_not_received_is_unknown",)),
-    Mutant("make an object of a client from a part", "cache/_checks.py", "    if projection.partial:\n        raise not_whole(", "    if False:\n        raise not_whole(",
-           13, ("tests/cache/formats/test_formats.py::test_where_a_part_is_kept_no_read_makes_an_object_of_a_client",)),
+    Mutant("take what is not stored for absent in a class", PARTIAL, "        elif below is None or below.is_empty:\n", "        elif below is None:\n", 13,
+           (CLASSES + "a_member_of_a_class_that_is_not_kept_raises",)),
+    Mutant("take what a transform may have left out for absent in a class", PARTIAL, "        elif below is None or below.is_empty:\n", "        elif below is not None and below.is_empty:\n", 13,
+           (CLASSES + "whatever_a_transform_may_have_left_out_raises",)),
+    Mutant("return None for a member of a class that is not stored", PARTIAL, '            refuse_member(name, get("partial"))\n', "            return None\n", 13,
+           (CLASSES + "a_kept_path_leads_through_lists_of_a_class",)),
+    Mutant("let a client take a part for the whole", PARTIAL, "if name in _OF_WHOLES and (part := get", "if not name and (part := get", 13,
+           (CLASSES + "a_part_of_a_class_is_no_whole_object_for_its_client",)),
+    Mutant("lose the mark of a part in a copy of a class", PARTIAL, 'for name in given.attribute_map if name not in lost}\n        return _new, (given, values, object.__getattribute__(self, "partial"), lost)', 'for name in given.attribute_map if name not in lost}\n        return _new, (given, values, "", frozenset())', 13,
+           (CLASSES + "a_copy_of_a_part_of_a_class_is_partial_as_well",)),
+    Mutant("write a marked part of a class", PARTIAL, "is_object = isinstance(source, Mapping) or is_model(type(source))", "is_object = isinstance(source, Mapping)", 13,
+           (CLASSES + "no_write_takes_a_part_of_a_class",)),
+    Mutant("let pykube send a part", PARTIAL, "        if part := self.partial:\n", "        if (part := self.partial) and False:\n", 13,
+           (CLASSES + "a_part_of_pykube_raises_and_is_not_sent_until_the_whole_is_loaded",)),
     # ---- Readers in threads.
     Mutant("commit without the lock, version first", STORE,
            "        with self._lock:\n            self._held, self._version = staged, version\n            forgotten = self._index(changes)\n",

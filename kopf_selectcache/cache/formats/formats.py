@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, TypeAlias, ge
 
 import msgspec
 
-from kopf_selectcache._errors import ReadError
+from kopf_selectcache._errors import NotKept, ReadError
 from kopf_selectcache.cache.matcher import Obj
 from kopf_selectcache.core.redact import clipped, shown_with_type
 from kopf_selectcache.core.store.projection import MANAGED, Keys
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import PartialRecord, Record
 from kopf_selectcache.selectors.client_classes import is_of_client, made
 from kopf_selectcache.selectors.signatures import is_async
 
 from ._structs import is_struct, paths, reader, wrong
-from .partial import object_of
+from .partial import made_of_part, object_of
 from .views import BodyView
 
 if TYPE_CHECKING:  # Defaults of type variables are newer than the Python that we run on.
@@ -46,7 +46,7 @@ class Form(NamedTuple):
     make: Callable[[Record, Obj | None], Any]
     """Converts a record. Receives the object as well if it is decoded already."""
     of_client: type | None = None
-    """The class of another client, whose objects are written back as a whole."""
+    """The class of another client, which stands for a kind."""
     paths: tuple[Keys, ...] = ()
     """The paths that it needs; empty if they are unknown."""
 
@@ -61,7 +61,11 @@ def _view(record: Record, _: Obj | None) -> BodyView:
 
 def _as_client(wanted: type, record: Record, obj: Obj | None) -> Any:
     try:
+        if isinstance(record, PartialRecord):
+            return made_of_part(wanted, record)
         return made(wanted, _decoded(record, obj))
+    except NotKept:  # A class of the user's own looks at a member that is not stored.
+        raise
     except Exception as error:  # The client raised it, and its text may show a Secret.  # noqa: BLE001
         why = f"{type(error).__name__}{_where(error)}"
     # Raised outside of the handler, so that the client's exception is not its context.

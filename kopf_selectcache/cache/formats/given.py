@@ -14,6 +14,7 @@ from kopf_selectcache.core.selection.kinds import find, parse_key
 from kopf_selectcache.selectors.client_classes import is_pykube, key_of_class, to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey
 
+from .partial import whole_class
 from .plain import plain
 
 
@@ -56,12 +57,13 @@ class Given(NamedTuple):
     @property
     def client_class(self) -> type | None:
         """The class of another client, if it is of one: answers become objects of it."""
-        return None if isinstance(self.source, Mapping) else type(self.source)
+        return None if isinstance(self.source, Mapping) else whole_class(type(self.source))
 
     def connect(self, made: Any) -> None:
         """Give an answer of pykube's class the client of the object that was given."""
         source: Any = self.source
-        if is_pykube(type(source)) and type(made) is type(source):
+        is_alike = type(made) is self.client_class
+        if is_pykube(type(source)) and is_alike:
             made.api = source.api
 
     def __str__(self) -> str:

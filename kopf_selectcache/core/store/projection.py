@@ -122,9 +122,11 @@ class Part(str):
     All records of a kind share it. The tree is None if a function makes the part.
     """
 
-    __slots__ = ("tree",)
+    __slots__ = ("exact", "tree")
 
     tree: Tree | None
+    exact: Tree | None
+    """The tree with what is stored of `metadata` as well; `managedFields` are not missed."""
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (str(self),)
@@ -224,10 +226,13 @@ class Projection:
     def part(self) -> Part:
         """The stored part, as partial objects name it."""
         part = Part(self)
-        parts = {key: tree for key, tree in self._stored.parts.items() if key != METADATA[0]}
-        part.tree = (
-            None if self.transform is not None else Tree(self._stored.rest, {**parts, METADATA[0]: WHOLE})
-        )
+        part.tree = part.exact = None
+        if self.transform is None:
+            rest, parts = self._stored.rest, dict(self._stored.parts)
+            metadata = self._stored.part(METADATA[0])
+            below = {key: tree for key, tree in metadata.parts.items() if key != MANAGED[1]}
+            part.tree = Tree(rest, {**parts, METADATA[0]: WHOLE})
+            part.exact = Tree(rest, {**parts, METADATA[0]: Tree(metadata.rest, below)})
         return part
 
     @property
