@@ -9,6 +9,7 @@ expects.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -20,6 +21,26 @@ import kopf
 TESTED = "1.45.2"
 """The newest version of Kopf that the tests have run with; tests/docs/test_versions.py fails when there is a
 newer one."""
+OLDEST = "1.44.5"
+"""The oldest version of Kopf that the tests run with, and that setup.cfg allows."""
+NARROWS = "1.45"
+"""The version of Kopf that brought selectors in `settings.watching`; before it, Kopf always watches all
+objects of a kind."""
+
+
+INSTALLED = str(vars(kopf).get("__version__"))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return a version as numbers that can be compared, without what else there is to it."""
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
+
+
+if _numbers(INSTALLED) < _numbers(OLDEST):
+    raise ImportError(
+        f"kopf_selectcache needs Kopf {OLDEST} or newer, and this is Kopf {INSTALLED}. Install a newer"
+        f" one: pip install 'kopf>={OLDEST},<2'"
+    )
 
 try:
     from kopf._cogs.aiokits.aiotoggles import ToggleSet
@@ -78,7 +99,7 @@ try:
     _ = Vault._flush_caches
 except (ImportError, AttributeError) as error:
     raise ImportError(
-        f"kopf_selectcache cannot work with Kopf {getattr(kopf, '__version__', '?')}, which lacks a name that"
+        f"kopf_selectcache cannot work with Kopf {INSTALLED}, which lacks a name that"
         f" it needs: {error}. Install a version that it is tested with: pip install 'kopf=={TESTED}'"
     ) from error
 
@@ -133,7 +154,9 @@ __all__ = [
     "activity_handlers",  # The handlers of startup, cleanup, login and probes, for checks and commands.
     "admission_handlers",  # The handlers of admission requests, for checks at the start.
     "authenticator",  # Logs in, and again, for the commands that ask a cluster without running the operator.
+    "can_narrow",  # Whether this Kopf can watch fewer objects of a kind than all.
     "cause_var",  # The cause of the running handler.
+    "chunk_size",  # The default of `page_limit`.
     "event_queue_loop_var",  # The loop of the queue below.
     "event_queue_var",  # The queue of events that the operator posts.
     "exact_namespaces",  # The `-n`, unless there are patterns among them.
@@ -161,7 +184,9 @@ __all__ = [
     # The settings of the operator that the running code belongs to, in tasks and threads alike.
     "settings_var",
     "subexecuted_var",  # Whether the sub-handlers of the running handler were called.
+    "until_narrow",  # What advice to narrow begins with.
     "vault_var",  # The credentials of that operator.
+    "watch_selectors",  # The selectors under which Kopf watches a kind.
     "watched_patterns",  # The namespaces that `kopf.operator` is given.
     "watching_handlers",  # The handlers for which Kopf watches kinds.
 ]
@@ -192,6 +217,26 @@ def watching_handlers(registry: OperatorRegistry) -> Iterator[ResourceHandler]:
     """Yield all handlers for which Kopf watches objects. Admission handlers are not among them."""
     for handlers in (registry._indexing, registry._watching, registry._spawning, registry._changing):
         yield from handlers.get_all_handlers()
+
+
+def can_narrow(settings: kopf.OperatorSettings) -> bool:
+    """Return True if Kopf's watches can have selectors, which are there since Kopf 1.45."""
+    return hasattr(settings.watching, "label_selectors")
+
+
+def until_narrow(settings: kopf.OperatorSettings) -> str:
+    """Return what comes before lines that would narrow Kopf's watches; empty if this Kopf can."""
+    return "" if can_narrow(settings) else f"install Kopf {NARROWS} or newer, and "
+
+
+def watch_selectors(settings: kopf.OperatorSettings, setting: str, resource: Resource) -> list[str]:
+    """Return the texts of `label_selectors` or `field_selectors` for a resource; none before Kopf 1.45."""
+    return list(getattr(settings.watching, setting).collect(resource)) if can_narrow(settings) else []
+
+
+def chunk_size(settings: kopf.OperatorSettings) -> int | None:
+    """Return the size of Kopf's own pages; None for no pages, as always before Kopf 1.45."""
+    return getattr(settings.watching, "chunk_size", None) or None
 
 
 class Memos:

@@ -10,6 +10,7 @@ import sys
 from asyncio import selector_events
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,6 +34,7 @@ certificates.leave_out(os.environ)
 
 OUTCOME = pytest.StashKey[Path | NoServer | AssetsError]()
 VERSION = pytest.StashKey[tuple[int, int]]()  # Of the real API server, where there is one.
+KOPF = version("kopf")
 FOLDER = Path(__file__).parent
 REAL_FOLDERS = {"clients", "conformance", "differential", "real"}
 SERVERS = {"embedded": pytest.param("embedded"), "real": pytest.param("real", marks=pytest.mark.real)}
@@ -54,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "since(version, why): skipped on a real API server that is older than this version of Kubernetes.",
+    )
+    config.addinivalue_line(
+        "markers", "since_kopf(version, why): skipped with a Kopf that is older than this version."
     )
     canaries, patch = Canaries(), pytest.MonkeyPatch()
     canaries.settle(patch)
@@ -118,13 +123,26 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # Before any fixture starts a server.
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    version = item.config.stash.get(VERSION, None)
-    if version is None or not _is_real(item):
+    for mark in item.iter_markers("since_kopf"):
+        needed, why = mark.args
+        if is_older(KOPF, needed):
+            pytest.skip(f"needs Kopf {needed}, and this is {KOPF}: {why}")
+    kubernetes = item.config.stash.get(VERSION, None)
+    if kubernetes is None or not _is_real(item):
         return
     for mark in item.iter_markers("since"):
         needed, why = mark.args
-        if version < tuple(map(int, needed.split("."))):
+        if kubernetes < tuple(map(int, needed.split("."))):
             pytest.skip(f"needs Kubernetes {needed}: {why}")
+
+
+def is_older(version: str, needed: str) -> bool:
+    """Return True if a released version comes before another one.
+
+    >>> is_older("1.44.6", "1.45"), is_older("1.45.0", "1.45"), is_older("1.100", "1.45")
+    (True, False, False)
+    """
+    return tuple(map(int, version.split("."))) < tuple(map(int, needed.split(".")))
 
 
 def _is_real(item: pytest.Item) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 
 import aiohttp.web
 import kopf
+import pytest
 from kopf._cogs.clients.auth import vault_var
 from kopf._cogs.structs import bodies, patches
 from kopf._cogs.structs.credentials import Vault
@@ -53,6 +54,14 @@ GROUPS: Mapping[str, tuple[tuple[str, str, bool], ...]] = {
     "/apis/example.com/v1": (("webapps", "WebApp", True),),
 }
 VERBS = ["list", "watch", "get", "patch"]
+NARROWS = pytest.mark.since_kopf("1.45", "settings.watching has no selectors")
+
+
+def without_selectors(settings: kopf.OperatorSettings) -> kopf.OperatorSettings:
+    """Return the settings as Kopf 1.44 has them, which cannot watch fewer objects of a kind than all."""
+    for name in ("label_selectors", "field_selectors", "shard_selectors"):
+        vars(settings.watching).pop(name, None)
+    return settings
 
 
 def run(test: Coroutine[Any, Any, T]) -> T:

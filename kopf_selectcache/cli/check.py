@@ -205,7 +205,7 @@ async def _peering(operator: Loaded) -> tuple[list[Problem], list[str]]:
 
 async def _watched_in_full(operator: Loaded) -> list[str]:
     """Return a hint for each kind of which Kopf watches all objects, for an operator without caches."""
-    hints = dict[str, None]()
+    hints, first = dict[str, None](), _kopf.until_narrow(operator.settings)
     for handler in _kopf.watching_handlers(operator.registry):
         if (key := key_of(handler.selector)) is None:
             continue  # It is for several kinds, which have no one selector.
@@ -217,8 +217,8 @@ async def _watched_in_full(operator: Loaded) -> list[str]:
             kind = (resource.kind.group, resource.version, resource.kind.plural)
             hints[
                 f"Kopf watches all {resource} for the operator's handlers. If the handlers need only"
-                f" some, add to a startup handler: settings.watching.label_selectors{[*kind]} = 'app=web', or"
-                " another label selector."
+                f" some, {first}add to a startup handler: settings.watching.label_selectors{[*kind]} ="
+                " 'app=web', or another label selector."
             ] = None
     return list(hints)
 

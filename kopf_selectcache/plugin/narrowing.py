@@ -15,7 +15,7 @@ from contextlib import suppress
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import NotDeclared
+from kopf_selectcache._errors import DeclarationError, NotDeclared
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
@@ -30,6 +30,9 @@ from kopf_selectcache.selectors.text import FieldSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 
+_SETTINGS = ("label_selectors", "field_selectors")
+"""The parts of `settings.watching` with the selectors of Kopf's watches."""
+
 _logger = logging.getLogger("kopf_selectcache")
 
 
@@ -37,17 +40,15 @@ def narrowed(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> bool:
     """Return True if Kopf watches the resource under a selector: its deletions may be objects that merely
     left.
     """
-    watching = settings.watching
-    return any(watching.label_selectors.collect(resource)) or any(watching.field_selectors.collect(resource))
+    return any(any(_kopf.watch_selectors(settings, each, resource)) for each in _SETTINGS)
 
 
 def _narrowed_to(settings: kopf.OperatorSettings, resource: _kopf.Resource, selector: Selector) -> bool:
     """Return True if Kopf watches the resource under exactly this selector."""
     texts = _selects(selector)
     return all(
-        list(getattr(settings.watching, setting).collect(resource))
-        == [text for text in (texts.get(setting),) if text]
-        for setting in ("label_selectors", "field_selectors")
+        _kopf.watch_selectors(settings, setting, resource) == [text for text in (texts.get(setting),) if text]
+        for setting in _SETTINGS
     )
 
 
@@ -69,10 +70,11 @@ def advice_on(
             return NOTHING
         return Phrase(
             "Kopf itself watches all %(resource)s for the operator's handlers, beside the cache of"
-            " those with %(filter)s. Kopf has one watch for them: if the handlers need no others, give"
-            " settings.watching a selector that has all of these",
+            " those with %(filter)s. Kopf has one watch for them: if the handlers need no others,"
+            " %(first)sgive settings.watching a selector that has all of these",
             resource=resource,
             filter=filter_,
+            first=_kopf.until_narrow(settings),
         )
     (selector,) = filter_.branches
     part = _certain(selector, built_in=built_in)
@@ -86,9 +88,10 @@ def advice_on(
         return NOTHING
     return Phrase(
         "Kopf itself watches all %(watched)s for the operator's handlers, beside the cache of those"
-        " with %(filter)s. If the handlers need no others, add to a startup handler: %(lines)s",
+        " with %(filter)s. If the handlers need no others, %(first)sadd to a startup handler: %(lines)s",
         watched=f"{resource} with {halfway}" if halfway else str(resource),
         filter=filter_,
+        first=_kopf.until_narrow(settings),
         lines=lines,
     )
 
@@ -271,6 +274,12 @@ def narrow(
     """Narrow Kopf's watches to the filters, before they begin; so the cluster cannot be asked what a key
     means.
     """
+    if not _kopf.can_narrow(settings):
+        raise DeclarationError(
+            f"narrow_handlers needs Kopf {_kopf.NARROWS}, and this is Kopf {_kopf.INSTALLED}, which watches"
+            " all objects of a kind",
+            remedy=f"Install it: pip install 'kopf>={_kopf.NARROWS},<2'; or leave narrow_handlers False",
+        )
     for key in declared.selectors:
         effective = declared.effective(key)
         filter_ = effective.filter

@@ -24,7 +24,7 @@ def create_runtime(
     """Create a runtime with these credentials. Kopf's settings are the defaults of the options."""
     networking, watching = kopf_settings.networking, kopf_settings.watching
     declared = declared.with_defaults(
-        page_limit=watching.chunk_size or None,
+        page_limit=_kopf.chunk_size(kopf_settings),
         idle_timeout=watching.inactivity_timeout or None,
         request_timeout=min(networking.request_timeout or declared.request_timeout, declared.request_timeout),
     )

@@ -185,8 +185,8 @@ class SelectCacheSettings:
     Kopf has its own watches for its handlers, of all objects of their kinds. True adds the filter to Kopf's
     `settings.watching.label_selectors` and `field_selectors`: handlers then see only objects within the
     filter. Kinds with daemons, timers or deletion handlers are not narrowed, and a warning is logged: Kopf
-    would lose track of an object that leaves the filter. Fields that a custom resource itself declares as
-    selectable are not added: Kopf would end if the cluster cannot select by them. """
+    would lose track of an object that leaves the filter. This needs Kopf 1.45. Fields that a custom resource
+    itself declares as selectable are not added: Kopf would end if the cluster cannot select by them. """
 
     events: bool = False
     """True records the events of Kopf as a `Recorder` does: counted, combined and limited, with the types of

@@ -22,6 +22,7 @@ from kopf_selectcache.informer.estimate import Counter
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
 from tests.cli.conftest import DEFINITION, Command, parsed, pod
+from tests.kopf_operators import NARROWS
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -342,6 +343,7 @@ class TestKopfsOwnWatches:
         assert "* Kopf itself watches all pods for the operator's handlers" in said.output
         assert "settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'" in said.output
 
+    @NARROWS
     def test_what_is_narrowed_is_not_told(self, command: Command) -> None:
         said = command(
             "check",

@@ -30,6 +30,20 @@ def test_the_tests_run_with_the_newest_kopf_that_is_known() -> None:
     )
 
 
+def test_the_lowest_kopf_that_is_required_is_the_one_that_imports_do_not_refuse() -> None:
+    assert required()["kopf"] == _kopf.OLDEST
+
+
+def test_the_pages_name_the_lowest_kopf_that_is_required() -> None:
+    assert f"kopf-%E2%89%A5%20{_kopf.OLDEST}-" in read("README.md")
+    assert f"Kopf {_kopf.OLDEST} or newer" in read("README.md")
+    assert f"| {_kopf.OLDEST}, " in read("docs/limitations.md")
+
+
+def read(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
 def test_each_package_that_the_code_imports_is_required() -> None:
     trees = [
         ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "kopf_selectcache").rglob("*.py")

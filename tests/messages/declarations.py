@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 import click
 import kopf
@@ -25,13 +28,24 @@ from kopf_selectcache import (
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.plugin.access import note_activity
 from kopf_selectcache.plugin.handlers import check_handlers
+from kopf_selectcache.plugin.narrowing import narrow
 from kopf_selectcache.plugin.operator import launch, namespaces_of
 from kopf_selectcache.selectors.kind_keys import assigned
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.planner import plan
 from tests.cache.environment import NODES, PODS
-from tests.kopf_operators import Cluster, activity, called, context, declaring, launched, only, watching
+from tests.kopf_operators import (
+    Cluster,
+    activity,
+    called,
+    context,
+    declaring,
+    launched,
+    only,
+    watching,
+    without_selectors,
+)
 from tests.messages.provoked import Provoked
 
 
@@ -110,6 +124,18 @@ class TooLate:
         settings.selectors["nodes"] = ""
         with settings.selectors.in_use():
             return self.change(settings)
+
+
+def import_with(version: str) -> None:
+    with mock.patch.object(kopf, "__version__", version):
+        runpy.run_path(str(Path(_kopf.__file__)))
+
+
+def narrow_with(version: str) -> None:
+    """Narrow with settings as those of an older version."""
+    settings = without_selectors(declaring(pods="app=web"))
+    with mock.patch.object(_kopf, "INSTALLED", version):
+        narrow(settings, kopf.OperatorRegistry(), settings_of(settings))
 
 
 def check(register: Callable[[kopf.OperatorRegistry], Any]) -> Callable[[], Any]:
@@ -336,6 +362,8 @@ OPTIONS: dict[str, Callable[[], Any]] = {
     "an embedded operator without namespaces": _embed,
     "cache_of is read before there is an operator": lambda: cache_of(kopf.OperatorSettings()).list("pods"),
     "cache_of is given no settings": lambda: cache_of(5),  # type: ignore[arg-type]
+    "narrow_handlers with a Kopf that is older than 1.45": lambda: narrow_with("1.44.6"),
+    "a Kopf that is too old": lambda: import_with("1.44.4"),
 }
 
 NAMESPACES: dict[str, Callable[[], Any]] = {

@@ -54,6 +54,7 @@ from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import PODS, FakeInformer, Server, pod
 from tests.core.writers import writers
+from tests.kopf_operators import without_selectors
 from tests.messages.provoked import Lines, Provoked
 from tests.messages.states import CONDITIONS, Subject
 
@@ -217,6 +218,14 @@ def _advise() -> None:
         narrowing=False,
     )
     LOGGER.warning(line.template, line.parts)
+
+
+def _advise_with_older_kopf() -> None:
+    settings, registry = without_selectors(kopf.OperatorSettings()), kopf.OperatorRegistry()
+    kopf.on.event("pods", registry=registry)(lambda **_: None)
+    for filter_ in (Selector("app=web"), AnyOf([Selector("app=web"), Selector("app=db")])):
+        line = advice_on(settings, registry, PODS, filter_, built_in=True, narrowing=False)
+        LOGGER.warning(line.template, line.parts)
 
 
 def _drop_a_field() -> None:
@@ -581,6 +590,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "two versions of one resource": _claim_two_versions,
     "a key that may mean another kind": _find_provisional,
     "Kopf watches more than the filter": _advise,
+    "Kopf watches more than the filter, and is older than 1.45": _advise_with_older_kopf,
     "a filter that Kopf's watch does not have": _change_narrowed,
     "narrowing to several watches": _narrow(AnyOf([Selector("app=web"), Selector("app=db")])),
     "narrowing that would harm": _narrow("app=web", register=kopf.daemon),

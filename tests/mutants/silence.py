@@ -31,6 +31,9 @@ UNDECODABLE = (
 )
 NAMESPACES = "tests/plugin/test_absent_namespaces.py::test_20_"
 RECORDED = "tests/recorder/test_absent_namespaces.py::test_20_"
+VERSIONS = "tests/plugin/test_kopf_names.py::test_20_"
+UNNARROWED = "tests/plugin/test_narrowing.py::test_20_without_selectors_"
+NARROWING = "plugin/narrowing.py"
 HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_plain_patches.py"
 
 SILENCE: tuple[Mutant, ...] = (
@@ -459,5 +462,37 @@ SILENCE: tuple[Mutant, ...] = (
         "if error.__cause__ is not None:",
         20,
         (LAST + "only_a_sentence_of_ours_that_kopf_does_not_raise_itself_is_repeated",),
+    ),
+    Mutant(
+        "compare the versions of Kopf as texts",
+        "_kopf.py",
+        "if _numbers(INSTALLED) < _numbers(OLDEST):",
+        "if INSTALLED < OLDEST:",
+        20,
+        (VERSIONS + "other_versions_are_judged_by_their_names",),
+    ),
+    Mutant(
+        "narrow nothing without a word where Kopf has no selectors",
+        NARROWING,
+        "    if not _kopf.can_narrow(settings):\n        raise",
+        "    if not _kopf.can_narrow(settings):\n        return\n        raise",
+        20,
+        (UNNARROWED + "narrow_handlers_is_an_error_that_names_the_kopf_to_install",),
+    ),
+    Mutant(
+        "advise selectors that this Kopf does not have",
+        "_kopf.py",
+        'return "" if can_narrow(settings) else f"install',
+        'return "" if settings else f"install',
+        20,
+        (UNNARROWED + "the_advice_begins_with_the_kopf_to_install",),
+    ),
+    Mutant(
+        "import beside any version of Kopf",
+        "_kopf.py",
+        "if _numbers(INSTALLED) < _numbers(OLDEST):",
+        "if not INSTALLED:",
+        20,
+        (VERSIONS + "a_kopf_that_is_too_old_is_refused_at_import",),
     ),
 )

@@ -25,6 +25,8 @@ from kopf._core.engines.activities import run_activity
 from kopf._core.engines.indexing import OperatorIndexers
 from kopf._core.reactor.running import spawn_tasks
 
+from tests.conftest import is_older
+from tests.kopf_operators import NARROWS, without_selectors
 from tests.rows import each_row
 
 ADVICE = (
@@ -37,6 +39,8 @@ OWN = {
     "OperatorParts",
     "activity_handlers",
     "admission_handlers",
+    "can_narrow",
+    "chunk_size",
     "exact_namespaces",
     "has_activities",
     "has_credentials",
@@ -47,6 +51,8 @@ OWN = {
     "parts_of",
     "remove_credentials",
     "root_tasks_var",
+    "until_narrow",
+    "watch_selectors",
     "watched_patterns",
     "watching_handlers",
 }
@@ -102,6 +108,31 @@ def test_a_name_that_is_gone_is_one_clear_error_at_import(
         f"kopf_selectcache cannot work with Kopf {version('kopf')}, which lacks a name that it needs: {why}"
     )
     assert message.endswith("Install a version that it is tested with: pip install 'kopf==1.45.2'")
+
+
+def refusal(version: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the error of an import with this version of Kopf; empty if there is none."""
+    monkeypatch.setattr(kopf, "__version__", version)
+    try:
+        runpy.run_path(str(SOURCE))
+    except ImportError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("version", ["1.44.4", "1.44.4.dev2+g0123456", "1.43", "0.9.1"])
+def test_20_a_kopf_that_is_too_old_is_refused_at_import(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refusal(version, monkeypatch) == (
+        f"kopf_selectcache needs Kopf 1.44.5 or newer, and this is Kopf {version}. Install a newer one:"
+        " pip install 'kopf>=1.44.5,<2'"
+    )
+
+
+@pytest.mark.parametrize("version", ["1.44.5", "1.44.5rc1", "1.45", "1.100.0.dev1+g0123456"])
+def test_20_other_versions_are_judged_by_their_names(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal(version, monkeypatch) == ""
 
 
 def test_each_name_is_listed_with_what_it_is_for() -> None:
@@ -328,6 +359,11 @@ def test_selectors_of_handlers_are_asked_about_a_resource(names: Any) -> None:
         assert names.Selector(*key).check(pods), ADVICE
     assert not names.Selector("batch", "jobs").check(pods), ADVICE
     assert names.Selector(category="all").category == "all", ADVICE
+
+
+@NARROWS
+def test_selectors_of_watches_are_found_by_resource(names: Any) -> None:
+    pods = names.Resource("", "v1", "pods", kind="Pod", preferred=True)
     settings = kopf.OperatorSettings()
     settings.watching.label_selectors["", "v1", "pods"] = "app=web"
     assert settings.watching.label_selectors.collect(pods) == ["app=web"], ADVICE
@@ -371,11 +407,23 @@ def test_settings_take_attributes_and_copies_share_them(names: Any) -> None:
     settings.something = object()
     assert copy.copy(settings).something is settings.something, ADVICE
     assert settings.peering.clusterwide is False, ADVICE
-    for part, attributes in {
-        "watching": ["chunk_size", "inactivity_timeout", "label_selectors", "field_selectors"],
-        "networking": ["request_timeout", "connect_timeout"],
-    }.items():
-        assert all(hasattr(getattr(settings, part), name) for name in attributes), ADVICE
+    assert hasattr(settings.watching, "inactivity_timeout"), ADVICE
+    assert all(hasattr(settings.networking, name) for name in ("request_timeout", "connect_timeout")), ADVICE
+
+
+def test_what_1_45_brought_is_all_there_or_nothing_of_it_is(names: Any) -> None:
+    """So that one attribute tells. Each has a default that asks for nothing."""
+    settings = kopf.OperatorSettings()
+    brought = [
+        hasattr(settings.watching, name) for name in ("chunk_size", "label_selectors", "field_selectors")
+    ]
+    assert brought == [not is_older(version("kopf"), names.NARROWS)] * 3, ADVICE
+    assert names.can_narrow(settings) is brought[0]
+    assert (names.chunk_size(settings), names.until_narrow(settings) == "") == (None, brought[0])
+    pods = names.Resource("", "v1", "pods", kind="Pod", preferred=True)
+    for each in ("label_selectors", "field_selectors"):
+        assert names.watch_selectors(settings, each, pods) == []
+        assert names.watch_selectors(without_selectors(settings), each, pods) == []
 
 
 def test_settings_and_vault_are_set_before_any_task_of_the_operator_exists(names: Any) -> None:

@@ -9,16 +9,19 @@ import kopf
 import pytest
 
 from kopf_selectcache import Cache, Selector, _kopf
+from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.plugin.narrowing import narrow, warn_of_filter
 from kopf_selectcache.settings.options import settings_of
 from tests.kopf_operators import (
+    NARROWS,
     Cluster,
     cycles,
     declaring,
     launched,
     run,
     started,
+    without_selectors,
 )
 
 
@@ -45,6 +48,7 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.__dict__["resource"] for record in caplog.records if record.name == "kopf_selectcache"]
 
 
+@NARROWS
 def test_a_kind_that_kopf_watches_in_full_is_named_with_the_line_to_add(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -87,6 +91,7 @@ def test_nothing_is_advised_where_there_is_no_need_or_it_would_harm(
     assert advice(registry, declaring(pods=filter_), caplog) == []
 
 
+@NARROWS
 @pytest.mark.parametrize(
     "filter_", [EITHER, Selector("app=web", names=["a", "b"])], ids=["an OR", "two names"]
 )
@@ -105,6 +110,38 @@ def test_beside_a_filter_of_several_watches_a_selector_that_has_all_of_it_is_adv
     settings.watching.label_selectors["pods"] = "team=shop"
     caplog.clear()
     assert advice(registry, settings, caplog) == [], "Kopf watches a part already"
+
+
+def test_20_without_selectors_the_advice_begins_with_the_kopf_to_install(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    kopf.on.event("pods", registry=registry)(lambda **_: None)
+    settings = without_selectors(declaring(pods="app=web"))
+    (message,) = advice(registry, settings, caplog)
+    assert message.endswith(
+        " If the handlers need no others, install Kopf 1.45 or newer, and add to a startup handler:"
+        " settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'"
+    )
+    caplog.clear()
+    (message,) = advice(registry, without_selectors(declaring(pods=EITHER)), caplog)
+    assert message.endswith(
+        "if the handlers need no others, install Kopf 1.45 or newer, and give settings.watching a selector"
+        " that has all of these"
+    )
+
+
+def test_20_without_selectors_narrow_handlers_is_an_error_that_names_the_kopf_to_install(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    kopf.on.event("pods", registry=registry)(lambda **_: None)
+    settings = without_selectors(declaring(pods="app=web"))
+    settings_of(settings).narrow_handlers = True
+    with pytest.raises(DeclarationError) as caught:
+        started(registry, settings)
+    assert str(caught.value) == (
+        f"narrow_handlers needs Kopf 1.45, and this is Kopf {_kopf.INSTALLED}, which watches all objects of"
+        " a kind. Install it: pip install 'kopf>=1.45,<2'; or leave narrow_handlers False"
+    )
 
 
 def test_a_kind_that_never_settles_silences_no_advice_on_others(
@@ -145,6 +182,7 @@ def test_what_the_cluster_refuses_is_never_advised(
     assert "Kopf itself watches" not in caplog.text
 
 
+@NARROWS
 @pytest.mark.parametrize(
     ("key", "resource"),
     [
@@ -168,6 +206,7 @@ def watched(registry: kopf.OperatorRegistry) -> None:
     kopf.on.event(kopf.EVERYTHING, registry=registry)(lambda **_: None)
 
 
+@NARROWS
 @pytest.mark.parametrize(
     ("key", "register"),
     [
@@ -203,6 +242,7 @@ def test_narrowing_is_refused_where_it_would_harm(
     assert not settings.watching.label_selectors
 
 
+@NARROWS
 @pytest.mark.parametrize(
     "register",
     [
@@ -242,6 +282,7 @@ def test_a_kind_that_no_handler_watches_is_left_alone_without_a_warning(
     assert not settings.watching.label_selectors
 
 
+@NARROWS
 @pytest.mark.parametrize(
     "names", [("WebApp",), ("webapps.example.com",), ("example.com", "v1", "wa"), ("pods",)]
 )
@@ -272,6 +313,7 @@ def collected(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> list
     ]
 
 
+@NARROWS
 def test_of_a_custom_resource_all_but_its_own_fields_narrows_handlers(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -288,6 +330,7 @@ def test_of_a_custom_resource_all_but_its_own_fields_narrows_handlers(
         assert keys == ["example.com/v1/webapps"]
 
 
+@NARROWS
 def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are_all_that_is_left_to_do(
     registry: kopf.OperatorRegistry,
     caplog: pytest.LogCaptureFixture,
@@ -309,6 +352,7 @@ def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are
     assert advice(registry, settings, caplog) == []
 
 
+@NARROWS
 @pytest.mark.parametrize(
     ("namespaces", "filter_", "narrowed_to"),
     [
@@ -334,6 +378,7 @@ def test_default_namespaces_do_not_narrow_a_kind_that_may_be_cluster_scoped(
     assert ("not known yet if it has namespaces" in caplog.text) is doubted
 
 
+@NARROWS
 def test_the_line_for_default_namespaces_comes_once_the_kind_is_known(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -349,6 +394,7 @@ def test_the_line_for_default_namespaces_comes_once_the_kind_is_known(
     assert collected(settings, WEBAPPS) == ["app=web", "metadata.namespace=shop"]
 
 
+@NARROWS
 @pytest.mark.parametrize("setting", ["label_selectors", "field_selectors"])
 def test_a_selector_of_the_users_own_is_kept(
     setting: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
@@ -363,6 +409,7 @@ def test_a_selector_of_the_users_own_is_kept(
     assert collected(settings, _kopf.Resource("", "v1", "pods")) == ["x=y"]
 
 
+@NARROWS
 def test_an_operator_that_is_started_again_finds_its_own_selectors_and_says_nothing(
     registry: kopf.OperatorRegistry,
     caplog: pytest.LogCaptureFixture,
@@ -376,6 +423,7 @@ def test_an_operator_that_is_started_again_finds_its_own_selectors_and_says_noth
     assert settings.watching.label_selectors.collect(_kopf.Resource("", "v1", "pods")) == ["app=web"]
 
 
+@NARROWS
 def test_handlers_that_are_not_known_are_not_narrowed(caplog: pytest.LogCaptureFixture) -> None:
     settings = declaring(pods="app=web")
     settings_of(settings).narrow_handlers = True
@@ -385,6 +433,7 @@ def test_handlers_that_are_not_known_are_not_narrowed(caplog: pytest.LogCaptureF
     assert not settings.watching.label_selectors
 
 
+@NARROWS
 @pytest.mark.parametrize(
     ("start", "later", "is_told"),
     [
@@ -426,6 +475,7 @@ def test_a_later_filter_that_the_narrowed_watch_of_kopf_lacks_is_named(
     assert warned(caplog) == (["v1/pods" if verb == "declare" else "pods"] if is_told else [])
 
 
+@NARROWS
 def test_a_later_filter_is_no_matter_if_kopf_is_not_narrowed(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,6 +17,7 @@ from kopf_selectcache.plugin.handlers import with_cache as any_with_cache
 from kopf_selectcache.settings.options import settings_of
 from tests.cache.environment import PODS
 from tests.kopf_operators import (
+    NARROWS,
     Cluster,
     admission,
     called,
@@ -33,6 +34,7 @@ from tests.kopf_operators import (
     spawning,
     started,
     watching,
+    without_selectors,
 )
 from tests.rows import each_row
 
@@ -154,6 +156,7 @@ def seen_in_event(settings: kopf.OperatorSettings, type_: str, body: dict[str, A
     return seen[-1]
 
 
+@NARROWS
 @each_row("settings", NARROWED)
 @each_row("name", ["web-1", "new"])
 def test_what_leaves_a_selector_of_kopfs_is_neither_gone_nor_there_but_as_the_stream_has_it(
@@ -165,7 +168,7 @@ def test_what_leaves_a_selector_of_kopfs_is_neither_gone_nor_there_but_as_the_st
     assert seen_in_event(settings(), "DELETED", left) == {"web-1": "5", "web-2": "5"}
 
 
-@pytest.mark.parametrize("settings", [NARROWED[0], IN_FULL[0]])
+@pytest.mark.parametrize("settings", [pytest.param(NARROWED[0], marks=NARROWS), IN_FULL[0]])
 def test_whether_what_departed_is_gone_the_server_is_asked_while_the_stream_still_has_it(
     settings: Callable[[], kopf.OperatorSettings],
 ) -> None:
@@ -186,11 +189,14 @@ def test_whether_what_departed_is_gone_the_server_is_asked_while_the_stream_stil
     assert answers == [False, True]
 
 
-@pytest.mark.parametrize("settings", IN_FULL)
+@pytest.mark.parametrize(
+    "settings", [IN_FULL[0], *(pytest.param(each, marks=NARROWS) for each in IN_FULL[1:])]
+)
 def test_a_deletion_counts_where_kopf_watches_all(settings: Callable[[], kopf.OperatorSettings]) -> None:
     assert seen_in_event(settings(), "DELETED", pod("web-1", version=20, app="web")) == {"web-2": "5"}
 
 
+@NARROWS
 @each_row("settings", [NARROWED[0], IN_FULL[0]])
 @each_row("type_", ["ADDED", "MODIFIED", None])
 def test_whatever_is_no_deletion_counts_in_any_case(
@@ -202,6 +208,7 @@ def test_whatever_is_no_deletion_counts_in_any_case(
     }
 
 
+@NARROWS
 @each_row(
     ("settings", "cause", "expected"),
     [
@@ -253,6 +260,7 @@ def test_a_daemon_reads_its_own_object_as_it_is_by_then(
     run(main())
 
 
+@NARROWS
 @pytest.mark.parametrize("decorator", [kopf.daemon, functools.partial(kopf.timer, interval=1)])
 def test_daemons_and_timers_of_what_may_have_left_read_the_stream(
     decorator: Any, registry: kopf.OperatorRegistry
@@ -270,7 +278,7 @@ def test_daemons_and_timers_of_what_may_have_left_read_the_stream(
     run(main())
 
 
-@pytest.mark.parametrize("settings", [NARROWED[0], IN_FULL[0]])
+@pytest.mark.parametrize("settings", [pytest.param(NARROWED[0], marks=NARROWS), IN_FULL[0]])
 def test_whether_the_object_of_a_daemon_is_gone_the_server_is_asked(
     settings: Callable[[], kopf.OperatorSettings],
     registry: kopf.OperatorRegistry,
@@ -288,6 +296,12 @@ def test_whether_the_object_of_a_daemon_is_gone_the_server_is_asked(
             assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web")))
 
     run(main())
+
+
+def test_9_without_selectors_each_deletion_is_one() -> None:
+    """Before 1.45, Kopf always watches all objects of a kind: what it reports as deleted is."""
+    settings = without_selectors(declaring(pods="app=web"))
+    assert seen_in_event(settings, "DELETED", pod("web-1", version=20, app="web")) == {"web-2": "5"}
 
 
 def test_a_body_that_was_made_by_hand_has_no_later_state() -> None:
