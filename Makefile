@@ -16,12 +16,16 @@ CLIENTS := .venv/clients-$(notdir $(VENV))
 WITH_CLIENTS := $(CLIENTS)/.installed
 LOWEST := .venv/lowest-$(notdir $(VENV))
 WITH_LOWEST := $(LOWEST)/.installed
+# Another Kopf, with the newest of all else. The lowest and the newest are in other environments.
+KOPF ?= 1.44.6
+OTHER_KOPF := .venv/kopf-$(KOPF)-$(notdir $(VENV))
+WITH_OTHER_KOPF := $(OTHER_KOPF)/.installed
 SITE := .venv/docs-$(notdir $(VENV))
 WITH_SPHINX := $(SITE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo test cover cover-lines quick test-real test-real-all test-clients test-lowest comparison bench test-bench structure soak hostile world mutants test-all test-others envs lint docs test-quick test-between test-oldest servers field-labels merge-types dist try-dist clean
+.PHONY: help env demo test cover cover-lines quick test-real test-real-all test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile world mutants test-all test-others envs lint docs test-quick test-between test-oldest servers field-labels merge-types dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -34,7 +38,7 @@ $(INSTALLED): setup.cfg pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
 	touch $@
 
-envs: $(INSTALLED) $(WITH_CLIENTS) $(WITH_LOWEST) $(WITH_SPHINX)  ## Make the environments of all targets and interpreters but that of the demo.
+envs: $(INSTALLED) $(WITH_CLIENTS) $(WITH_LOWEST) $(WITH_OTHER_KOPF) $(WITH_SPHINX)  ## Make the environments of all targets and interpreters but that of the demo.
 	@for python in $$(tests/pythons); do $(MAKE) --no-print-directory env PYTHON=$$python || exit 1; done
 
 # An environment without the tools of tests and lint. setuptools warns about each editable installation.
@@ -126,7 +130,15 @@ $(WITH_LOWEST): setup.cfg pyproject.toml | $(INSTALLED)
 	touch $@
 
 test-lowest: $(WITH_LOWEST)  ## Run what touches Kopf on the lowest versions that are supported; all else runs on the newest there are.
-	$(LOWEST)/bin/python -m pytest $(or $(ARGS),$(PARALLEL) $(addprefix tests/,$(TOUCHING_KOPF)))
+	$(LOWEST)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) $(addprefix tests/,$(TOUCHING_KOPF)))
+
+$(WITH_OTHER_KOPF): setup.cfg pyproject.toml | $(INSTALLED)
+	$(PYTHON) -m venv --without-pip $(OTHER_KOPF)
+	$(call INSTALL,$(OTHER_KOPF)) -e '.[test]' kopf==$(KOPF)
+	touch $@
+
+test-kopf: $(WITH_OTHER_KOPF)  ## Run the tests of the plugin with Kopf 1.44.6; KOPF=1.45.0 takes another one.
+	$(OTHER_KOPF)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) tests/plugin)
 
 comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer; write docs/comparison.md.
 	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)
