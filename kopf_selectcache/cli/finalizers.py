@@ -19,7 +19,7 @@ from kopf_selectcache.core.errors import BadText, Garbled
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.plugin._finalizer import finalizers_of, is_terminating
+from kopf_selectcache.plugin.finalizers import finalizers_of, is_terminating
 from kopf_selectcache.selectors.kind_keys import checked_key, unserved
 
 from . import operator_loader

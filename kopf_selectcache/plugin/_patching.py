@@ -29,8 +29,8 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.queue import Key
 
-from ._finalizer import finalizers_of
 from ._own_patches import OwnPatches, Write, lost_paths, merged, stored_part, version_of
+from .finalizers import finalizers_of
 
 _logger = logging.getLogger("kopf_selectcache")
 

@@ -32,7 +32,9 @@ from kopf_selectcache.reconciler.worker import RunAgain
 
 from ._brake import Brake, Caller, Chains
 from ._calls import Attempts, wait_until_callable
-from ._finalizer import (
+from ._own_patches import OwnPatches
+from ._patching import Patcher, log_refused
+from .finalizers import (
     DELETING,
     Cleanup,
     ConcernsFinalizer,
@@ -40,8 +42,6 @@ from ._finalizer import (
     is_terminating,
     keep_finalizer,
 )
-from ._own_patches import OwnPatches
-from ._patching import Patcher, log_refused
 from .handlers import RETRY
 from .operator import Operator
 from .reconcile import Reconciler, seconds_of
@@ -337,13 +337,21 @@ class Calls:
         if newest is None or name is None or not is_over:
             return newest is not None
         if error is not None:
-            arguments.logger.error(
-                "The finalizer %(name)s does not wait for %(handler)s any more, which has failed for good.",
-                {**self._names, "name": name},
-            )
+            self._report_given_up(arguments, name)
         return not self._cleanup.end(body.metadata.uid) or await self._patcher.remove_finalizer(
             key, newest, name
         )
+
+    def _report_given_up(self, arguments: ReconcileArguments, name: str) -> None:
+        names = {**self._names, "name": name}
+        arguments.logger.error(
+            "%(handler)s has failed for good: the finalizer %(name)s no longer waits for it.",
+            names,
+            extra={"k8s_skip": True},  # It is an event of its own.
+        )
+        message = "{handler} has failed for good: the finalizer {name} no longer waits for it."
+        with suppress(LookupError):  # The operator posts no events.
+            kopf.warn(arguments.body, reason="FinalizerReleased", message=message.format_map(names))
 
     def _retry_patch(
         self, key: Key, phase: str, refused: ServerError | StateError | None, at_least: float = 0.0

@@ -32,9 +32,9 @@ from kopf_selectcache.reconciler.worker import Worker
 
 from ._calls import CALLS_AT_ONCE, call_with_cache
 from ._change_arguments import formed_request
-from ._finalizer import Cleanup
 from ._own_patches import OwnPatches
 from ._reconcile_calls import Calls
+from .finalizers import Cleanup
 from .operator import Operator
 from .reconcile import Reconciler, Watch, reconcilers
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import kopf
 import msgspec
 
-from kopf_selectcache import Cached, Change, on, with_cache
+from kopf_selectcache import Cached, Change, on, reconcile, with_cache
 from kopf_selectcache.cache import changes
 from kopf_selectcache.core.store.change_queue import ChangeQueue
 from kopf_selectcache.core.store.store import ChangeCause
@@ -93,6 +93,7 @@ HANDLERS: dict[str, Callable[[], Any]] = {
     "the timeout is a text": declare(timeout="5"),
     "the errors are a text": declare(errors="permanent"),
     "the id is a number": declare(id=5),
+    "the finalizer of a reconciler has no domain": lambda: reconcile("pods", finalizer="done"),
     "it takes a patch": declare(fn=write_patch),
     "it takes something else": declare(fn=take_other),
     "it takes no other arguments": declare(fn=take_cause),

@@ -6,6 +6,8 @@ from .mutant import Mutant
 OWN, RUNS = "tests/plugin/test_own_patches.py::test_", "tests/plugin/test_reconcile.py::test_"
 PATCHES, RECONCILER = "plugin/_own_patches.py", "plugin/_reconciler.py"
 CALLS = "plugin/_reconcile_calls.py"
+FINALIZERS, FINALIZER = "tests/plugin/test_finalizers.py::test_18_", "plugin/finalizers.py"
+CLEANUPS = "tests/plugin/test_cleanups.py::test_18_"
 BRAKE = "tests/plugin/test_brake.py::test_"
 BRAKING, NOTING, CHANGES = "plugin/_brake.py", "cache/noting.py", "plugin/changes.py"
 STOPPING = "tests/plugin/test_stopping.py::test_2_"
@@ -105,4 +107,37 @@ RECONCILERS: tuple[Mutant, ...] = (
            (RUNS + "an_operator_stops_while_a_reconciler_runs",)),
     Mutant("lose the first list of an object that a reconciler has seen", "_kopf.py", "        memory.noticed_by_listing = noticed_by_listing\n", "        pass\n", 18,
            ("tests/plugin/test_reconcile_failures.py::test_a_memo_of_an_object_that_kopf_has_seen_is_left_to_kopf",)),
+    Mutant("take a finalizer off after a call that has failed", CALLS, "is_over = phase == DELETING and outcome.final and ", "is_over = phase == DELETING and ", 18,
+           (CLEANUPS + "a_cleanup_that_fails_keeps_the_finalizer_and_is_repeated",)),
+    Mutant("take a finalizer off though the cleanup asks for another call", CALLS, " and seconds_of(outcome.result) is None", "", 18,
+           (CLEANUPS + "a_cleanup_that_returns_a_number_keeps_the_finalizer_and_is_called_then",)),
+    Mutant("keep the finalizer of a cleanup that has failed for good", CALLS, " and seconds_of(outcome.result) is None", " and seconds_of(outcome.result) is None and outcome.exception is None", 18,
+           (CLEANUPS + "a_cleanup_that_fails_for_good_releases_the_object_with_an_error_and_an_event",)),
+    Mutant("put a finalizer on an object that is being deleted", CALLS, "        if is_terminating(body):  # Nothing was done", "        if False:  # Nothing was done", 18,
+           (FINALIZERS + "an_object_that_is_first_seen_while_it_is_deleted_gets_no_finalizer",)),
+    Mutant("change a finalizer whatever the version of the object", "plugin/_patching.py", 'for each in ("resourceVersion", "uid")', 'for each in ("uid",)', 18,
+           (FINALIZERS + "each_change_of_the_finalizer_tests_what_was_seen",
+            CLEANUPS + "an_object_that_changes_during_its_cleanup_is_cleaned_up_again")),
+    Mutant("write the status of a cleanup whatever the version of the object", CALLS, "arguments.patch, is_exact=is_over)", "arguments.patch, is_exact=False)", 18,
+           (CLEANUPS + "an_object_that_changes_during_its_cleanup_is_cleaned_up_again",)),
+    Mutant("write the status of a cleanup after the finalizer has come off", CALLS, "        newest = await self._patcher.apply(", "        if name is not None and is_over:\n            await self._patcher.remove_finalizer(key, body, name)\n        newest = await self._patcher.apply(", 18,
+           (CLEANUPS + "the_status_is_written_before_the_finalizer_comes_off",)),
+    Mutant("forget the cleanup of an object that was deleted while the operator was down", FINALIZER, "return is_lost or is_terminating(new)", "return is_lost or (old is not None and is_terminating(new))", 18,
+           (FINALIZERS + "an_object_that_is_deleted_while_the_operator_is_down_is_cleaned_up_after_its_start",)),
+    Mutant("let a predicate hide a deletion", CALLS, "others = ConcernsFinalizer(handler.finalizer) | others", "pass", 18,
+           (FINALIZERS + "no_predicate_hides_a_deletion",)),
+    Mutant("let a predicate hide the loss of a finalizer", FINALIZER, "return is_lost or is_terminating(new)", "return is_terminating(new)", 18,
+           (FINALIZERS + "a_finalizer_that_somebody_removes_from_a_living_object_is_added_again",)),
+    Mutant("count the retries of a cleanup from those before the deletion", CALLS, "attempts = self._attempts.get((key, phase))", 'attempts = self._attempts.get((key, ""))', 18,
+           (FINALIZERS + "a_deletion_begins_the_retries_again_at_once",)),
+    Mutant("call a reconciler again for its finalizer", "plugin/_patching.py", "        self._note(key, base, answer, partial(_after, operations=stored))\n", "        pass\n", 18,
+           (FINALIZERS + "a_finalizer_goes_on_before_the_first_call_and_comes_off_after_the_cleanup",)),
+    Mutant("let the patch of a handler take the finalizer off", CALLS, "            keep_finalizer(arguments.patch, name)\n", "            pass\n", 18,
+           (CLEANUPS + "a_patch_of_the_handler_leaves_the_finalizer_on",)),
+    Mutant("release an object when the first of two reconcilers has cleaned up", FINALIZER, "return all(id(each) in done for each in self._alike if self._is_of_kind(each))", "return True", 18,
+           (CLEANUPS + "a_finalizer_of_two_reconcilers_waits_for_both",)),
+    Mutant("count a cleanup though the reconciler was called again since", CALLS, "        self._cleanup.begin(", "        str(", 18,
+           (CLEANUPS + "the_last_call_of_each_reconciler_must_have_cleaned_up",)),
+    Mutant("let a finalizer wait for a reconciler of another kind", FINALIZER, "return self._runtime.informer(other.kind) in informers_of(self._runtime, self._resource)", "return True", 18,
+           (CLEANUPS + "a_finalizer_does_not_wait_for_a_reconciler_of_another_kind",)),
 )

@@ -72,8 +72,9 @@ class Proxy:
     ignored: frozenset[str] = frozenset()
     """These parameters of requests do not reach the server."""
     held: Condition | None = None
+    holds_answers: bool = False
     waiting: int = 0
-    """How many requests are held."""
+    """How many requests, or answers, are held."""
     received: list[bytes] = field(default_factory=list)
     """The chunks of all answers, as the server has sent them."""
 
@@ -94,10 +95,11 @@ class Proxy:
         # What is left of connections is told here, and not in a test that has nothing to do with it.
         gc.collect()
 
-    def hold(self, condition: Condition) -> None:
-        """Keep all requests that meet the condition, and pass them on when they are released."""
+    def hold(self, condition: Condition, *, answers: bool = False) -> None:
+        """Keep all requests that meet the condition, or the answers to them, and pass them on when they are
+        released."""
         self._loop.call_soon_threadsafe(self._released.clear)
-        self.held = condition
+        self.holds_answers, self.held = answers, condition
 
     def release(self) -> None:
         self.held = None
@@ -175,9 +177,8 @@ class Proxy:
             loss.hits += 1
             if not loss.is_answered:
                 return _broken(request)
-        if self.held is not None and self.held(request):
-            self.waiting += 1
-            await self._released.wait()
+        if not self.holds_answers:
+            await self._wait(request)
         headers = {name: value for name, value in request.headers.items() if name.lower() != "host"}
         target = (
             request.rel_url.without_query_params(*self.ignored).raw_path_qs
@@ -197,6 +198,8 @@ class Proxy:
             data=body,
             skip_auto_headers=("Accept-Encoding",),
         ) as answer:
+            if self.holds_answers:
+                await self._wait(request)
             if loss is not None:
                 await answer.read()
                 return _broken(request)
@@ -233,6 +236,11 @@ class Proxy:
                 if stream in self._streams:
                     self._streams.remove(stream)
             return response
+
+    async def _wait(self, request: web.Request) -> None:
+        if self.held is not None and self.held(request):
+            self.waiting += 1
+            await self._released.wait()
 
     async def _pass(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
         async for chunk in answer.content.iter_any():

@@ -30,15 +30,16 @@ def is_terminating(obj: Mapping[str, Any]) -> bool:
 
 
 def keep_finalizer(patch: kopf.Patch, name: str) -> None:
-    """See to it that the patch of a handler leaves a finalizer on, wherever it writes others."""
+    """See to it that the patch of a handler leaves a finalizer on, whatever it does to others."""
     metadata = patch.get("metadata")
     if isinstance(metadata, dict) and "finalizers" in metadata:
         given = metadata["finalizers"] or []
-        metadata["finalizers"] = given if name in given else [*given, name]
+        if isinstance(given, list) and name not in given:  # The server refuses anything else.
+            metadata["finalizers"] = [*given, name]
 
     def keep(obj: Any) -> None:
-        if name not in finalizers_of(obj):
-            obj["metadata"].setdefault("finalizers", []).append(name)
+        if name not in (given := finalizers_of(obj)):
+            obj["metadata"]["finalizers"] = [*given, name]
 
     if patch.fns:
         patch.fns.append(keep)
