@@ -140,8 +140,9 @@ $(WITH_OTHER_KOPF): setup.cfg pyproject.toml | $(INSTALLED)
 test-kopf: $(WITH_OTHER_KOPF)  ## Run the tests of the plugin with Kopf 1.44.6; KOPF=1.45.0 takes another one.
 	$(OTHER_KOPF)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) tests/plugin)
 
-comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer; write docs/comparison.md.
+comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer, and to two operators; write docs/comparison.md.
 	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)
+	$(if $(ARGS),@true || ,)$(CLIENTS)/bin/python -m bench.clustersecret
 
 bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a real API server (needs Go); ARGS=--quick takes six minutes, all of it 45.
 	$(PY) -m bench --clients $(CLIENTS)/bin/python --data grouped,unrelated $(ARGS)

@@ -58,6 +58,12 @@ class Usage:
     """Bytes: the peak of resident memory since `Running.forget_peak`."""
 
 
+def usage_of(pid: int) -> Usage:
+    """Return the resources that a process has used so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return Usage(cpu_of(pid), _bytes(status, "VmRSS"), _bytes(status, "VmHWM"))
+
+
 class Running:
     """A process that speaks the protocol of `bench.peers.asking`; use it in a `with` statement."""
 
@@ -122,9 +128,7 @@ class Running:
         return said
 
     def usage(self) -> Usage:
-        pid = self._process.pid
-        status = Path(f"/proc/{pid}/status").read_text()
-        return Usage(cpu_of(pid), _bytes(status, "VmRSS"), _bytes(status, "VmHWM"))
+        return usage_of(self._process.pid)
 
     def received(self) -> int:
         """Return the bytes received over its connections."""

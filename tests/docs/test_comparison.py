@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.clustersecret import ACCEPTED, AFTER_CHANGES, TABLE
 from bench.comparison import (
     CONTENTS,
     DOCUMENT,
@@ -32,6 +33,7 @@ from bench.contenders.results import read_results, write_result
 from bench.faults import ROWS, Row
 from bench.outcomes import REPEATED, WRONG
 from bench.staging import CONTENDERS, EQUAL, compared
+from tests.ports.script import FAULTS, FORGOTTEN
 from tests.rows import each_row
 
 from .pages import rows_of
@@ -122,6 +124,16 @@ def test_results_are_read_back_in_their_order_without_a_line_that_is_not_complet
         {"called_for": "web-1", "merged": RIGHT},
         {"called_for": "web-2", "merged": {}},
     ]
+
+
+def test_no_copy_of_example_10_is_wrong_and_its_idle_restart_writes_nothing() -> None:
+    plain, ours = (
+        {row[0]: row[at] for row in rows_of(section(DOCUMENT.read_text(), TABLE))} for at in (1, 2)
+    )
+    wrong = {words for words in ours if words.startswith("wrong copies")}
+    assert wrong == {AFTER_CHANGES, *(f"wrong copies: {stage.words}" for stage in FAULTS)}
+    assert {ours[words] for words in (*wrong, "the process ended", ACCEPTED)} == {"0"}
+    assert plain[f"wrong copies: {FORGOTTEN.words}"] != "0"
 
 
 def test_the_summary_counts_the_results_of_the_tables() -> None:
