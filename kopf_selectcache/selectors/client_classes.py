@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import date, datetime
 from typing import Any, NamedTuple, NoReturn
 
@@ -120,6 +119,13 @@ def models_of(given: type) -> object:
 
 def converted(wanted: str, value: Any, models: object) -> Any:
     """Return a value as it is in a client's models, by the type that they name for it."""
+    if (item := item_of(wanted)) is not None and isinstance(value, list):
+        return [converted(item, each, models) for each in value]
+    if item is not None and isinstance(value, Mapping):
+        return {key: converted(item, each, models) for key, each in value.items()}
+    model: Any = getattr(models, wanted, None)
+    if isinstance(value, Mapping) and hasattr(model, "from_dict"):
+        return model.from_dict(value)
     return _value(wanted, value, models, {})
 
 
@@ -167,9 +173,10 @@ def _to_plain(value: Any) -> Any:
 
 def _member(model: object, name: str) -> Any:
     """Return a member; None if there is none, or if it is not stored."""
-    with suppress(NotKept):
+    try:
         return getattr(model, name, None)
-    return None
+    except NotKept:
+        return None
 
 
 def _model(given: type) -> Model | None:
@@ -196,18 +203,16 @@ def _is_of_kubernetes(given: type) -> bool:
 def _value(wanted: Any, value: Any, models: object, shared: dict[str, Any]) -> Any:
     """Return a value as it is in the models of earlier clients, by the type that they name for it."""
     if isinstance(wanted, str):
-        item = item_of(wanted)
-        if item is not None and isinstance(value, list):
-            return [_value(item, each, models, shared) for each in value]
-        if item is not None and isinstance(value, Mapping):
-            return {key: _value(item, each, models, shared) for key, each in value.items()}
+        several = _SEVERAL.fullmatch(wanted)
+        if several is not None and isinstance(value, list):
+            return [_value(several["item"], each, models, shared) for each in value]
+        if several is not None and isinstance(value, Mapping):
+            return {key: _value(several["item"], each, models, shared) for key, each in value.items()}
         if wanted == "datetime" and isinstance(value, str):
             return datetime.fromisoformat(value)
         wanted = getattr(models, wanted, None)
     if not isinstance(value, Mapping) or not hasattr(wanted, "openapi_types"):
         return value
-    if hasattr(wanted, "from_dict"):
-        return wanted.from_dict(value)
     given = {name: each for name, key in wanted.attribute_map.items() if (each := value.get(key)) is not None}
     model = wanted(
         **{name: _value(wanted.openapi_types[name], each, models, shared) for name, each in given.items()},
