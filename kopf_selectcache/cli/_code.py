@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kopf_selectcache.core.selection.kinds import KindKey
+
+from ._constants import Names, Source
 
 VERBS = {"fetch": "get", "fetch_list": "list", "gone": "get", "wait_gone": "get"}
 """The verb that each of these reads needs if the cache cannot answer."""
@@ -44,7 +46,7 @@ class Fetch(NamedTuple):
 
     verb: str
     key: KindKey | None
-    """The kind; None if it is not a constant."""
+    """The kind; None if it is not written out."""
     where: str
     call: str = ""
     """The method of `cache` or `cache.live`."""
@@ -54,9 +56,10 @@ class Fetch(NamedTuple):
     """True if the call asks only after a lost answer."""
 
 
-def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
+def fetches_in(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[Fetch]:
     """Yield the reads of variables named `cache`: `cache.fetch('configmaps', ...)`,
-    `cache.blocking.gone(...)`; and the calls of `cache.live`, one for each verb.
+    `cache.blocking.gone(...)`; and the calls of `cache.live`, one for each verb. `names` follows the names of the
+    file; by default, to that file alone.
 
     >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')"), 'web.py'))
     [Fetch(verb='get', key='configmaps', where='web.py, line 1', call='fetch', is_live=False, subresource='', settles=False)]
@@ -64,33 +67,31 @@ def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
     >>> [(fetch.verb, fetch.key) for fetch in fetches_in(ast.parse(text), 'web.py')]
     [('create', 'v1/Pod'), ('get', 'v1/Pod')]
     """  # A line of an example is not broken.  # noqa: E501
-    objects = _objects_in(tree)
+    names = names if names is not None else Names(Source(tree))
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         name, target, where = node.func.attr, node.func.value, f"{file}, line {node.lineno}"
         if is_cache(target):
             if (verb := VERBS.get(name)) is not None:
-                yield Fetch(verb, _constant(argument(node, "kind")), where, name)
+                yield Fetch(verb, names.key(argument(node, "kind")), where, name)
         elif isinstance(target, ast.Attribute) and target.attr == "live" and is_cache(target.value):
-            yield from _live(node, name, where, objects)
+            yield from _live(node, name, where, names)
 
 
-def _live(node: ast.Call, name: str, where: str, objects: Mapping[str, KindKey | None]) -> Iterator[Fetch]:
+def _live(node: ast.Call, name: str, where: str, names: Names) -> Iterator[Fetch]:
     if name in LIVE:
-        given = keyword(node, "subresource")
-        part = _constant(given)
+        part = names.key(keyword(node, "subresource"))
         subresource = part if name in ("patch", "update") and isinstance(part, str) else ""
-        key = _constant(argument(node, "kind"))
+        key = names.key(argument(node, "kind"))
         for verb in LIVE[name]:
             # The status is read with the object.
             is_main = verb == "get" and subresource == "status"
             yield Fetch(verb, key, where, name, is_live=True, subresource="" if is_main else subresource)
     elif name in LIVE_OBJECTS:
         adopts = name == "ensure" and not _is_false(keyword(node, "adopt"))
-        obj = argument(node, "obj")
-        key = objects.get(obj.id) if isinstance(obj, ast.Name) else _kind_of(obj)
-        part = _constant(keyword(node, "subresource")) if name == "replace" else None
+        key = names.kind_of(argument(node, "obj"))
+        part = names.key(keyword(node, "subresource")) if name == "replace" else None
         subresource = part if isinstance(part, str) else ""
         for verb in (*LIVE_OBJECTS[name], *(["patch"] if adopts else [])):
             yield Fetch(verb, key, where, name, is_live=True, subresource=subresource)
@@ -98,30 +99,6 @@ def _live(node: ast.Call, name: str, where: str, objects: Mapping[str, KindKey |
         return
     if name in SETTLED:
         yield Fetch("get", key, where, name, is_live=True, settles=True)
-
-
-def _objects_in(tree: ast.AST) -> Mapping[str, KindKey | None]:
-    """Return the kinds of the objects that are assigned to names: None for a name with several kinds."""
-    found: dict[str, KindKey | None] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and (key := _kind_of(node.value)) is not None:
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    found[target.id] = key if found.get(target.id, key) == key else None
-    return found
-
-
-def _kind_of(node: ast.expr | None) -> KindKey | None:
-    """Return the kind of an object that is written out as a dict, as a key."""
-    if not isinstance(node, ast.Dict):
-        return None
-    parts = {
-        key.value: _constant(value)
-        for key, value in zip(node.keys, node.values, strict=True)
-        if isinstance(key, ast.Constant) and key.value in ("apiVersion", "kind")
-    }
-    version, kind = parts.get("apiVersion"), parts.get("kind")
-    return f"{version}/{kind}" if isinstance(version, str) and isinstance(kind, str) else None
 
 
 def argument(node: ast.Call, name: str, number: int = 0) -> ast.expr | None:
@@ -149,19 +126,6 @@ def is_cache(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         return ast.unparse(node.func) in ("current", "selectcache.current", "kopf_selectcache.current")
     return isinstance(node, ast.Name) and node.id == "cache"
-
-
-def _constant(node: ast.expr | None) -> KindKey | None:
-    try:
-        value = ast.literal_eval(node) if node is not None else None
-    except ValueError:
-        return None
-    return (
-        value
-        if isinstance(value, str)
-        or (isinstance(value, tuple) and all(isinstance(each, str) for each in value))
-        else None
-    )
 
 
 def declarations_in(tree: ast.AST) -> Iterator[ast.Call]:

@@ -18,6 +18,7 @@ from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind
 
 from ._code import argument, keyword, second_caches_in
 from ._code import declarations_in as calls_in
+from ._constants import Names
 from .operator_loader import PROBLEM, Unloadable
 
 MADE: Mapping[str, Callable[..., Any]] = {
@@ -138,7 +139,7 @@ def _filter_of(text: str) -> Declared:
         raise DeclarationError("the filter is no Python with literals alone", remedy=remedy) from error
 
 
-def declarations_in(tree: ast.AST, file: str) -> Iterator[Late | Unknown]:
+def declarations_in(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[Late | Unknown]:
     """Yield the calls of `cache.declare` and `cache.change`; raise Unloadable if one makes no sense.
 
     >>> text = "cache.blocking.declare('v1/pods', Selector('app=web', namespaces=['shop']), keep=fields)"
@@ -150,10 +151,11 @@ def declarations_in(tree: ast.AST, file: str) -> Iterator[Late | Unknown]:
     for node in calls_in(tree):
         where, written = f"{file}, line {node.lineno}", None
         try:
-            key = written = checked_key(_value(argument(node, "kind")))
-            declared = _value(argument(node, "filter", 1))
+            key = written = checked_key(_value(argument(node, "kind"), names))
+            declared = _value(argument(node, "filter", 1), names)
             # The other options need no rights.
-            options = {each.arg: _value(each.value) for each in node.keywords if each.arg == "share_watches"}
+            shared = [each for each in node.keywords if each.arg == "share_watches"]
+            options = {str(each.arg): _value(each.value, names) for each in shared}
             is_change = method_of(node) == "change"
             given = [*options] if is_change and not isinstance(declared, Cached) else None
             yield Late(key, checked(key, find(key), declared, **options), where, given)
@@ -163,7 +165,7 @@ def declarations_in(tree: ast.AST, file: str) -> Iterator[Late | Unknown]:
             yield Unknown(method_of(node), where, written)
 
 
-def second_caches(tree: ast.AST, file: str) -> Iterator[Beside | Unseen]:
+def second_caches(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[Beside | Unseen]:
     """Yield the caches of the calls of `Caches(...)`; raise Unloadable if one makes no sense.
 
     >>> text = "hub = selectcache.Caches({'v1/pods': 'app=web'}, namespaces=['shop'], settings=options)"
@@ -182,23 +184,23 @@ def second_caches(tree: ast.AST, file: str) -> Iterator[Beside | Unseen]:
         if settings is not None:
             yield Unseen("may have more filters in settings=: name them with --kind and --filter", where)
         try:
-            yield from _beside(node, where)
+            yield from _beside(node, where, names)
         except DeclarationError as error:
             raise Unloadable(f"{where}: {error}", code=PROBLEM) from error
         except ValueError:
             yield Unseen("are not written out there: name them with --kind and --filter", where)
 
 
-def _beside(node: ast.Call, where: str) -> Iterable[Beside]:
+def _beside(node: ast.Call, where: str, names: Names | None) -> Iterable[Beside]:
     """Return the caches of a call; raise ValueError if they are not written out."""
     given, within = argument(node, "selectors"), keyword(node, "namespaces")
     if not isinstance(given, ast.Dict | None) or any(each.arg is None for each in node.keywords):
         raise ValueError("it is no dict")
-    namespaces = None if within is None else Selector(namespaces=_value(within)).namespaces
+    namespaces = None if within is None else Selector(namespaces=_value(within, names)).namespaces
     found = []
     for name, value in zip(given.keys, given.values, strict=True) if given is not None else ():
-        key = checked_key(_value(name))
-        found.append(Beside(key, checked(key, find(key), _value(value)), where, namespaces))
+        key = checked_key(_value(name, names))
+        found.append(Beside(key, checked(key, find(key), _value(value, names)), where, namespaces))
     return found
 
 
@@ -207,18 +209,28 @@ def method_of(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
-def _value(node: ast.expr | None) -> Any:
-    """Return the value of an expression of literals and calls of `MADE`; raise ValueError for any other."""
-    if node is None:
-        raise ValueError("it is not given")
-    if isinstance(node, ast.Call):
-        *owner, name = ast.unparse(node.func).split(".")
-        name = f"{owner[-1]}.{name}" if owner[-1:] == ["LabelSelector"] else name
-        if name not in MADE or any(each.arg is None for each in node.keywords):
-            raise ValueError(name)
-        options = {str(each.arg): _value(each.value) for each in node.keywords}
-        return MADE[name](*map(_value, node.args), **options)
-    if isinstance(node, (ast.List, ast.Tuple)):
-        values = [_value(each) for each in node.elts]
-        return values if isinstance(node, ast.List) else tuple(values)
+def _value(node: ast.expr | None, names: Names | None = None) -> Any:
+    """Return the value of an expression of literals, calls of `MADE`, and names that can be followed; raise
+    ValueError for any other.
+    """
+    match node:
+        case None:
+            raise ValueError("it is not given")
+        case ast.Call():
+            *owner, name = ast.unparse(node.func).split(".")
+            name = f"{owner[-1]}.{name}" if owner[-1:] == ["LabelSelector"] else name
+            if name not in MADE or any(each.arg is None for each in node.keywords):
+                raise ValueError(name)
+            options = {str(each.arg): _value(each.value, names) for each in node.keywords}
+            return MADE[name](*(_value(each, names) for each in node.args), **options)
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            values = [_value(each, names) for each in elements]
+            return values if isinstance(node, ast.List) else tuple(values)
+        case ast.Dict(keys=keys, values=values):
+            pairs = zip(keys, values, strict=True)
+            return {_value(key, names): _value(value, names) for key, value in pairs}
+        case ast.Name() | ast.Attribute() if names is not None:
+            return _value(*names.expression(node))
+        case ast.JoinedStr() | ast.BinOp() if names is not None and (text := names.key(node)) is not None:
+            return text
     return ast.literal_eval(node)

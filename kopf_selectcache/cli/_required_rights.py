@@ -24,11 +24,12 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.rights import Right, of_cache
 
 from ._code import fetches_in, posts_events, records_events
+from ._constants import Names, Program, Source
 from ._event_rights import NOTE
 from ._late import Beside, Late, declarations_in, second_caches
 from ._rights import CRDS, LIVE, RECONCILERS, SETTLING, of_events, of_fetch, of_handlers, of_kopf, of_live
 from ._unawaited import Unawaited, unawaited_in
-from .operator_loader import PROBLEM, Loaded, Unloadable
+from .operator_loader import PROBLEM, Loaded, Unloadable, names_of
 
 UNSEEN = (
     "Reads and writes of handlers with clients of their own cannot be seen. Their rights are not in here."
@@ -61,6 +62,13 @@ class Needs:
         self._offline = ""  # The reason for which the cluster cannot be asked, if known.
         # As bytes: the first lines of a file may say how it is encoded.
         self._code = [(file.name, ast.parse(file.read_bytes())) for file in operator.sources]
+        imported = names_of(operator.sources)
+        sources = [
+            Source(tree, imported[file], is_package=file.stem == "__init__")
+            for file, (_, tree) in zip(operator.sources, self._code, strict=True)
+        ]
+        program = Program(sources)
+        self._names = {source.tree: Names(source, program) for source in sources}
         self.notes: list[str] = [UNSEEN]
         """Notes that hold for any operator like this one."""
         self.unknown: list[str] = []
@@ -91,7 +99,7 @@ class Needs:
         written out there; raise Unloadable.
         """
         rights, named = list[Right](), [each.key for each in self._late]
-        found = [each for file, tree in self._code for each in declarations_in(tree, file)]
+        found = [each for file, tree in self._code for each in declarations_in(tree, file, self._names[tree])]
         self.declared_later = [each.key for each in found]
         late = [each for each in found if isinstance(each, Late) and each.has_options]
         formers = [*self._declared(), *((each.key, each.cached) for each in late)]
@@ -110,7 +118,7 @@ class Needs:
         """Return the rights of caches beside those of the operator that have its login."""
         rights = list[Right]()
         for file, tree in self._code:
-            for each in second_caches(tree, file):
+            for each in second_caches(tree, file, self._names[tree]):
                 if isinstance(each, Beside):
                     rights += await self._of_cache(each.key, each.cached, each.where, beside=each)
                 else:
@@ -174,7 +182,7 @@ class Needs:
             for verb in ("get", "list"):
                 rights += await self._of_fetch(text, verb, f"--fetch {text}")
         for file, tree in self._code:
-            for fetch in fetches_in(tree, file):
+            for fetch in fetches_in(tree, file, self._names[tree]):
                 if fetch.settles and (not settling or fetch.key is None):
                     continue
                 if fetch.key is not None:

@@ -285,6 +285,15 @@ def _own_files(modules: Collection[str]) -> tuple[Path, ...]:
     return tuple(sorted(file for file in files if not _is_of_library(file)))
 
 
+def names_of(files: Collection[Path]) -> dict[Path, list[str]]:
+    """Return the names by which each file is imported."""
+    found = {file: list[str]() for file in files}
+    for name, module in [*sys.modules.items()]:
+        if (file := getattr(module, "__file__", None)) and (path := Path(file).resolve()) in found:
+            found[path].append(name)
+    return found
+
+
 def _is_of_library(file: Path) -> bool:
     return any(
         file.is_relative_to(Path(sysconfig.get_path(each)).resolve())

@@ -10,7 +10,33 @@ PEERING, WAITING = "plugin/peering.py", "tests/plugin/test_peering.py::test_20_"
 PEERED = "tests/cli/test_check_peering.py::test_20_check_tells_"
 HINTS = "tests/cli/test_hints.py::"
 
+NAMES, FOLLOWED = "cli/_constants.py", "tests/cli/test_constants.py::test_20_"
+
 COMMANDS: tuple[Mutant, ...] = (
+    Mutant(
+        "take the first of several values of a name",
+        NAMES,
+        "if all((type(each), each) == (type(values[0]), values[0]) for each in values):",
+        "if values:",
+        20,
+        (FOLLOWED + "nothing_is_guessed",),
+    ),
+    Mutant(
+        "take an object for what it was before its kind was changed",
+        NAMES,
+        "                if made.setdefault(key, given) != given:\n",
+        "                if made.setdefault(key, given) is None:\n",
+        20,
+        (FOLLOWED + "nothing_is_guessed",),
+    ),
+    Mutant(
+        "follow no function to the object that it returns",
+        NAMES,
+        "            case ast.Call(func=function):\n",
+        "            case ast.Call(func=function) if not function:\n",
+        20,
+        (FOLLOWED + "all_writes_of_an_operator_that_copies_secrets_are_found",),
+    ),
     Mutant(
         "say that nothing is wrong beside a hint",
         REPORT,
