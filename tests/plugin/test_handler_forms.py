@@ -208,6 +208,8 @@ def test_20_a_form_that_the_stored_objects_cannot_have_ends_the_start(
         (V1Pod, "v1/pods", "app=web"),
         (WithSpec, "pods", Cached("", drop=["status"])),
         (dict, "pods", Cached("", keep=["spec"])),
+        (V1Pod, "pods", Cached("", keep=["spec"])),
+        (Pod, "pods", Cached("", metadata_only=True)),
     ],
 )
 def test_20_a_form_that_fits_is_no_mistake(
