@@ -126,13 +126,14 @@ class Needs:
         return rights
 
     async def of_reconcilers(self) -> list[Right]:
-        """Return the rights to apply the patches of reconcilers, and to ask if an object is deleted; raise
-        Unloadable.
+        """Return the rights to apply the patches and finalizers of reconcilers, and to ask if an object is
+        deleted; raise Unloadable.
         """
         rights, watched = list[Right](), self._operator.watched
         for handler in reconcilers(self._operator.registry):
             resource = await self._resource(handler.kind)
-            parts = ("", "status") if "patch" in inspect.signature(handler.fn).parameters else ()
+            patches = "patch" in inspect.signature(handler.fn).parameters
+            parts = ("", "status") if patches else ("",) if handler.has_finalizer else ()
             for part in parts:
                 rights += of_live(resource, watched, "patch", part, what_for=RECONCILERS)
             if handler.deleted:

@@ -20,12 +20,14 @@ from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.estimate import Amount, Counter, labelled_namespaces
 from kopf_selectcache.informer.namespaces import absent, exists, named_by
-from kopf_selectcache.plugin.narrowing import advice_on, watches_in_full
+from kopf_selectcache.plugin.finalizers import finalizers_of
+from kopf_selectcache.plugin.narrowing import advice_on, handlers_of, watches_in_full
 from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
 from kopf_selectcache.plugin.peering import unmet_peering
 from kopf_selectcache.plugin.reconcile import reconcilers_with
@@ -289,7 +291,8 @@ class Check:
             return Section(text_of(self._key), _shown(self._cached.filter), problems=tuple(self._problems))
         self.named = named_by(self._cached.filter_for(resource), self._declared)
         needed, missing = await self._rights(resource, planned)
-        counter = Counter(self._operator.transport, resource, step=self._progress.step)
+        left = _Leftovers(self._operator, self._key, resource)
+        counter = Counter(self._operator.transport, resource, step=self._progress.step, look=left.look)
         streams = await self._streams(resource, planned, counter)
         counted = [result.amount for result in streams if result.amount is not None]
         held = (
@@ -327,7 +330,7 @@ class Check:
             missing=tuple(missing),
             followers=self._followers(),
             reconcilers=self._reconcilers(),
-            hints=tuple(filter(None, (none, *nothing, str(watched)))),
+            hints=tuple(filter(None, (none, *nothing, str(watched), str(left)))),
             problems=tuple(self._problems),
         )
 
@@ -451,6 +454,39 @@ class Check:
             except (Refused, Garbled):
                 continue  # The operator does not need the right to list all namespaces.
         return None
+
+
+class _Leftovers:
+    """The objects with Kopf's finalizer, if the operator reconciles them and nobody takes it off."""
+
+    def __init__(self, operator: Loaded, key: KindKey, resource: Resource) -> None:
+        keys = (*operator.declared.selectors, key)
+        found = reconcilers_with(key, operator.registry, keys)
+        self._reconcilers = [handler for handler, verb in found if verb == "reconciles"]
+        if handlers_of(operator.registry, resource) or any(
+            each.kopfs is not None for each in self._reconcilers
+        ):
+            self._reconcilers = []
+        self._resource, self._finalizer = resource, operator.settings.persistence.finalizer
+        self._names = list[str]()
+
+    def look(self, record: Record) -> None:
+        """Look at the metadata of an object."""
+        if self._reconcilers and self._finalizer in finalizers_of(record.decode()):
+            self._names.append("/".join(filter(None, record.key)))
+
+    def __str__(self) -> str:
+        """Return the hint; empty if there is no such object."""
+        if not self._names:
+            return ""
+        names = ", ".join([*self._names[:3], *(["..."] if len(self._names) > 3 else [])])
+        own = self._reconcilers[0].finalizer is not None
+        give = "" if own else f"give {self._reconcilers[0]} finalizer=True or finalizer=False, or "
+        return (
+            f"{len(self._names):,} of the objects ({names}) cannot be deleted: no handler of this operator"
+            f" takes the finalizer {self._finalizer} off. If it is left of former handlers,"
+            f" {give}run: selectcache finalizers remove {self._resource} --all"
+        )
 
 
 def _selects_none(resource: Resource, all_: Amount) -> str:

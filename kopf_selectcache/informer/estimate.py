@@ -101,6 +101,7 @@ class Counter:
         resource: Resource,
         *,
         step: Callable[[int], object] = lambda _: None,
+        look: Callable[[Record], object] = lambda _: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.samples = Samples()
@@ -108,6 +109,7 @@ class Counter:
         self._transport = transport
         self._resource = resource
         self._step = step  # Called with the number of objects of each page.
+        self._look = look  # Called with the metadata of each object that is held.
         self._sleep = sleep
 
     async def held(
@@ -130,7 +132,11 @@ class Counter:
             if keys and listed >= due:  # After 0, 1, 3, 7, ... full pages: pages of large objects have fewer.
                 found += await self._weighed(path, asked, projection, stream, indexes)
                 due = 2 * due + PAGE_LIMIT
-            found += Amount(len(keys - seen))
+            new = keys - seen
+            for record in page.records:
+                if record.key in new:
+                    self._look(record)
+            found += Amount(len(new))
             seen |= keys
             self._step(len(keys))
             listed += len(page.records)

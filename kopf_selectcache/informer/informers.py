@@ -73,6 +73,9 @@ class Runtime:
         later; raises DeclarationError if the filter needs them and they are unknown."""
         self.warn_of_filter: Callable[[KindKey, Branches], None] = lambda *_: None
         """Warns if handlers do not fit a filter that is declared or changed later."""
+        self.check_declared: Callable[[KindKey, Cached | None, Informer | None], None] = lambda *_: None
+        """Raises DeclarationError if handlers forbid what is declared later, and ReadError if they forbid the
+        change of a cache, or its removal: then there is no declaration."""
         self.namespaces = NamespacesByLabel(self._follow, self._unfollow)
         """The namespaces that caches choose by label."""
         self._followers: list[Informer] = []
@@ -139,6 +142,7 @@ class Runtime:
 
     def declare(self, key: KindKey, cached: Cached) -> Informer:
         """Start the informer of a new kind, and return it. Reads find it from now on."""
+        self.check_declared(key, cached, None)
         informer = self._make(key, cached, self.namespaces_for(key, cached.filter), called("declare", key))
         self.environment.logger.info(
             "The cache of %(resource)s is declared, with %(filter)s.",
@@ -154,6 +158,7 @@ class Runtime:
     async def change(self, key: KindKey, informer: Informer, cached: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # It is that of the change.
         """Change what is declared of a kind; return once the new state has replaced the old one."""
         self.namespaces_for(key, cached.filter)
+        self.check_declared(key, cached, informer)
         prepared = self._prepared(informer, cached)
         former = informer.projection
         try:
@@ -182,6 +187,7 @@ class Runtime:
 
     async def remove(self, informer: Informer, place: str) -> None:
         """Remove a kind, and return once its tasks have ended. Cancelled, it is removed as well."""
+        self.check_declared(self.names.key_of(informer), None, informer)
         self.environment.logger.info(
             "The cache of %(resource)s, with %(filter)s, is removed by %(place)s.",
             _named(informer) | {"place": place},

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,7 +32,7 @@ from kopf_selectcache.reconciler.worker import RunAgain
 
 from ._brake import Brake, Caller, Chains
 from ._calls import Attempts, wait_until_callable
-from ._own_patches import OwnPatches
+from ._own_patches import OwnPatches, version_of
 from ._patching import Patcher, log_refused
 from .finalizers import (
     DELETING,
@@ -172,6 +172,26 @@ class Calls:
                     {**self._names, "path": path, "object": printable_name(key[0] or "", key[1])},
                 )
 
+    def _warn_of_leftover(self, key: Key, body: BodyView) -> None:
+        if (left := self._cleanup.leftover_of(body)) is None:
+            return
+        parts = {**self._names, "name": left, "object": printable_name(key[0] or "", key[1])}
+        if self._handler.finalizer is None:
+            _logger.warning(
+                "%(resource)s %(object)s has the finalizer %(name)s, which no handler of this operator takes"
+                " off: it cannot be deleted. If that is left of former handlers, add a line to %(handler)s:"
+                " finalizer=True runs a cleanup with deleting=True, finalizer=False takes it off. If it is of"
+                " another operator, do nothing.",
+                parts,
+            )
+        else:
+            _logger.warning(
+                "%(resource)s %(object)s has the finalizer %(name)s, which no handler of this operator takes"
+                " off: it cannot be deleted. If that is left of former handlers, run: selectcache finalizers"
+                " remove %(resource)s --all. If it is of another operator, do nothing.",
+                parts,
+            )
+
     def _is_first(self, about: str) -> bool:
         """Return True for the first warning about something."""
         is_first = about not in self._warned
@@ -270,6 +290,9 @@ class Calls:
 
     async def _run_present(self, key: Key, body: BodyView, run: Run) -> RunAgain | None:
         """Call the handler for an object that there is. If it has a finalizer, put that on before."""
+        self._warn_of_leftover(key, body)
+        if (kopfs := self._cleanup.released) in finalizers_of(body):
+            return await self._change_finalizers(key, body, run, kopfs, self._patcher.remove_finalizer)
         name = self._handler.finalizer
         if name is None:
             return await self._call(key, "", body, run)
@@ -277,15 +300,23 @@ class Calls:
             return await self._call(key, DELETING if is_terminating(body) else "", body, run)
         if is_terminating(body):  # Nothing was done for it, or nothing is left to do.
             return None
+        return await self._change_finalizers(key, body, run, name, self._patcher.add_finalizer)
+
+    async def _change_finalizers(
+        self, key: Key, body: BodyView, run: Run, name: str, change: Callable[..., Awaitable[bool]]
+    ) -> RunAgain | None:
+        """Put a finalizer on an object, or take it off, and then call the handler with the new object."""
         refused: ServerError | StateError | None = None
         with self._brake.watching(key, _callers(run)):
             try:
-                is_added = await self._patcher.add_finalizer(key, body, name)
+                is_done = await change(key, body, name)
             except (ServerError, StateError) as error:
-                is_added, refused = False, error
-        if not is_added:
+                is_done, refused = False, error
+        if not is_done:
             return self._retry_patch(key, "", refused)
         newer = self._read(key)  # It has the answer, or what came after it.
+        if newer is not None and is_terminating(body) and version_of(newer) == version_of(body):
+            return None  # That was the last finalizer: the object is gone, and its departure will come.
         return None if newer is None else await self._run_present(key, newer, run)
 
     async def _call(self, key: Key, phase: str, body: BodyView, run: Run) -> RunAgain | None:

@@ -49,16 +49,21 @@ async def run_reconcilers(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
     """Run the reconcilers of a registry until cancelled."""
-    handlers = list(reconcilers(registry))
+    kopfs = operator.settings.persistence.finalizer
+    handlers = [replace(each, finalizer=kopfs) if each.kopfs else each for each in reconcilers(registry)]
     if not handlers:
         return
+    if any(each.has_finalizer for each in handlers):
+        from ._finalizer_checks import check_declared  # Few operators need it.  # noqa: PLC0415
+
+        runtime.check_declared = partial(check_declared, handlers, runtime)
     parts = _kopf.parts_of(operator.settings)
     if parts is not None:
         parts.allow_events()
     memos = _kopf.Memos() if parts is None else parts.memos
     async with asyncio.TaskGroup() as group:
         for handler in handlers:
-            runner = _Runner(handler, handlers, operator, runtime, parts, memos, now)
+            runner = _Runner(handler, handlers, operator, runtime, registry, parts, memos, now)
             group.create_task(runner.run(), name=f"selectcache: {handler.id}")
 
 
@@ -71,10 +76,12 @@ class _Runner:
         handlers: Sequence[Reconciler],
         operator: Operator,
         runtime: Runtime,
+        registry: _kopf.OperatorRegistry | None,
         parts: _kopf.OperatorParts | None,
         memos: _kopf.Memos,
         now: Callable[[], datetime],
     ) -> None:
+        self._registry = registry
         self._handler, self._handlers, self._operator, self._runtime = handler, handlers, operator, runtime
         self._parts, self._memos, self._now = parts, memos, now
         self._reported: tuple[type[Exception], str] | None = None
@@ -111,7 +118,15 @@ class _Runner:
         await operator.gate(None, None, fresh=False)
         resource = await self._resource()
         queue = WorkQueue(clock=retries.clock, chance=retries.chance)
-        cleanup = Cleanup(handler, self._handlers, self._runtime, resource)
+        kopfs = operator.settings.persistence.finalizer
+        if handler.has_finalizer:
+            from ._finalizer_checks import check_resource  # As above.  # noqa: PLC0415
+
+            declared = self._runtime.informer(handler.kind).declared
+            check_resource(handler, declared, resource, kopfs, self._registry)
+        cleanup = Cleanup(
+            handler, self._handlers, self._runtime, resource, kopfs=kopfs, registry=self._registry
+        )
         calls = Calls(
             self._called,
             operator,

@@ -9,12 +9,14 @@ from typing import Any
 
 import kopf
 
+from kopf_selectcache import _kopf
 from kopf_selectcache._errors import NotDeclared
 from kopf_selectcache.cache.own_writes import informers_of
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.predicates import Event, Predicate
 
+from .narrowing import handlers_of
 from .reconcile import Reconciler
 
 DELETING = "deleting"
@@ -67,6 +69,8 @@ class Cleanups:
     def __init__(self, _: Runtime) -> None:
         self.done: dict[str, set[int]] = {}
         """Those whose last call has cleaned up, by the uid of the object."""
+        self.warned: set[str] = set()
+        """The resources of which the log has warned that Kopf's finalizer is left on their objects."""
 
     def close(self) -> None:
         """Forget all."""
@@ -81,11 +85,32 @@ class Cleanup:
     """
 
     def __init__(
-        self, handler: Reconciler, handlers: Sequence[Reconciler], runtime: Runtime, resource: Resource
+        self,
+        handler: Reconciler,
+        handlers: Sequence[Reconciler],
+        runtime: Runtime,
+        resource: Resource,
+        *,
+        kopfs: str,
+        registry: _kopf.OperatorRegistry | None,
     ) -> None:
         self._handler, self._runtime, self._resource = handler, runtime, resource
         self._alike = [each for each in handlers if each.finalizer == handler.finalizer]
-        self._done = runtime.extensions.get(Cleanups).done
+        cleanups = runtime.extensions.get(Cleanups)
+        self._done, self._warned = cleanups.done, cleanups.warned
+        self.released = kopfs if handler.kopfs is False else None
+        """Kopf's finalizer, if this reconciler takes it off."""
+        caring = any(each.kopfs is not None and self._is_of_kind(each) for each in handlers)
+        self._left = None if caring or handlers_of(registry, resource) else kopfs
+        """Kopf's finalizer, if nobody takes it off."""
+
+    def leftover_of(self, obj: Mapping[str, Any]) -> str | None:
+        """Return Kopf's finalizer if an object has it, and nobody takes it off: once for a kind."""
+        resource = str(self._resource)
+        if self._left not in finalizers_of(obj) or resource in self._warned:
+            return None
+        self._warned.add(resource)
+        return self._left
 
     def begin(self, uid: str) -> None:
         """Note that a call begins."""

@@ -79,6 +79,10 @@ def checked(
     namespaces_of(settings, declared)
     if registry is not None:
         check_handlers(registry)
+    if any(each.has_finalizer for each in reconcilers(registry)):
+        from ._finalizer_checks import check_finalizers  # Few operators need it.  # noqa: PLC0415
+
+        check_finalizers(settings.persistence.finalizer, registry, settings_of(settings))
     if declared.narrow_handlers:
         narrow(settings, registry, declared)
     return settings_of(settings)

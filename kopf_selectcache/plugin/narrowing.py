@@ -183,9 +183,9 @@ def _may_mean(selector: _kopf.Selector | None, key: KindKey, resources: Collecti
     )
 
 
-def _loses_track(handler: _kopf.ResourceHandler) -> bool:
-    """Return True if Kopf has a state for each object that it would not clean up if the object left its
-    selector.
+def needs_finalizer(handler: _kopf.ResourceHandler) -> bool:
+    """Return True if Kopf puts its finalizer on objects for a handler: it has a state for each that it would
+    not clean up if the object left its selector.
     """
     return isinstance(handler, _kopf.SpawningHandler) or (
         isinstance(handler, _kopf.ChangingHandler) and bool(handler.requires_finalizer)
@@ -245,12 +245,27 @@ def _is_kopfs_own(resource: _kopf.Resource) -> bool:
     )
 
 
+def handlers_of(registry: _kopf.OperatorRegistry | None, resource: Resource) -> list[_kopf.ResourceHandler]:
+    """Return Kopf's own handlers of a resource, indices included."""
+    return _handlers_of(registry, [_asked(resource)])
+
+
+def handlers_of_key(registry: _kopf.OperatorRegistry | None, key: KindKey) -> list[_kopf.ResourceHandler]:
+    """Return those of the kind of a key, as far as that is known without the cluster."""
+    return _handlers_of(registry, _resources_of(key))
+
+
+def _handlers_of(
+    registry: _kopf.OperatorRegistry | None, resources: Collection[_kopf.Resource]
+) -> list[_kopf.ResourceHandler]:
+    handlers = () if registry is None else _kopf.watching_handlers(registry)
+    return [each for each in handlers if any(_means(each.selector, resource) for resource in resources)]
+
+
 def _would_narrow(registry: _kopf.OperatorRegistry, resource: _kopf.Resource) -> bool:
     """Return True if Kopf watches the resource for handlers, and none of them loses track by narrowing."""
-    handlers = [
-        handler for handler in _kopf.watching_handlers(registry) if _means(handler.selector, resource)
-    ]
-    return bool(handlers) and not _is_kopfs_own(resource) and not any(map(_loses_track, handlers))
+    handlers = _handlers_of(registry, [resource])
+    return bool(handlers) and not _is_kopfs_own(resource) and not any(map(needs_finalizer, handlers))
 
 
 def _lines(registry: _kopf.OperatorRegistry, resource: _kopf.Resource, selector: Selector) -> str:
@@ -375,7 +390,7 @@ def _harm(
         str(handler.id)
         for resource in resources
         for handler in _kopf.watching_handlers(registry)
-        if _loses_track(handler)
+        if needs_finalizer(handler)
         and handler.selector is not None
         and (handler.selector.group in groups or _means(handler.selector, resource))
     }

@@ -164,6 +164,8 @@ class Reconciler(_kopf.Handler):
     predicates: tuple[AnyPredicate, ...]
     deleted: bool
     finalizer: str | None
+    kopfs: bool | None
+    """True if `finalizer` is Kopf's own, False to take that off."""
     form: Form | None
     limit: int | None
 
@@ -174,6 +176,11 @@ class Reconciler(_kopf.Handler):
     def kind(self) -> KindKey:
         assert self.primary.kind is not None, "it was checked"
         return self.primary.kind
+
+    @property
+    def has_finalizer(self) -> bool:
+        """True if it was declared with `finalizer=`."""
+        return self.finalizer is not None or self.kopfs is not None
 
     def kinds(self) -> Iterator[tuple[KindKey, str]]:
         """Yield the kinds that it needs in the caches of the operator, with the arguments that name them."""
@@ -200,7 +207,7 @@ def reconcile(
     watches: Collection[Origin | Watch] = (),
     predicates: Collection[AnyPredicate] = (),
     deleted: bool = False,
-    finalizer: str | None = None,
+    finalizer: str | bool | None = None,
     as_: Any = None,
     limit: int | None = None,
     id: str | None = None,  # As in Kopf's decorators.  # noqa: A002
@@ -222,7 +229,8 @@ def reconcile(
     call more. `patch` is applied as by Kopf; the change by it does not lead to a call. A returned number is
     the seconds until another call. `deleted=True` has it called once more, with `deleted=True`, when the
     object is gone. `finalizer='example.com/done'` is put on each object before its first call, has it called
-    with `deleting=True` while the object is being deleted, and comes off after a call that has succeeded.
+    with `deleting=True` while the object is being deleted, and comes off after a call that has succeeded;
+    True means the finalizer of Kopf, and False takes that off.
     With `as_=dict` the body is a dict, or in another form of reads. `predicates` drop changes of all kinds.
     At most `limit` calls run at the same time. `errors`, `timeout`, `retries`, `backoff`, `param` and `id`
     are those of Kopf's handlers.
@@ -256,7 +264,7 @@ def reconcile(
             )
     require_flags({"deleted": deleted}, CALL)
     is_name = isinstance(finalizer, str) and "/" in finalizer and is_label_key(finalizer)
-    fits = finalizer is None or is_name
+    fits = finalizer is None or is_name or isinstance(finalizer, bool)
     wanted = "a name with a domain of yours, such as 'example.com/done'"
     require(fits, DeclarationError, CALL, "finalizer", finalizer, wanted)
     is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
@@ -287,7 +295,8 @@ def reconcile(
             watches=watched,
             predicates=checked,
             deleted=deleted,
-            finalizer=finalizer,
+            finalizer=finalizer if isinstance(finalizer, str) else None,
+            kopfs=finalizer if isinstance(finalizer, bool) else None,
             form=form,
             limit=limit,
         )

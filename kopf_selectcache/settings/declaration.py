@@ -364,7 +364,7 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
     Different filters of two handlers for one kind are an error. `add` makes an OR of them.
     """
 
-    __slots__ = ("_declared", "_declarer", "_parts", "_uses", "site")
+    __slots__ = ("_declared", "_declarer", "_parts", "_uses", "finalized", "site")
 
     def __init__(self, *, site: Site = SETTINGS, declarer: Callable[[], object] = lambda: None) -> None:
         self._declared: dict[KindKey, Cached] = {}
@@ -372,6 +372,8 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
         self._declarer = declarer
         """Returns the handler that is running, which may declare a kind again; None for other code."""
         self._uses = 0
+        self.finalized: Collection[KindKey] = ()
+        """The kinds whose objects have a finalizer of the operator: transform= must leave it on them."""
         self.site = site
         """The place of the declarations, in messages."""
 

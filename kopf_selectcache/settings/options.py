@@ -21,7 +21,7 @@ from kopf_selectcache.selectors.signatures import check_call, is_async
 from kopf_selectcache.selectors.suggestions import near
 
 from .checks import LONGEST, Complaint, changed_late, interval, no_option, number, objects_per_page, one_of
-from .declaration import Cached, Selectors, check, named
+from .declaration import Cached, Selectors, are_one_kind, check, named
 from .defaults import Defaults, with_defaults
 from .kind_options import OPTIONS
 from .quantity import Size, bytes_in, complaint
@@ -255,6 +255,8 @@ class SelectCacheSettings:
                 error.what = f"{error.what}, with settings.selectcache.defaults"
                 error.args = (error.what,)
                 raise
+        if any(are_one_kind(key, each) for each in self.selectors.finalized):
+            completed = completed.replaced(projection=completed.projection.with_finalizers())
         return completed
 
     def of_kind(self, cached: Cached) -> SelectCacheSettings:

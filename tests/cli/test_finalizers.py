@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 from kopf_selectcache.__main__ import main
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Command, Outcome, parsed
 
 KOPFS, OTHER = "kopf.zalando.org/KopfFinalizerMarker", "example.com/other"
 
@@ -136,3 +137,58 @@ def test_20_a_login_that_fails_is_an_error(remove: Run) -> None:
     said = remove("cm", "a")
     assert (said.code, said.output) == (2, "")
     assert "the operator cannot log in" in said.errors
+
+
+# ---- What `check` and `rbac` say of finalizers.
+
+SELECT = "select['v1/configmaps'] = selectcache.EVERYTHING"
+FOLLOW = """
+@selectcache.reconcile('v1/configmaps'{})
+async def follow(name, **_): ...
+"""
+
+
+def test_20_check_names_objects_with_the_finalizer_of_kopf(
+    cluster: EmbeddedCluster, command: Command
+) -> None:
+    cluster.create(*(config(name, KOPFS) for name in "abcd"), config("e", OTHER))
+    (found,) = parsed(command("check", SELECT, "-o", "json", handlers=FOLLOW.format("")))["caches"]
+    hint = " ".join(found["hints"])
+    assert hint.startswith("4 of the objects (default/a, default/b, default/c, ...) cannot be deleted")
+    assert (
+        "give Reconciler 'follow' finalizer=True or finalizer=False, or run: selectcache finalizers" in hint
+    )
+    own = FOLLOW.format(", finalizer='example.com/done'")
+    (found,) = parsed(command("check", SELECT, "-o", "json", handlers=own))["caches"]
+    assert "If it is left of former handlers, run: selectcache finalizers" in found["hints"][0]
+
+
+@pytest.mark.parametrize(
+    "handlers",
+    [
+        FOLLOW.format(", finalizer=False"),
+        FOLLOW.format(", finalizer=True"),
+        f"{FOLLOW.format('')}\n@kopf.on.delete('v1', 'configmaps')\ndef gone(**_): ...\n",
+        "",
+    ],
+)
+def test_20_check_names_none_that_somebody_takes_off(
+    cluster: EmbeddedCluster, command: Command, handlers: str
+) -> None:
+    cluster.create(config("a", KOPFS))
+    (found,) = parsed(command("check", SELECT, "-o", "json", handlers=handlers))["caches"]
+    assert not [each for each in found["hints"] if KOPFS in each]
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("finalizer", ["'example.com/done'", "True", "False"])
+def test_20_rbac_adds_the_right_to_patch_the_objects_and_nothing_else(
+    command: Command, finalizer: str
+) -> None:
+    handlers = FOLLOW.format(f", finalizer={finalizer}")
+    printed = command("rbac", SELECT, "-A", "--standalone", handlers=handlers).output
+    (role,) = (each for each in yaml.safe_load_all(printed) if each["kind"] == "ClusterRole")
+    of_configs = [each for each in role["rules"] if "configmaps" in str(each["resources"])]
+    assert of_configs == [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "patch"]}
+    ]

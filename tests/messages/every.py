@@ -7,6 +7,7 @@ from tests.messages import (
     commands,
     declarations,
     declaring,
+    finalizers,
     logs,
     misused,
     probe,
@@ -33,3 +34,4 @@ recorders.provoke(PROVOKED)
 probe.provoke(PROVOKED)
 commands.provoke(PROVOKED)
 testkit.provoke(PROVOKED)
+finalizers.provoke(PROVOKED)

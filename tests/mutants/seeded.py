@@ -8,6 +8,7 @@ from __future__ import annotations
 from .commands import COMMANDS
 from .declared import DECLARED
 from .filter_change import FILTER_CHANGE
+from .leftovers import LEFTOVERS
 from .misused import MISUSED
 from .mutant import OVERLAY, PROJECTION, THREADS, TRANSIT, Mutant
 from .packing import PACKING
@@ -276,7 +277,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("treat a field as stored because one of its paths is stored", WIRE, "if not all(map(projection.exact, each.value.paths))\n            }", "if not any(map(projection.exact, each.value.paths))}",
            13, (FIELDS,), PROJECTION),
     Mutant("treat a transform as one that changes nothing", "core/store/projection.py",
-           "return self.stores(path) and (\n            self.transform is None or any(path[: len(each)] == each for each in IDENTITY)\n        )", "return self.stores(path)",
+           "return self.stores(path) and (\n            self.transform is None or any(path[: len(each)] == each for each in self._fixed)\n        )", "return self.stores(path)",
            13, (FIELDS,), PROJECTION),
     Mutant("show the body without the projection", "cache/_overlay.py", "record = replace(Reader.of(resource, projection), ", "record = replace(Reader.of(resource, Projection()), ",
            13, ("tests/cache/test_partial.py::test_the_own_object_is_cut_as_others_are",), PROJECTION),
@@ -692,6 +693,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *RECORDER,
     *DECLARED,
     *COMMANDS,
+    *LEFTOVERS,
     *SILENCE,
     *MISUSED,
     *WRITES,

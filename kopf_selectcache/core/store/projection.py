@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -58,6 +58,8 @@ MOST_LISTS = 8
 
 METADATA: Keys = ("metadata",)
 """The part that remains if only metadata is requested, besides the kind and its version."""
+
+FINALIZERS: Keys = ("metadata", "finalizers")
 
 MANAGED: Keys = ("metadata", "managedFields")
 """Dropped unless `keep` names it: often a third of the object, and rarely of use to readers."""
@@ -151,6 +153,8 @@ class Projection:
     """A function that gets the remaining object as a new dict; its result is stored."""
     metadata_only: bool = False
     """True if the server is asked for metadata: it sends nothing else, and nothing else is stored."""
+    leaves_finalizers: bool = field(default=False, repr=False, compare=False)
+    """True if the transform must leave the finalizers as they are, too."""
     _stored: Tree = field(init=False, repr=False, compare=False)
 
     @classmethod
@@ -240,6 +244,10 @@ class Projection:
         """True if all metadata is stored as it is received, and nothing else."""
         return self == METADATA_ONLY
 
+    def with_finalizers(self) -> Projection:
+        """Return it with a transform that must leave the finalizers as they are."""
+        return replace(self, leaves_finalizers=True)
+
     def has_field(self, paths: Collection[Keys]) -> bool:
         """Return True if the value of a field label at these paths can be read off a received object. If only
         metadata is received, the server alone knows it of most labels.
@@ -269,8 +277,13 @@ class Projection:
         the identity.
         """
         return self.stores(path) and (
-            self.transform is None or any(path[: len(each)] == each for each in IDENTITY)
+            self.transform is None or any(path[: len(each)] == each for each in self._fixed)
         )
+
+    @property
+    def _fixed(self) -> tuple[Keys, ...]:
+        """The paths that the transform must leave as they are."""
+        return (*IDENTITY, FINALIZERS) if self.leaves_finalizers else IDENTITY
 
     def cut(self, members: Mapping[str, Any]) -> dict[str, Any]:
         """Return the stored part of an object with undecoded members, ready to be encoded. Members that are
@@ -291,7 +304,7 @@ class Projection:
         assert self.transform is not None, "there is nothing to call"
         obj = decoded(data, decode_exactly)  # The result is written as JSON again.
         # The function may change the object in place, so its identity is copied before.
-        before = msgspec.json.decode(msgspec.json.encode(_identity(obj)))
+        before = msgspec.json.decode(msgspec.json.encode([at(obj, path) for path in self._fixed]))
         transform = self.transform
         try:
             # The second call gets a new object, because the first one may have changed its own.
@@ -308,8 +321,8 @@ class Projection:
                 raise BadTransform("returned None, and must return the object")
             if not isinstance(made, dict):
                 raise BadTransform(f"returned a {type(made).__name__}, and no dict")
-            for path, was, became in zip(IDENTITY, before, _identity(made), strict=True):
-                if was != became:
+            for path, was in zip(self._fixed, before, strict=True):
+                if was != at(made, path):
                     raise BadTransform(f"changed {'.'.join(path)}, which must stay as it is")
             try:
                 # Unlike msgspec, `json` accepts nothing but JSON types, and integers of any length.
@@ -366,10 +379,6 @@ def where_of(error: BaseException) -> str:
     if trace is None:
         return ""
     return f" at {trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
-
-
-def _identity(obj: Mapping[str, Any]) -> list[Any]:
-    return [at(obj, path) for path in IDENTITY]
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
