@@ -240,6 +240,8 @@ def test_the_reconciler_goes_on_when_the_routes_are_there(
 
 # ---- Is it for me?
 
+SECRETS = "## An operator that copies Secrets"
+
 
 def test_the_figures_that_can_be_measured_are_those_of_other_pages() -> None:
     shown = section(PAGE, "## Is it for me?")
@@ -248,6 +250,11 @@ def test_the_figures_that_can_be_measured_are_those_of_other_pages() -> None:
     assert f"the cache was right {equal[1]} times, and the index {equal[2]} times" in shown
     (faults,) = re.findall(r"after each of (\d+) faults", summary)
     assert f"After {faults} faults" in shown
+    copying = {row[0]: row[1:] for row in rows_of(section(DOCS / "comparison.md", SECRETS))}
+    plain, ours, _ = copying["requests"]
+    assert f"{plain} requests with Kopf's handlers, and {ours} as a reconciler" in shown
+    plain, ours, _ = copying["requests of a restart with nothing to do"]
+    assert f"took {plain} requests, and {ours}:" in shown
     found = re.search(
         r"after ([\d.]+) s with this cache, and after ([\d.]+) s", (ROOT / "README.md").read_text()
     )
