@@ -1,7 +1,8 @@
 """Decodes any JSON: with numbers of any size, and at any depth that the empty stack of a thread has room for.
 
 CPython 3.11 counts nested calls in C and frames of Python together, so the caller's stack decides which
-objects can be decoded. Since 3.12, C has a limit of its own.
+objects can be decoded. In 3.12 and 3.13, C has a limit of its own. Since 3.14, the bytes of the stack are the
+limit.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ STACK = 16 * 1024 * 1024
 """Stack of such a thread, in bytes. The decoder takes 400 bytes a level, and CPython 3.13 allows it 10,000
 levels: more than the default stack of a thread with musl. Only used pages of it take memory."""
 
+SURELY_DECODED = 80_000 if sys.version_info >= (3, 14) else sys.maxsize
+"""The most bytes of JSON that the decoder has skipped and that an empty stack surely has room to decode. Up
+to 3.13, skipping and decoding have the same limit; since 3.14, skipping takes a tenth of the stack."""
+
 _T = TypeVar("_T")
+
+_FOR_NUMBERS = (msgspec.ValidationError, *((RecursionError,) if sys.version_info < (3, 14) else ()))
+"""What such a number may raise. Without a type, ValidationError is for these numbers alone. Up to 3.13, as
+deeply as can be decoded there is no room to make one."""
 
 _MOST_DIGITS = 4300
 """The most digits of an integer that Python converts by default."""
@@ -84,10 +93,8 @@ def decode(data: bytes | msgspec.Raw) -> Any:
     """
     try:
         return decode_exactly(data)
-    except (msgspec.ValidationError, RecursionError):
-        # Without a type, ValidationError is for such a number alone. As deeply as can be decoded, there is no
-        # room to make one.
-        pass
+    except _FOR_NUMBERS:
+        pass  # The traceback holds the stack until here.
     _skip(data)  # It is too deep as well, or valid. Python's own decoder accepts more than JSON.
     try:
         return json.loads(bytes(data).decode(), parse_int=_integer)

@@ -133,7 +133,7 @@ def test_an_answer_that_cannot_be_decoded_is_unreadable(cache: FakeCache) -> Non
         """An answer that is nested too deeply."""
 
         def answered(self, request: Any, answer: Any) -> Any:
-            deep = b'"deep":' + b"[" * 100_000 + b"]" * 100_000 + b","
+            deep = b'"deep":' + b"[" * 200_000 + b"]" * 200_000 + b","
             return type(answer)(answer.code, answer.body.replace(b'"spec":', deep + b'"spec":', 1))
 
     cache.cluster.faults.add(Deep(), verb="patch", times=1)

@@ -29,7 +29,7 @@ from tests.rows import each_row
 MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 ITEMS = msgspec.json.Decoder(list[msgspec.Raw]).decode
 OBJECT = msgspec.json.Decoder(Object).decode
-DEEP = b"[" * 50_000 + b"]" * 50_000
+DEEP = b"[" * 400_000 + b"]" * 400_000
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

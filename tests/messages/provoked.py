@@ -12,6 +12,9 @@ from typing import Any
 
 TABLE = Path(__file__).parent / "messages.md"
 
+PLACE = "when serializing "
+"""Where in a value the error arose: CPython adds such notes since 3.14."""
+
 
 class Lines(str):
     """Text that is no error: log records, the report of a probe, or the output of a command."""
@@ -49,7 +52,8 @@ class Provoked:
                 if (value := getattr(error, name, None)) not in (None, "", False)
             }
             shown = "".join(f"\n{name}: {value}" for name, value in data.items())
-            shown += "".join(f"\nnote: {note}" for note in getattr(error, "__notes__", ()))
+            notes = [each for each in getattr(error, "__notes__", ()) if not each.startswith(PLACE)]
+            shown += "".join(f"\nnote: {note}" for note in notes)
             return f"{type(error).__name__}: {error}{shown}"
         if isinstance(answer, Lines):
             return str(answer)

@@ -132,7 +132,7 @@ def unreadable(read: Callable[[Cache], Any]) -> Callable[[], Any]:
         environment = Environment()
         informer = environment.declare("app=web").hold(WEB)
         data = msgspec.json.encode(pod("deep", app="web")).replace(
-            b'"n1"', b"[" * 50_000 + b"1" + b"]" * 50_000
+            b'"n1"', b"[" * 200_000 + b"1" + b"]" * 200_000
         )
         informer.tell(informer.store.put(informer.reader.record(data)))
         return read(environment.cache())

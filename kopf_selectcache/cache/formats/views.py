@@ -13,7 +13,7 @@ import msgspec
 
 from kopf_selectcache._errors import ReadOnly
 from kopf_selectcache._kopf import Body, Meta, Spec, Status
-from kopf_selectcache.core.recursion import decoded, on_empty_stack
+from kopf_selectcache.core.recursion import decoded, with_room
 from kopf_selectcache.core.store.projection import Tree
 from kopf_selectcache.core.store.record import PartialRecord, Record
 
@@ -187,11 +187,7 @@ class BodyView(Body):
     def _members(self) -> dict[str, msgspec.Raw]:
         """Return the members of the object, not decoded."""
         if self._split is None:
-            data = self._data()
-            try:
-                self._split = _PARTS.decode(data)
-            except RecursionError:
-                self._split = on_empty_stack(partial(_PARTS.decode, data))
+            self._split = with_room(partial(_PARTS.decode, self._data()))
         return self._split
 
     def _data(self) -> bytes:

@@ -28,7 +28,7 @@ from kopf_selectcache.core.errors import (
     Unindexed,
     Untransformed,
 )
-from kopf_selectcache.core.recursion import decode_exactly, decoded, decoded_again
+from kopf_selectcache.core.recursion import SURELY_DECODED, decode_exactly, decoded, decoded_again
 from kopf_selectcache.core.scanner import Listed, Outline, Unscannable, identity, outline
 from kopf_selectcache.core.selection.field_values import Extractor
 from kopf_selectcache.core.selection.grammar import LabelRequirement
@@ -415,12 +415,13 @@ class Reader:
             return None
         if isinstance(labels, LabelRequirement):
             labels = self._outside(metadata, labels, leaves=leaves)
-        if self.sent.terms and not leaves:
+        is_asked = bool(self.sent.terms) and not leaves
+        if is_asked or len(kept) > SURELY_DECODED:
             try:
                 obj = decoded(kept)
             except FAILURES as error:  # It is too deep for an empty stack.
                 return _Failed(kept, error)
-            if (term := self.sent.failing_term(obj)) is not None:
+            if is_asked and (term := self.sent.failing_term(obj)) is not None:
                 raise Unselected(
                     metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels
                 )

@@ -127,7 +127,7 @@ class Inserted(_Spoiled):
     `b"1e999"` is a number out of range.
     """
 
-    value: bytes = nested(20_000)
+    value: bytes = nested(200_000)
 
     def spoiled(self, obj: Object) -> Object:
         return obj | {"inserted": _PLACE}

@@ -25,8 +25,8 @@ from tests.rows import each_row
 
 METADATA = b'"name":"a","namespace":"ns","uid":"u","resourceVersion":"5"'
 MANAGED = b',"managedFields":[{"manager":"m","fieldsV1":{"f:spec":{}}}]'
-DEEP = b"[" * 50_000 + b"]" * 50_000
-ALTERNATING = b'[{"a":' * 25_000 + b"0" + b"}]" * 25_000
+DEEP = b"[" * 400_000 + b"]" * 400_000
+ALTERNATING = b'[{"a":' * 200_000 + b"0" + b"}]" * 200_000
 VALUES = {"lists": DEEP, "objects": ALTERNATING}
 ATTEMPTS = [["MainThread"]]
 if sys.version_info >= (3, 12):

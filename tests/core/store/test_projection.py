@@ -215,7 +215,7 @@ def test_an_object_that_only_its_dropped_part_made_unreadable_is_taken_in() -> N
     )
 
 
-DEEP = b"[" * 50_000 + b"]" * 50_000
+DEEP = b"[" * 200_000 + b"]" * 200_000
 
 
 def with_spec(spec: bytes) -> bytes:
