@@ -8,7 +8,6 @@ from typing import Any
 import kopf.testing
 import pytest
 
-from kopf_selectcache.__main__ import main
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing._operator import OperatorRun
 
@@ -184,27 +183,32 @@ def after(tmp_path: Path) -> Path:
     return tmp_path / "after.py"
 
 
-def test_the_reconciler_takes_over_what_kopfs_handlers_have_left_and_only_adds_its_finalizer(
-    cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path, capsys: pytest.CaptureFixture[str]
+def test_the_reconciler_takes_over_what_kopfs_handlers_have_left_without_a_write(
+    cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path
 ) -> None:
     prepare(cluster)
     leave(cluster)
     with operator(after, "-A", "--standalone") as running:
-        cluster.wait_for(WEB, lambda now: "example.com/route" in now["metadata"]["finalizers"])
+        cluster.requests.wait("watch", "webapps")
         cluster.patch(WEB, {"spec": {"host": "new.example.com"}})
         cluster.wait_for(ROUTES, lambda now: now.get("data") == {"shop.web": "new.example.com"})
-        assert writes(cluster) == [
-            "patch /apis/example.com/v1/namespaces/shop/webapps/web",
-            "patch /api/v1/namespaces/front/configmaps/routes",
-        ]
-        assert main(["finalizers", "remove", "webapps.example.com", "--all", "--yes"]) == 0
-        assert cluster.get(WEB)["metadata"]["finalizers"] == ["example.com/route"]
+        assert writes(cluster) == ["patch /api/v1/namespaces/front/configmaps/routes"]
         cluster.delete(WEB)
         cluster.wait_gone(WEB)
         assert not cluster.get(ROUTES).get("data")
         cluster.wait_gone(DEPLOYMENT)
     assert "failed" not in running.output
-    capsys.readouterr()
+
+
+def test_the_reconciler_cleans_up_after_an_object_that_was_deleted_while_it_was_deployed(
+    cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path
+) -> None:
+    prepare(cluster)
+    leave(cluster)
+    cluster.delete(WEB)
+    with operator(after, "-A", "--standalone"):
+        cluster.wait_gone(WEB)
+    assert not cluster.get(ROUTES).get("data")
 
 
 def test_the_reconciler_creates_and_restores_and_follows(
