@@ -146,14 +146,12 @@ async def _probe(*, settings: kopf.OperatorSettings, **_: Any) -> object:
     return report or None
 
 
-class _Hook(_kopf.ActivityHandler):
-    """A handler of this package. Kopf logs its success even after a failed startup handler, which ends the
-    operator.
+def _is_shown(record: logging.LogRecord) -> bool:
+    """Return False for what Kopf logs about a hook of this package without an error. Kopf calls the hook of
+    the startup in every operator, also in one that declares nothing, and after a startup handler that has
+    failed.
     """
-
-    def __str__(self) -> str:
-        what = " (the check of what is declared so far)" if self.activity is _kopf.Activity.STARTUP else ""
-        return f"{super().__str__()}{what}"
+    return record.levelno > logging.INFO or not str(record.msg).startswith("Activity 'selectcache.")
 
 
 def hook(
@@ -168,7 +166,7 @@ def hook(
         _kopf.Activity.CLEANUP: _cleanup,
         _kopf.Activity.PROBE: _probe,
     }
-    return _Hook(
+    return _kopf.ActivityHandler(
         id=_kopf.HandlerId(f"selectcache.{activity.value}"),
         fn=functions[activity],
         activity=activity,
@@ -251,6 +249,8 @@ def install() -> None:
         init(self, *args, **kwargs)
         vars(self._activities)[_OWNER] = weakref.ref(self)
 
+    for activity in (_kopf.Activity.STARTUP, _kopf.Activity.CLEANUP, _kopf.Activity.PROBE):
+        logging.getLogger(f"kopf.activities.{activity.value}").addFilter(_is_shown)
     _kopf.keep_parts(_repeat_reason)
     # Extended, as said above.
     _kopf.ActivityRegistry.iter_handlers = iter_with_hooks  # type: ignore[method-assign]

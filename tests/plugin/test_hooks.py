@@ -253,8 +253,8 @@ def test_kopf_run_ends_at_once_with_what_is_wrong(line: str, words: str, tmp_pat
     assert words in result.output
 
 
-def test_the_log_claims_no_more_of_our_startup_than_it_did(tmp_path: Path) -> None:
-    """Kopf runs it, and logs that it succeeded, even after a startup handler that has failed."""
+def test_the_log_does_not_claim_that_our_startup_succeeded(tmp_path: Path) -> None:
+    """Kopf runs it, and would log that it succeeded, even after a startup handler that has failed."""
     path = tmp_path / "operator.py"
     path.write_text(
         "import kopf, kopf_selectcache\n@kopf.on.startup()\ndef configure(settings, **_):\n   "
@@ -263,4 +263,4 @@ def test_the_log_claims_no_more_of_our_startup_than_it_did(tmp_path: Path) -> No
     controls = CLIControls(registry=kopf.OperatorRegistry(), settings=kopf.OperatorSettings())
     output = click.testing.CliRunner().invoke(command_line, ["run", "-A", str(path)], obj=controls).output
     assert "Activity 'configure' failed permanently: the filter of po: label selector 'a in'" in output
-    assert "Activity 'selectcache.startup' (the check of what is declared so far) succeeded." in output
+    assert "selectcache.startup" not in output
