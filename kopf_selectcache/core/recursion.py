@@ -29,7 +29,7 @@ to 3.13, skipping and decoding have the same limit; since 3.14, skipping takes a
 _T = TypeVar("_T")
 
 _FOR_NUMBERS = (msgspec.ValidationError, *((RecursionError,) if sys.version_info < (3, 14) else ()))
-"""What such a number may raise. Without a type, ValidationError is for these numbers alone. Up to 3.13, as
+"""The errors of such a number. Without a type, ValidationError is for these numbers alone. Up to 3.13, as
 deeply as can be decoded there is no room to make one."""
 
 _MOST_DIGITS = 4300
