@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 from kopf_selectcache.core.selection.kinds import KindKey
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (*_FUNCTIONS, *_COMPREHENSIONS, ast.Lambda, ast.ClassDef, ast.Module)
 _PARTS = ("apiVersion", "kind")
 _HARMLESS = ("staticmethod", "classmethod", "cache", "lru_cache")
 """The decorators that leave the answers of a function as they are."""
@@ -26,7 +27,7 @@ _CHANGING = ("popitem", "clear", "__setitem__", "__delitem__", "__ior__")
 _UNKNOWN = object()
 
 
-_Binding: TypeAlias = ast.expr | ast.stmt | ast.alias | None
+_Binding: TypeAlias = ast.expr | ast.stmt | ast.alias | ast.arg | None
 
 
 class Unfollowed(ValueError):
@@ -83,8 +84,12 @@ def _bindings(node: ast.AST, source: Source) -> Iterator[tuple[ast.AST, str, _Bi
                     yield scope, name, value
                 case ast.AnnAssign(value=None):
                     pass  # It says the type alone.
-                case ast.AnnAssign(value=value) | ast.NamedExpr(value=value):
+                case ast.AnnAssign(value=value):
                     yield scope, name, value
+                case ast.NamedExpr(value=value):
+                    scopes = source.scopes(node)
+                    outer = (each for each in scopes if not isinstance(each, _COMPREHENSIONS))
+                    yield next(outer, source.tree), name, value
                 case _:
                     yield scope, name, None
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
@@ -93,9 +98,10 @@ def _bindings(node: ast.AST, source: Source) -> Iterator[tuple[ast.AST, str, _Bi
             for alias in aliases:
                 top = alias.name.partition(".")[0] if isinstance(node, ast.Import) else alias.name
                 yield scope, alias.asname or top, alias
+        case ast.arg(arg=name):
+            yield scope, name, node
         case (
-            ast.arg(arg=str(name))
-            | ast.ExceptHandler(name=str(name))
+            ast.ExceptHandler(name=str(name))
             | ast.MatchAs(name=str(name))
             | ast.MatchStar(name=str(name))
             | ast.MatchMapping(rest=str(name))
@@ -174,7 +180,7 @@ class Program:
                 return self._of_call(_Found(source, function), seen, is_async=False)
             case ast.Await(value=ast.Call(func=function)):
                 return self._of_call(_Found(source, function), seen, is_async=True)
-            case ast.NamedExpr(value=value):
+            case ast.NamedExpr(value=value) | ast.BoolOp(op=ast.And(), values=[*_, value]):
                 return self.members(_Found(source, value), seen)
         raise Unfollowed
 
@@ -271,7 +277,8 @@ class Program:
         for scope in source.scopes(node):
             around = source.outer.get(scope)
             if isinstance(scope, _FUNCTIONS) and isinstance(around, ast.ClassDef):
-                return _Found(source, around) if source.bound[scope].get(node.id) == [None] else None
+                is_given = all(isinstance(each, ast.arg) for each in source.bound[scope].get(node.id, [None]))
+                return _Found(source, around) if is_given else None
         return None
 
     def _in_scope(self, source: Source, scope: ast.AST, name: str, seen: Collection[ast.AST]) -> list[_Found]:
@@ -283,11 +290,57 @@ class Program:
                 raise Unfollowed
             if isinstance(binding, ast.alias):
                 found += self._imported(binding, source, seen)
+            elif isinstance(binding, ast.arg):
+                found += self._given(binding, _Found(source, scope), seen)
             else:
                 found.append(_Found(source, binding))
         if not found:
             raise Unfollowed
         return found
+
+    def _given(self, arg: ast.arg, function: _Found, seen: Collection[ast.AST]) -> list[_Found]:
+        """Return what all calls of a function give for an argument. The function must be one of a module that
+        nothing decorates, and that is only called.
+        """
+        source, node = function
+        if not isinstance(node, _FUNCTIONS) or node.decorator_list or source.outer[node] is not source.tree:
+            raise Unfollowed
+        positional = [*node.args.posonlyargs, *node.args.args]
+        if arg not in (*positional, *node.args.kwonlyargs):
+            raise Unfollowed
+        number = positional.index(arg) if arg in positional else len(positional)
+        calls = [*self._calls_of(function, _deeper(arg, seen))]
+        if not calls:
+            raise Unfollowed
+        found = list[_Found]()
+        for caller, call in calls:
+            named = [each.value for each in call.keywords if each.arg == arg.arg]
+            given = [*call.args[number : number + 1], *named]
+            is_clear = not any(isinstance(each, ast.Starred) for each in call.args)
+            if len(given) != 1 or not is_clear or any(each.arg is None for each in call.keywords):
+                raise Unfollowed
+            found.append(_Found(caller, given[0]))
+        return found
+
+    def _calls_of(self, function: _Found, seen: Collection[ast.AST]) -> Iterator[tuple[Source, ast.Call]]:
+        """Yield the calls of a function; raise Unfollowed if it is used in any other way."""
+        name = getattr(function.node, "name", "")
+        for source in self._sources:
+            for node in ast.walk(source.tree):
+                match node:
+                    case ast.alias(name=other, asname=str()) if other == name:
+                        raise Unfollowed
+                    case ast.Name(id=other, ctx=ast.Load()) if other == name:
+                        pass
+                    case ast.Attribute(attr=other) if other == name and len(self._sources) > 1:
+                        pass  # It may be the function, as an attribute of its module.
+                    case _:
+                        continue
+                if self.one(_Found(source, node), seen).node is function.node:
+                    around = source.outer[node]
+                    if not isinstance(around, ast.Call) or around.func is not node:
+                        raise Unfollowed
+                    yield source, around
 
     def _imported(self, alias: ast.alias, source: Source, seen: Collection[ast.AST]) -> list[_Found]:
         statement = source.outer[alias]

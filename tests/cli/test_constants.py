@@ -13,6 +13,8 @@ from kopf_selectcache.cli._constants import Names, Program, Source
 from tests.cli.conftest import Command
 from tests.cli.test_rbac import rules
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
 
 def keys_in(code: str, **others: str) -> set[object]:
     """Return the kinds of the calls of `cache` in a file that may import these others."""
@@ -128,7 +130,66 @@ def test_an_object_is_followed_to_where_it_is_written_out(title: str) -> None:
     assert keys_in(MADE[title]) == {"v1/Secret"}
 
 
+MADE |= {
+    "an argument of all calls": f"""
+        async def reconcile(cache, copies, name):
+            found = {{copy['name']: copy for copy in copies}}
+            content = await content_of(cache)
+            copy = {{'apiVersion': 'v1', 'kind': 'Secret', **content}}
+            await write(cache, copy, found)
+            await write(cache, found=None, obj={SECRET})
+        async def content_of(cache):
+            source = await others()
+            return source and {{'data': source[0]['data']}}
+        async def write(cache, obj, found):
+            if any((last := each) for each in found):
+                file.write(last)
+            await cache.live.create(obj)
+    """,
+    "a function of a kind": "def make(kind): return {'apiVersion': 'v1', 'kind': kind}\n"
+    "def f(cache): cache.live.create(make('Secret'))",
+}
 NOT_FOLLOWED = {
+    "an argument of calls with several kinds": """
+        def make(kind): return {'apiVersion': 'v1', 'kind': kind}
+        def f(cache): cache.live.create(make('Pod'))
+        def g(): return make('Secret')
+    """,
+    "an argument of a function that is handed on": """
+        def delete(cache, kind): cache.live.delete(kind, 'a', 'b')
+        def f(cache): delete(cache, 'pods'); later(delete)
+    """,
+    "an argument of a call with unknown ones": """
+        def delete(cache, kind): cache.live.delete(kind, 'a', 'b')
+        def f(cache, args): delete(cache, 'pods'); delete(*args); delete(**args)
+    """,
+    "an argument that a call leaves out": """
+        def delete(cache, kind='secrets'): cache.live.delete(kind, 'a', 'b')
+        def f(cache): delete(cache, 'secrets'); delete(cache)
+    """,
+    "all arguments": """
+        def delete(cache, *kinds): cache.live.delete(kinds, 'a', 'b')
+        def f(cache): delete(cache, 'pods')
+    """,
+    "an argument of a handler": """
+        @kopf.on.event('pods')
+        def delete(cache, kind): cache.live.delete(kind, 'a', 'b')
+        def f(cache): delete(cache, 'pods')
+    """,
+    "an argument of a method": """
+        class Handlers:
+            def delete(self, cache, kind): cache.live.delete(kind, 'a', 'b')
+            def f(self, cache): self.delete(cache, 'pods')
+    """,
+    "an argument of a function under another name": """
+        from shop.web import delete as remove
+        def delete(cache, kind): cache.live.delete(kind, 'a', 'b')
+        def f(cache): delete(cache, 'pods')
+    """,
+    "an argument of a function that calls itself with it": """
+        def delete(cache, kind): cache.live.delete(kind, 'a', 'b'); delete(cache, kind)
+        def f(cache): delete(cache, 'pods')
+    """,
     "a name with two values": "KIND = 'secrets'\nKIND = 'pods'\ndef f(cache): cache.fetch(KIND, 'a')",
     "a name that is changed": "KIND = 'sec'\nKIND += 'rets'\ndef f(cache): cache.fetch(KIND, 'a')",
     "a call": "KIND = os.environ['KIND']\ndef f(cache): cache.fetch(KIND, 'a')",
@@ -229,10 +290,6 @@ NOT_FOLLOWED = {
             obj = {SECRET}
             obj.clear()
             cache.live.create(obj)
-    """,
-    "a function of the kind": """
-        def make(kind): return {'apiVersion': 'v1', 'kind': kind}
-        def f(cache): cache.live.create(make('Pod'))
     """,
     "a function that is decorated": f"""
         @other
@@ -390,3 +447,15 @@ def test_20_what_is_not_followed_is_named_with_its_place(command: Command, tmp_p
         assert f"The kind of cache.{call} in web.py, line {line}, is not written out there" in said.output
     assert "live.create" not in said.output
     assert "The kind or the filter of cache.declare in web.py, line 28, is not written out" in said.output
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_20_all_writes_of_the_example_that_copies_secrets_are_found(command: Command) -> None:
+    source = (EXAMPLES / "10-copied-secrets" / "example.py").read_text()
+    said = command("rbac", "", "-A", source=source)
+    assert said.code == 0, said.errors
+    assert "The kind of cache.live" not in said.output
+    verbs = {
+        verb for rule in rules(said.output)[""] for verb in rule["verbs"] if "secrets" in rule["resources"]
+    }
+    assert verbs == {"get", "list", "watch", "create", "update", "delete"}
