@@ -17,6 +17,7 @@ from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.api.status import Problem
+from tests.faults.environment import run, until
 from tests.plugin.reconciling import APPS, CRD, app, operated, serving
 from tests.plugin.virtual import Times
 
@@ -298,7 +299,7 @@ def test_18_false_takes_any_filter(registry: kopf.OperatorRegistry) -> None:
 
 
 def test_18_a_cache_is_neither_narrowed_nor_removed_while_its_objects_have_the_finalizer(
-    registry: kopf.OperatorRegistry, times: Times
+    registry: kopf.OperatorRegistry,
 ) -> None:
     selectcache.reconcile(APPS, registry=registry, finalizer=DONE)(_nothing)
 
@@ -306,11 +307,11 @@ def test_18_a_cache_is_neither_narrowed_nor_removed_while_its_objects_have_the_f
         async with serving(app("a"), app("b")) as cluster:
             cluster.namespace("blog")
             async with operated(registry, cluster) as settings:
-                await times.until(
-                    lambda: finalizers(cluster, "a") == finalizers(cluster, "b") == [DONE], within=10
-                )
                 cache = selectcache.cache_of(settings)
-                assert len(cache.held(APPS)) == 2
+                await cache.wait_synced()
+                await until(
+                    lambda: [each["metadata"].get("finalizers") for each in cache.held(APPS)] == [[DONE]] * 2
+                )
                 with pytest.raises(ReadError, match="cannot be removed: 2 objects such as shop/a would keep"):
                     await cache.remove(APPS)
                 with pytest.raises(ReadError, match="cannot be narrowed: shop/b would keep the finalizer"):
@@ -321,11 +322,10 @@ def test_18_a_cache_is_neither_narrowed_nor_removed_while_its_objects_have_the_f
                     await cache.change(APPS, selectcache.EVERYTHING, keep=["spec"])
                 await cache.change(APPS, Selector(namespaces=["shop"]))
                 cluster.delete(app("b"))
-                await times.until(lambda: finalizers(cluster, "b") is None, within=10)
+                await until(lambda: len(cache.held(APPS)) == 1)
                 await cache.change(APPS, Selector(names=["a"]))
                 cluster.delete(app("a"))
-                await times.until(lambda: finalizers(cluster, "a") is None, within=10)
-                await times.until(lambda: not cache.held(APPS), within=10)
+                await until(lambda: not cache.held(APPS))
                 await cache.remove(APPS)
                 await cache.remove("v1/configmaps")  # No finalizer is on these.
                 await cache.declare("v1/configmaps", "app=web")
@@ -333,7 +333,7 @@ def test_18_a_cache_is_neither_narrowed_nor_removed_while_its_objects_have_the_f
                     await cache.declare(APPS, "app=web")
                 await cache.declare(APPS, selectcache.EVERYTHING)
 
-    times.run(main())
+    run(main())  # In real time: the caches change their filters with the help of threads.
 
 
 # ---- The stored part.
