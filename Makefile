@@ -129,8 +129,8 @@ $(WITH_LOWEST): setup.cfg pyproject.toml | $(INSTALLED)
 		$$(sed -nE '/^install_requires/,/^$$/ s/^    ([a-z]+)>=([0-9.]+).*/\1==\2/p' setup.cfg)
 	touch $@
 
-test-lowest: $(WITH_LOWEST)  ## Run what touches Kopf on the lowest versions that are supported; all else runs on the newest there are.
-	$(LOWEST)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) $(addprefix tests/,$(TOUCHING_KOPF)))
+test-lowest: $(WITH_LOWEST)  ## Run what touches Kopf or aiohttp on the lowest versions that are supported; all else runs on the newest there are.
+	$(LOWEST)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) $(addprefix tests/,$(TOUCHING_KOPF) client testing/test_admission.py))
 
 $(WITH_OTHER_KOPF): setup.cfg pyproject.toml | $(INSTALLED)
 	$(PYTHON) -m venv --without-pip $(OTHER_KOPF)

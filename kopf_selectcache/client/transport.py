@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from email.utils import parsedate_to_datetime
@@ -55,8 +56,7 @@ TIMEOUTS = 2 * TRIES + 1
 has no timeout of its own."""
 
 _BUFFER = 256 * 1024
-"""Bytes that aiohttp decompresses at a time. It decompresses three times as many before it waits for the
-reader."""
+"""Bytes that are decompressed at a time, and that aiohttp reads before it waits for the reader."""
 
 _LONGEST = 1024 * 1024
 """Bytes that are read of an answer that is no success."""
@@ -143,8 +143,7 @@ class KopfTransport:
         self._clock = clock
         self._sleep = sleep
         self._batch_delay = batch_delay if is_waking(*system) else 0.0
-        # aiohttp requests gzip and deflate unless it is told otherwise.
-        self._list_headers = {} if gzip else {"Accept-Encoding": "identity"}
+        self._list_headers = {"Accept-Encoding": "gzip" if gzip else "identity"}
         self._chance = chance
         self._request_timeout = request_timeout
         self._connect_timeout = connect_timeout
@@ -204,6 +203,8 @@ class KopfTransport:
         most: int | None = None,
     ) -> bytes:
         limits = aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout)
+        # aiohttp would request all that it can decompress, and before 3.14 decompress it without a limit.
+        headers = {"Accept-Encoding": "gzip", **headers}
         async with self._answer(path, query, headers, limits, sending) as response:
             if sending is not None and sending.warned is not None:
                 for header in response.headers.getall("Warning", ()):
@@ -220,7 +221,7 @@ class KopfTransport:
         # A compressing server, or a proxy, would hold events back until it has enough of them.
         headers = {"Accept": accept, "Accept-Encoding": "identity"}
         async with (
-            self._answer(path, query, headers, limits) as response,
+            self._answer(path, query, headers, limits, decompressed=True) as response,
             aclosing(paced(response, delay=delay, clock=self._clock, sleep=self._sleep)) as pieces,
             aclosing(_chunks(pieces)) as chunks,
         ):
@@ -234,6 +235,8 @@ class KopfTransport:
         headers: Mapping[str, str],
         limits: aiohttp.ClientTimeout,
         sending: _Sending | None = None,
+        *,
+        decompressed: bool = False,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Enter a response that is a success, with credentials that the server accepts."""
         await self._logins.renew()
@@ -257,7 +260,7 @@ class KopfTransport:
                             headers=headers,
                             timeout=limits,
                             allow_redirects=False,
-                            auto_decompress=True,
+                            auto_decompress=decompressed,
                             read_bufsize=_BUFFER,
                         )
                         try:
@@ -523,7 +526,7 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
     `response.read()` would decompress each piece as a whole: 64 KB can become 64 MB.
     """
     pieces, size = [], 0
-    async with aclosing(_chunks(response.content.iter_any())) as chunks:
+    async with aclosing(_pieces(response)) as decompressed, aclosing(_chunks(decompressed)) as chunks:
         async for piece in chunks:
             pieces.append(piece)
             size += len(piece)
@@ -535,14 +538,38 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
     return b"".join(pieces)
 
 
+async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    """Yield an answer in pieces, decompressed. aiohttp before 3.14 would decompress at once all that has
+    come.
+    """
+    if response.headers.get("Content-Encoding", "identity").lower() not in ("gzip", "deflate"):
+        async for piece in response.content.iter_any():
+            yield piece
+        return
+    inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # Either of the two formats, as it begins.
+    data = b""
+    try:
+        async for data in response.content.iter_any():
+            while data and not inflater.eof:
+                yield inflater.decompress(data, _BUFFER)
+                data = inflater.unconsumed_tail  # The rest, for the next piece.  # noqa: PLW2901
+        while not inflater.eof and (piece := inflater.decompress(b"", _BUFFER)):
+            yield piece
+    except zlib.error as error:
+        raise aiohttp.ClientPayloadError("the answer cannot be decompressed") from error
+    if not inflater.eof:
+        raise aiohttp.ClientPayloadError("the answer ends too early")
+
+
 async def _body(response: aiohttp.ClientResponse) -> bytes:
     """Read an answer that is no success, until it ends, breaks off or is too long: its status says most."""
     body = b""
     try:
-        async for chunk in response.content.iter_any():
-            body += chunk
-            if len(body) > _LONGEST:
-                break
+        async with aclosing(_pieces(response)) as pieces:
+            async for piece in pieces:
+                body += piece
+                if len(body) > _LONGEST:
+                    break
     except _BROKEN:
         pass
     return body

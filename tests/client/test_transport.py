@@ -13,7 +13,6 @@ from typing import Any
 import aiohttp
 import kopf
 import pytest
-from aiohttp.compression_utils import ZLibDecompressor
 from kopf._cogs.structs.credentials import AiohttpSession
 
 from kopf_selectcache.client.transport import Refused, Unreachable
@@ -141,15 +140,24 @@ def test_35_a_compressed_answer_is_read_as_far_as_its_limit(
     most: int | None, read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decompressed = 0
-    inflate = ZLibDecompressor.decompress_sync
+    made = zlib.decompressobj
 
-    def counted(self: ZLibDecompressor, data: bytes, max_length: int = 0) -> bytes:
-        nonlocal decompressed
-        made = inflate(self, data, max_length)
-        decompressed += len(made)
-        return made
+    class Counting:
+        """Counts the bytes that are decompressed."""
 
-    monkeypatch.setattr(ZLibDecompressor, "decompress_sync", counted)
+        def __init__(self, bits: int) -> None:
+            self._inflater = made(bits)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            nonlocal decompressed
+            piece = self._inflater.decompress(data, most)
+            decompressed += len(piece)
+            return piece
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inflater, name)
+
+    monkeypatch.setattr("kopf_selectcache.client.transport.zlib.decompressobj", Counting)
 
     async def main() -> None:
         bomb = answer(zeros(40_000_000), headers={"Content-Encoding": "gzip"})
@@ -166,6 +174,29 @@ def test_35_a_compressed_answer_is_read_as_far_as_its_limit(
                 await transport.get(PODS, {}, most=most)
             assert read < decompressed <= read + 2_000_000
             await until(lambda: not server.open)
+
+    run(main())
+
+
+@pytest.mark.parametrize("body", [b"no gzip", zeros(1_000_000)[:-9]], ids=["none", "cut off"])
+def test_35_an_answer_that_cannot_be_decompressed_is_a_failure_of_its_request(body: bytes) -> None:
+    async def main() -> None:
+        spoiled = answer(body, headers={"Content-Encoding": "gzip"})
+        async with Server(lists=[spoiled]) as server, connected(login(server)) as transport:
+            with pytest.raises(Unreachable, match="the connection broke off"):
+                await transport.get(PODS, {})
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [0, 1, 256 * 1024, 3 * 256 * 1024])
+def test_35_a_compressed_answer_is_read_to_its_last_byte(size: int) -> None:
+    """Also one that ends where a piece does."""
+
+    async def main() -> None:
+        packed = answer(zeros(size), headers={"Content-Encoding": "gzip"})
+        async with Server(lists=[packed]) as server, connected(login(server)) as transport:
+            assert await transport.get(PODS, {}) == bytes(size)
 
     run(main())
 
