@@ -218,14 +218,19 @@ def test_18_a_finalizer_that_somebody_removes_without_end_is_added_ever_more_slo
     assert "Somebody undoes what Reconciler 'follow' writes" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "refuse",
+    [Refuse(403), Refuse(422, "Invalid", 'admission webhook "v.example.com" denied the request: frozen')],
+    ids=["forbidden", "webhook"],
+)
 def test_18_a_finalizer_that_is_refused_is_logged_and_nothing_is_called(
-    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, refuse: Refuse
 ) -> None:
     calls = Calls(registry)
 
     async def main() -> None:
         async with serving(app()) as cluster:
-            refused = cluster.faults.add(Refuse(403), verb="patch", times=3)
+            refused = cluster.faults.add(refuse, verb="patch", times=3)
             async with operated(registry, cluster):
                 await times.until(lambda: len(refused.hits) == 3, within=LONG)
                 assert calls == []
