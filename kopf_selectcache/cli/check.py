@@ -484,7 +484,7 @@ class _Leftovers:
         give = "" if own else f"give {self._reconcilers[0]} finalizer=True or finalizer=False, or "
         return (
             f"{len(self._names):,} of the objects ({names}) cannot be deleted: no handler of this operator"
-            f" takes the finalizer {self._finalizer} off. If it is left of former handlers,"
+            f" takes the finalizer {self._finalizer} off. If earlier handlers have left it,"
             f" {give}run: selectcache finalizers remove {self._resource} --all"
         )
 

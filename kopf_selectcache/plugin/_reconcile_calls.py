@@ -179,16 +179,16 @@ class Calls:
         if self._handler.finalizer is None:
             _logger.warning(
                 "%(resource)s %(object)s has the finalizer %(name)s, which no handler of this operator takes"
-                " off: it cannot be deleted. If that is left of former handlers, add a line to %(handler)s:"
-                " finalizer=True runs a cleanup with deleting=True, finalizer=False takes it off. If it is of"
-                " another operator, do nothing.",
+                " off: it cannot be deleted. If earlier handlers have left it, add finalizer= to %(handler)s:"
+                " finalizer=True runs a cleanup with deleting=True, finalizer=False takes it off. If another"
+                " operator uses it, do nothing.",
                 parts,
             )
         else:
             _logger.warning(
                 "%(resource)s %(object)s has the finalizer %(name)s, which no handler of this operator takes"
-                " off: it cannot be deleted. If that is left of former handlers, run: selectcache finalizers"
-                " remove %(resource)s --all. If it is of another operator, do nothing.",
+                " off: it cannot be deleted. If earlier handlers have left it, run: selectcache finalizers"
+                " remove %(resource)s --all. If another operator uses it, do nothing.",
                 parts,
             )
 

@@ -160,7 +160,7 @@ def test_20_check_names_objects_with_the_finalizer_of_kopf(
     )
     own = FOLLOW.format(", finalizer='example.com/done'")
     (found,) = parsed(command("check", SELECT, "-o", "json", handlers=own))["caches"]
-    assert "If it is left of former handlers, run: selectcache finalizers" in found["hints"][0]
+    assert "If earlier handlers have left it, run: selectcache finalizers" in found["hints"][0]
 
 
 @pytest.mark.parametrize(
