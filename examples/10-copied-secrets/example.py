@@ -79,7 +79,9 @@ async def reconcile(cache: selectcache.Cache, body, name, patch, deleting, **_):
         copy = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, **content}
         try:
             await write(cache, copy, found.get(namespace))
-        except selectcache.SelectCacheError as error:  # Somebody else has a Secret of this name, for example.
+        except selectcache.AlreadyExists:
+            failed.append(f"{namespace} has another Secret of this name")
+        except selectcache.SelectCacheError as error:
             failed.append(str(error))
     patch.status["copies"] = len(wanted) - len(failed)
     patch.status["message"] = f"{len(failed)} not written: {failed[0]}" if failed else ""
