@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, Self, cast
@@ -69,7 +70,9 @@ class Capture(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(f"{record.levelname}: {record.getMessage()}")
+        # Some take real time, and a busy machine takes longer.
+        text = re.sub(r"after \d+\.\d s", "after 0.0 s", record.getMessage())
+        self.lines.append(f"{record.levelname}: {text}")
 
     def __enter__(self) -> Self:
         self.before = LOGGER.level
