@@ -463,11 +463,11 @@ class _Leftovers:
         keys = (*operator.declared.selectors, key)
         found = reconcilers_with(key, operator.registry, keys)
         self._reconcilers = [handler for handler, verb in found if verb == "reconciles"]
+        self._resource, self._finalizer = resource, operator.settings.persistence.finalizer
         if handlers_of(operator.registry, resource) or any(
-            each.kopfs is not None for each in self._reconcilers
+            each.kopfs is not None or each.finalizer == self._finalizer for each in self._reconcilers
         ):
             self._reconcilers = []
-        self._resource, self._finalizer = resource, operator.settings.persistence.finalizer
         self._names = list[str]()
 
     def look(self, record: Record) -> None:

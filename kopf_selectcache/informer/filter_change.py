@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from kopf_selectcache._errors import NotSynced, Overtaken, SelectCacheError
 from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
 
 from ._exchange import Changed, Exchange, Next
@@ -100,6 +101,11 @@ class FilterChange:
     def is_idle(self) -> bool:
         """True if no change is under way."""
         return self._latest is None
+
+    @property
+    def next_filter(self) -> Branches | None:
+        """The filter of the latest change, from its call on; None if no change is under way."""
+        return None if self._latest is None else self._latest.declared.filter
 
     async def change(
         self,

@@ -21,7 +21,7 @@ from kopf_selectcache.selectors.text import FieldSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 
-from .finalizers import finalizers_of
+from .finalizers import Cleanups, finalizers_of
 from .narrowing import handlers_of, handlers_of_key, needs_finalizer
 from .on import declared_key
 from .reconcile import Reconciler, reconcilers
@@ -35,22 +35,29 @@ def check_finalizers(
     """Raise DeclarationError at the start if a finalizer could stay on an object, or Kopf would take it off.
     `kopfs` is Kopf's own. What only the cluster knows is checked later.
     """
-    finalized = dict[KindKey, Reconciler]()
+    finalized = dict[KindKey, list[Reconciler]]()
     for handler in reconcilers(registry):
         key = declared_key(handler.kind, tuple(declared.selectors)) if handler.has_finalizer else None
         if key is None:
             continue
-        other = finalized.setdefault(key, handler)
-        if {handler.kopfs, other.kopfs} == {True, False}:
-            raise DeclarationError(
-                f"{_given(other)} for {text_of(key)}, and {_given(handler)}",
-                remedy="Write the same in both",
-            )
+        others = finalized.setdefault(key, [])
+        for other in others:
+            if {_keeps_kopfs(each, kopfs) for each in (handler, other)} == {True, False}:
+                raise DeclarationError(
+                    f"{_given(other)} for {text_of(key)}, and {_given(handler)}",
+                    remedy="Write the same in both",
+                )
+        others.append(handler)
         cached = declared.effective(key)
         _require_stored(handler, text_of(key), cached)
         _require_lasting(handler, text_of(key), cached.filter, find(key))
         _require_no_handler(handler, text_of(key), kopfs, handlers_of_key(registry, key))
     declared.selectors.finalized = tuple(finalized)
+
+
+def _keeps_kopfs(handler: Reconciler, kopfs: str) -> bool | None:
+    """Return True if a reconciler uses Kopf's finalizer, by name as well; False if it takes that off."""
+    return True if handler.finalizer == kopfs else handler.kopfs
 
 
 def check_resource(
@@ -123,14 +130,21 @@ def _leaving(
 ) -> list[Mapping[str, Any]]:
     """Return the cached objects with a finalizer that a filter does not select; for None, all of them."""
     kept = None if filter_ is None else _lasting(filter_)
+    adding = runtime.extensions.get(Cleanups).adding
     found: Iterable[Mapping[str, Any]] = ()
     with suppress(ReadError):  # Nothing is cached.
         found = Cache(runtime).held(key, as_="view")
     return [
         obj
         for obj in found
-        if finalizer in finalizers_of(obj) and not (kept is not None and _selects(kept, obj["metadata"]))
+        if (finalizer in finalizers_of(obj) or (obj["metadata"]["uid"], finalizer) in adding)
+        and not (kept is not None and _selects(kept, obj["metadata"]))
     ]
+
+
+def may_stay(filter_: Branches, metadata: Mapping[str, Any]) -> bool:
+    """Return True if a filter does not leave an object out by its name or namespace."""
+    return _selects(_lasting(filter_), metadata)
 
 
 def _selects(filter_: Branches, metadata: Mapping[str, Any]) -> bool:

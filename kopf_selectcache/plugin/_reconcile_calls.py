@@ -300,7 +300,20 @@ class Calls:
             return await self._call(key, DELETING if is_terminating(body) else "", body, run)
         if is_terminating(body):  # Nothing was done for it, or nothing is left to do.
             return None
-        return await self._change_finalizers(key, body, run, name, self._patcher.add_finalizer)
+        if self._is_about_to_leave(body):
+            return RunAgain(RETRY)
+        return await self._change_finalizers(key, body, run, name, self._add_finalizer)
+
+    async def _add_finalizer(self, key: Key, body: BodyView, name: str) -> bool:
+        with self._cleanup.adding(body.metadata.uid):
+            return await self._patcher.add_finalizer(key, body, name)
+
+    def _is_about_to_leave(self, body: BodyView) -> bool:
+        """Return True if the filter is being narrowed past an object: a finalizer would stay on it."""
+        from ._finalizer_checks import may_stay  # Few operators need it.  # noqa: PLC0415
+
+        filter_ = self._informer().filter_change.next_filter
+        return filter_ is not None and not may_stay(filter_, body["metadata"])
 
     async def _change_finalizers(
         self, key: Key, body: BodyView, run: Run, name: str, change: Callable[..., Awaitable[bool]]

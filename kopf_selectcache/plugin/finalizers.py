@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +69,8 @@ class Cleanups:
     def __init__(self, _: Runtime) -> None:
         self.done: dict[str, set[int]] = {}
         """Those whose last call has cleaned up, by the uid of the object."""
+        self.adding: list[tuple[str, str | None]] = []
+        """The uids of the objects on which a finalizer is being put, with its name."""
         self.warned: set[str] = set()
         """The resources of which the log has warned that Kopf's finalizer is left on their objects."""
 
@@ -97,10 +99,13 @@ class Cleanup:
         self._handler, self._runtime, self._resource = handler, runtime, resource
         self._alike = [each for each in handlers if each.finalizer == handler.finalizer]
         cleanups = runtime.extensions.get(Cleanups)
-        self._done, self._warned = cleanups.done, cleanups.warned
+        self._done, self._warned, self._adding = cleanups.done, cleanups.warned, cleanups.adding
         self.released = kopfs if handler.kopfs is False else None
         """Kopf's finalizer, if this reconciler takes it off."""
-        caring = any(each.kopfs is not None and self._is_of_kind(each) for each in handlers)
+        caring = any(
+            (each.kopfs is not None or each.finalizer == kopfs) and self._is_of_kind(each)
+            for each in handlers
+        )
         self._left = None if caring or handlers_of(registry, resource) else kopfs
         """Kopf's finalizer, if nobody takes it off."""
 
@@ -111,6 +116,16 @@ class Cleanup:
             return None
         self._warned.add(resource)
         return self._left
+
+    @contextmanager
+    def adding(self, uid: str) -> Iterator[None]:
+        """Note that the finalizer is being put on an object: no filter is narrowed past it meanwhile."""
+        added = (uid, self._handler.finalizer)
+        self._adding.append(added)
+        try:
+            yield
+        finally:
+            self._adding.remove(added)
 
     def begin(self, uid: str) -> None:
         """Note that a call begins."""

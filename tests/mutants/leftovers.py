@@ -53,6 +53,22 @@ LEFTOVERS: tuple[Mutant, ...] = (
         (TESTS + "18_a_cache_is_neither_narrowed_nor_removed_while_its_objects_have_the_finalizer",),
     ),
     Mutant(
+        "put a finalizer on an object past which the filter is being narrowed",
+        CALLS,
+        "if self._is_about_to_leave(body):",
+        "if False:",
+        18,
+        (TESTS + "18_no_finalizer_goes_on_an_object_past_which_the_filter_is_being_narrowed",),
+    ),
+    Mutant(
+        "narrow a filter past an object on which a finalizer is being put",
+        CHECKS,
+        ' or (obj["metadata"]["uid"], finalizer) in adding',
+        "",
+        18,
+        (TESTS + "18_a_filter_is_not_narrowed_past_an_object_on_which_a_finalizer_is_being_put",),
+    ),
+    Mutant(
         "put a finalizer on objects of which the cache has none",
         CHECKS,
         "    if not cached.projection.stores(FINALIZERS):\n",

@@ -17,7 +17,9 @@ from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.api.status import Problem
+from kopf_selectcache.testing.faults import Silence
 from tests.faults.environment import run, until
+from tests.plugin.finalizing import Meanwhile
 from tests.plugin.reconciling import APPS, CRD, app, operated, serving
 from tests.plugin.virtual import Times
 
@@ -78,7 +80,7 @@ def test_20_kopfs_finalizer_that_nobody_takes_off_is_named_once_for_a_kind(
     assert "finalizer=True runs a cleanup with deleting=True, finalizer=False takes it off" in warnings[0]
 
 
-@pytest.mark.parametrize("handler", ["kopf", "True"])
+@pytest.mark.parametrize("handler", ["kopf", "True", "its name"])
 def test_20_kopfs_finalizer_that_somebody_takes_off_is_not_named(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, handler: str
 ) -> None:
@@ -86,7 +88,8 @@ def test_20_kopfs_finalizer_that_somebody_takes_off_is_not_named(
     if handler == "kopf":
         kopf.on.event("example.com", "v1", "webapps", registry=registry)(lambda **_: None)
     else:
-        selectcache.reconcile(APPS, registry=registry, id="cleaning", finalizer=True)(_nothing)
+        given = True if handler == "True" else KOPFS
+        selectcache.reconcile(APPS, registry=registry, id="cleaning", finalizer=given)(_nothing)
 
     @selectcache.reconcile(APPS, registry=registry)
     async def follow(name: str, **_: Any) -> None:
@@ -248,6 +251,16 @@ def test_18_true_and_false_for_one_kind_are_an_error(registry: kopf.OperatorRegi
         checked(declared(selectcache.EVERYTHING), registry)
 
 
+@pytest.mark.parametrize("taken", [True, KOPFS])
+def test_18_kopfs_finalizer_is_not_taken_over_and_off_beside_one_of_ones_own(
+    registry: kopf.OperatorRegistry, taken: Any
+) -> None:
+    for name, finalizer in {"a": DONE, "b": taken, "c": False}.items():
+        selectcache.reconcile(APPS, registry=registry, finalizer=finalizer, id=name)(_nothing)
+    with pytest.raises(DeclarationError, match=r"'b' has finalizer=.* 'c' has finalizer=False"):
+        checked(declared(selectcache.EVERYTHING), registry)
+
+
 # ---- Filters.
 
 LEAVABLE: dict[str, tuple[Any, str]] = {
@@ -334,6 +347,55 @@ def test_18_a_cache_is_neither_narrowed_nor_removed_while_its_objects_have_the_f
                 await cache.declare(APPS, selectcache.EVERYTHING)
 
     run(main())  # In real time: the caches change their filters with the help of threads.
+
+
+def test_18_no_finalizer_goes_on_an_object_past_which_the_filter_is_being_narrowed(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    """The check of the change cannot see it: the object comes while the new filter is listed."""
+    calls: list[str] = []
+    selectcache.reconcile(APPS, registry=registry, finalizer=DONE)(_nothing)
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    async def main() -> None:
+        async with serving(app("a")) as cluster, operated(registry, cluster) as settings:
+            await until(lambda: finalizers(cluster, "a") == [DONE])
+            cache = selectcache.cache_of(settings)
+            silence = cluster.faults.add(Silence(), verb="list", resource="webapps", times=1)
+            change = asyncio.create_task(cache.change(APPS, Selector(names=["a"])))
+            await until(lambda: len(cluster.requests.where(verb="list", resource="webapps")) == 2)
+            cluster.create(app("b"))
+            await until(lambda: "b" in calls)
+            silence.release()
+            await change
+            assert [*cache.held(APPS).keys()] == [("shop", "a")]
+            assert finalizers(cluster, "b") == []
+
+    run(main())
+
+
+def test_18_a_filter_is_not_narrowed_past_an_object_on_which_a_finalizer_is_being_put(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    selectcache.reconcile(APPS, registry=registry, finalizer=DONE)(_nothing)
+
+    async def main() -> None:
+        async with serving() as cluster, operated(registry, cluster) as settings:
+            cache, changes = selectcache.cache_of(settings), list[asyncio.Task[None]]()
+            await cache.wait_synced()
+            narrow = Meanwhile(
+                lambda: changes.append(asyncio.create_task(cache.change(APPS, Selector(names=["a"]))))
+            )
+            cluster.faults.add(narrow, verb="patch", times=1)
+            cluster.create(app("b"))
+            await until(lambda: finalizers(cluster, "b") == [DONE])
+            with pytest.raises(ReadError, match="cannot be narrowed: shop/b would keep the finalizer"):
+                await changes[0]
+
+    run(main())
 
 
 # ---- The stored part.
