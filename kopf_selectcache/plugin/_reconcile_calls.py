@@ -380,11 +380,12 @@ class Calls:
         newest = await self._patcher.apply(key, body, arguments.patch, is_exact=is_over)
         if newest is None or name is None or not is_over:
             return newest is not None
-        if error is not None:
-            self._report_given_up(arguments, name)
-        return not self._cleanup.end(body.metadata.uid) or await self._patcher.remove_finalizer(
+        is_released = not self._cleanup.end(body.metadata.uid) or await self._patcher.remove_finalizer(
             key, newest, name
         )
+        if error is not None and is_released:
+            self._report_given_up(arguments, name)
+        return is_released
 
     def _report_given_up(self, arguments: ReconcileArguments, name: str) -> None:
         names = {**self._names, "name": name}

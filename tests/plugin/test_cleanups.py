@@ -107,6 +107,29 @@ def test_18_a_cleanup_that_fails_for_good_releases_the_object_with_an_error_and_
     assert messages.count(text) == 1
 
 
+def test_18_a_finalizer_that_does_not_come_off_yet_is_not_reported_as_released(
+    registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(deleting: bool, **_: Any) -> None:
+        if deleting:
+            raise kopf.PermanentError("no")
+
+    calls = Calls(registry, fail)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await times.until(lambda: calls, within=10)
+            change = Meanwhile(lambda: cluster.patch(app(), {"spec": {"size": 1}}))
+            cluster.faults.add(change, verb="patch", resource="webapps", times=1)
+            cluster.delete(app())
+            await times.until(lambda: not stored(cluster), within=LONG)
+            await asyncio.sleep(LONG)
+
+    times.run(main())
+    assert len(calls.cleanups) == 2
+    assert caplog.text.count("has failed for good") == 1
+
+
 def test_18_the_status_is_written_before_the_finalizer_comes_off(
     registry: kopf.OperatorRegistry, times: Times
 ) -> None:
