@@ -146,8 +146,8 @@ class Remover:
         except Refused as refused:
             if refused.refusal.code == 404:  # It was deleted, or never existed.
                 return Done(f"{text} does not exist.", failed=True)
-            if refused.refusal.code not in (403, 422):
-                raise
+            if refused.refusal.code not in (403, 422) and not self._does_it:
+                raise  # Otherwise others may have been changed already, and the output must say which.
             return Done(f"{text}: {refused.refusal.message}.", failed=True)
         except Garbled as error:
             return Done(f"{text}: {error}.", failed=True)

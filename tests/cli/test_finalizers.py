@@ -55,6 +55,20 @@ def test_20_a_finalizer_is_only_shown_without_yes(cluster: EmbeddedCluster, remo
     assert not cluster.requests.where(verb="patch")
 
 
+def test_20_what_was_removed_is_shown_although_the_server_fails_later(
+    cluster: EmbeddedCluster, remove: Run
+) -> None:
+    cluster.create(config("a", KOPFS), config("b", KOPFS))
+    cluster.faults.add(Refuse(500), verb="patch", name="b")
+    said = remove("cm", "a", "b", "--yes")
+    assert said.code == 1
+    assert said.output.splitlines() == [
+        f"configmaps default/a: {KOPFS} is removed.",
+        "configmaps default/b: InternalError.",
+        f"{KOPFS} is removed from 1 object.",
+    ]
+
+
 def test_20_exactly_the_named_finalizer_is_removed(cluster: EmbeddedCluster, remove: Run) -> None:
     cluster.create(config("a", OTHER, KOPFS, "example.com/third"), config("b", KOPFS))
     cluster.delete(config("b"))
