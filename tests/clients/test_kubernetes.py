@@ -392,7 +392,8 @@ def test_the_whole_operator_of_docs_migrating_leaves_what_the_reconciler_takes_o
         migrating.prepare(cluster)
         cluster.create(migrating.ROUTES, WEB | {"spec": {"image": "nginx:0", "host": "old.example.com"}})
         with operated(cluster, tmp_path / "before.py"):
-            cluster.wait_for(WEB, lambda now: now.get("status") == {"ready": 0})
+            # Kopf calls the timer again after a minute if it comes before the Deployment.
+            cluster.wait_for(WEB, lambda now: now.get("status") == {"ready": 0}, timeout=180)
             cluster.patch(WEB, {"spec": WEB["spec"]})
             cluster.wait_for(migrating.DEPLOYMENT, lambda now: migrating.image_of(now) == "nginx:1")
             cluster.wait_for(migrating.ROUTES, lambda now: now.get("data") == migrating.ROUTE)
