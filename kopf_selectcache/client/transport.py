@@ -547,7 +547,6 @@ async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, Non
             yield piece
         return
     inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # Either of the two formats, as it begins.
-    data = b""
     try:
         async for data in response.content.iter_any():
             while data and not inflater.eof:
