@@ -552,8 +552,6 @@ async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, Non
             while data and not inflater.eof:
                 yield inflater.decompress(data, _BUFFER)
                 data = inflater.unconsumed_tail  # The rest, for the next piece.  # noqa: PLW2901
-        while not inflater.eof and (piece := inflater.decompress(b"", _BUFFER)):
-            yield piece
     except zlib.error as error:
         raise aiohttp.ClientPayloadError("the answer cannot be decompressed") from error
     if not inflater.eof:
