@@ -127,6 +127,7 @@ def test_35_a_compressed_answer_is_decompressed_piece_by_piece_and_the_loop_runs
         ):
             task = asyncio.create_task(transport.get(PODS, {}))
             turns = await turns_while(task)
+            assert task.exception() is None
             assert len(task.result()) == size
             assert turns >= size // 1_000_000
 
