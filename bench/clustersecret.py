@@ -3,8 +3,9 @@
 The script of tests/ports is played to both: to the operator of examples/10-copied-secrets, and to
 tests/ports/plain.py. That has the official client, so run it by the environment of `make test-clients`. One
 after the other, each is a process of its own beside an embedded API server of its own, which has many
-namespaces, and Secrets that have nothing to do with it. Requests, CPU and memory are those of the script
-without its faults. Then the operator is restarted with nothing to do, and at last the faults are played.
+namespaces, and Secrets that have nothing to do with it. Requests, CPU and memory are measured while the
+script plays its changes, without its faults. Then the operator is restarted with nothing to do, and at last
+the faults are played.
 Without `--quick` the table is written into docs/comparison.md.
 
 Compare ratios: times and sizes belong to one machine at one moment.
@@ -70,7 +71,7 @@ class Figures:
     restart: Counter[str] = field(default_factory=Counter)
     """The requests of a restart with nothing to do."""
     changed: int = 0
-    """Those of them that write, and that the server has accepted."""
+    """The writes that the server has accepted."""
     wrong: dict[str, int] = field(default_factory=dict)
     """The number of wrong copies after each stage."""
     ended: int = 0

@@ -93,7 +93,7 @@ LEFTOVERS: tuple[Mutant, ...] = (
         (TESTS + "18_kopfs_finalizer_beside_kopfs_handlers_is_an_error_at_the_start",),
     ),
     Mutant(
-        "leave Kopf's finalizer on in spite of finalizer=False",
+        "leave Kopf's finalizer on despite finalizer=False",
         STATE,
         "self.released = kopfs if handler.kopfs is False else None",
         "self.released = None",

@@ -224,7 +224,7 @@ FAULTS = (
     Stage("all watches end", cut),
     FORGOTTEN,
     _streamed("an object in the stream has no metadata", NoMetadata()),
-    _streamed("a line of the stream is no JSON", MalformedJSON()),
+    _streamed("a line of the stream isn't JSON", MalformedJSON()),
     _streamed(
         "an event of a type that nobody knows, instead of DELETED", UnknownEventType(instead_of="DELETED")
     ),
