@@ -19,7 +19,7 @@ from kopf_selectcache.core.errors import BadText, Garbled
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.plugin.finalizers import finalizers_of, is_terminating
+from kopf_selectcache.plugin.finalizers import finalizers_of, is_terminating, removal_of
 from kopf_selectcache.selectors.kind_keys import checked_key, unserved
 
 from . import operator_loader
@@ -180,14 +180,13 @@ class Remover:
 
 def _removal(obj: Mapping[str, Any], finalizer: str) -> list[dict[str, Any]] | None:
     """Return the JSON patch for exactly this version of an object; None if it lacks the finalizer."""
-    if finalizer not in (finalizers := finalizers_of(obj)):
+    if finalizer not in finalizers_of(obj):
         return None
-    path = f"/metadata/finalizers/{finalizers.index(finalizer)}"
-    tested = {f"/metadata/{name}": obj["metadata"][name] for name in ("uid", "resourceVersion")}
     tests = [
-        {"op": "test", "path": each, "value": value} for each, value in (tested | {path: finalizer}).items()
+        {"op": "test", "path": f"/metadata/{name}", "value": obj["metadata"][name]}
+        for name in ("uid", "resourceVersion")
     ]
-    return [*tests, {"op": "remove", "path": path}]
+    return [*tests, *removal_of(obj, finalizer)]
 
 
 def _meaning(obj: Mapping[str, Any], others: Sequence[str]) -> str:

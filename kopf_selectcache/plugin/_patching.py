@@ -30,7 +30,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.queue import Key
 
 from ._own_patches import OwnPatches, Write, lost_paths, merged, stored_part, version_of
-from .finalizers import finalizers_of
+from .finalizers import finalizers_of, removal_of
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -93,13 +93,11 @@ class Patcher:
 
     async def remove_finalizer(self, key: Key, obj: Mapping[str, Any], name: str) -> bool:
         """Take a finalizer off an object; return False if there is a newer object."""
-        if name not in (before := finalizers_of(obj)):
+        if name not in finalizers_of(obj):
             return True
-        path = f"/metadata/finalizers/{before.index(name)}"
-        operations = [{"op": "test", "path": path, "value": name}, {"op": "remove", "path": path}]
         with self._sending(key):
             try:
-                return await self._send_operations(key, obj, operations) is not None
+                return await self._send_operations(key, obj, removal_of(obj, name)) is not None
             except NotFound:
                 return True
 

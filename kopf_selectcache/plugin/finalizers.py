@@ -27,6 +27,12 @@ def finalizers_of(obj: Mapping[str, Any]) -> list[str]:
     return list(obj["metadata"].get("finalizers") or ())
 
 
+def removal_of(obj: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the operations of a JSON patch that takes a finalizer off an object, if it is where it was."""
+    path = f"/metadata/finalizers/{finalizers_of(obj).index(name)}"
+    return [{"op": "test", "path": path, "value": name}, {"op": "remove", "path": path}]
+
+
 def is_terminating(obj: Mapping[str, Any]) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))
 

@@ -175,8 +175,8 @@ COMMANDS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take another finalizer for the named one",
-        "cli/finalizers.py",
-        "finalizers.index(finalizer)",
+        "plugin/finalizers.py",
+        "finalizers_of(obj).index(name)",
         "0",
         20,
         ("tests/cli/test_finalizers.py::test_20_exactly_the_named_finalizer_is_removed",),
