@@ -65,6 +65,7 @@ from .plugin.operator import collector
 from .plugin.reconcile import Watch, reconcile
 from .reconciler import predicates, sources
 from .recorder.recorder import Recorder
+from .selectors.object_key import Key
 from .selectors.selector import AnyOf, Selector
 from .selectors.special_values import ALL_OTHERS, EVERYTHING, UNSET
 from .selectors.text import FieldSelector, LabelSelector
@@ -102,6 +103,7 @@ __all__ = [
     "HiddenByFilter",
     "HiddenObject",
     "Invalid",
+    "Key",
     "Kind",
     "LabelSelector",
     "Level",
