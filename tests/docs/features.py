@@ -20,7 +20,7 @@ writes this page from `docs/features.toml`.
 
 - *works*: a test runs on the embedded and on the real API server, and fails with the code taken out. A *seeded bug* takes it out: `make mutants`
   shows that the test catches it.
-- *partly*: a part is missing, as the row says. *later*: it is not there. *never*: it is not wanted, for the reason given.
+- *partly*: a part is missing, as the row says. *planned*: not implemented yet. *declined*: we decided against it, for the reason given.
 
 Tests are in `tests/`; those without a file are in `tests/conformance/test_features.py`. The tests of `conformance` run on both servers.
 """
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     ours: str
     state: str
     why: str = ""
-    """The missing part, and of a row that is never done the reason."""
+    """The missing part, or why the feature was declined."""
     tests: tuple[str, ...] = ()
     mutants: tuple[str, ...] = ()
 

@@ -14,7 +14,7 @@ from tests.mutants.seeded import MUTANTS
 from tests.rows import each_row
 
 ROOT = Path(__file__).parents[2]
-STATES = ("works", "partly", "later", "never")
+STATES = ("works", "partly", "planned", "declined")
 OF_A_SERVER = {"server", "api", "place"}
 """Fixtures of tests that run on both servers, and those of their file that take one of these."""
 ALL: list[Mutant | FeatureMutant] = [*MUTANTS, *FEATURES]
