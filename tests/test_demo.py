@@ -1,7 +1,9 @@
 """`make demo` as a newcomer runs it, only smaller: it shows what it promises, ends by itself, and at once if
 told to."""
 
+import io
 import os
+import runpy
 import shutil
 import signal
 import subprocess
@@ -60,22 +62,35 @@ def test_the_demo_shows_what_it_promises_and_ends_by_itself(tmp_path: Path) -> N
     with demo(tmp_path) as process:
         shown, _ = process.communicate(timeout=120)
     assert process.returncode == 0, shown
+    answer = (
+        "cache.get('configmaps', 'train-7-params', namespace='research', default=None)\n   -> OutsideFilter: "
+    )
     promised = (
         "with 90 objects",
+        *3
+        * (
+            "params.get(('research', 'train-7-params'))\n   -> None",
+            'create train-7-params\n   -> 409 configmaps "train-7-params" already exists',
+        ),
+        "kopf run examples/01-job-observer/example.py",
         "jobs received: 100%, 10 of 10",
         "pods received: 100%, 20 of 20",
-        "held:              30 objects",
+        "cached:            30 objects",
         "everything:        90 objects",
         "MB in memory",
-        ", Running",
-        "OutsideFilter: ",
+        "train-7-1, Running",
+        answer,
+        "await cache.why(",
+        "has no label example.com/run-id",
         "await cache.fetch(",
         ", from the server",
-        "its label is taken away",
-        "is not held: it is absent, or present without example.com/run-id",
-        "failed for good",
-        "make demo ARGS=--stay",
+        "removes the label of train-7-0",
+        "train-7-0, cause 'left'",
+        "OutsideFilter: ",
+        "run train-7: failed for good",
+        "Next: make demo ARGS=--stay",
     )
+    assert "\033" not in shown
     at = 0
     for text in promised:
         at = shown.find(text, at)
@@ -102,7 +117,10 @@ def test_a_number_that_makes_no_demo_is_refused(tmp_path: Path, number: str) -> 
     "moment",
     [
         "--- 0.",
-        *(pytest.param(each, marks=pytest.mark.soak) for each in ("--- 1.", "--- 3.", "jobs received")),
+        *(
+            pytest.param(each, marks=pytest.mark.soak)
+            for each in ("--- 1.", "   -> None", "--- 2.", "jobs received", "--- 4.")
+        ),
     ],
 )
 def test_the_demo_ends_at_ctrl_c_and_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
@@ -126,6 +144,29 @@ def test_the_demo_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
     assert_nothing_is_left(tmp_path)
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("file", "environ", "shown"),
+    [
+        (Terminal(), {}, "\033[32m   -> Job train-7\033[0m\n"),
+        (Terminal(), {"NO_COLOR": "1"}, "   -> Job train-7\n"),
+        (Terminal(), {"TERM": "dumb"}, "   -> Job train-7\n"),
+        (io.StringIO(), {}, "   -> Job train-7\n"),
+    ],
+    ids=["terminal", "NO_COLOR", "dumb", "pipe"],
+)
+def test_only_a_terminal_that_wants_colours_gets_them(
+    file: io.StringIO, environ: dict[str, str], shown: str
+) -> None:
+    screen = runpy.run_path(str(ROOT / "examples/demo/screen.py"))["Screen"](file, environ)
+    screen.step("   -> Job train-7")
+    assert file.getvalue() == shown
+
+
 def test_an_operator_that_dies_at_its_start_is_told_with_its_log(tmp_path: Path) -> None:
     root = tmp_path / "broken"
     shutil.copytree(ROOT / "examples", root / "examples")
@@ -142,8 +183,8 @@ def test_the_demo_stays_and_what_it_says_to_go_on_by_hand_works(tmp_path: Path) 
     if shutil.which("kubectl") is None:
         without_server("there is no kubectl on PATH")
     with demo(tmp_path, *SMALL, "--stay") as process:
-        shown = until(process, "--- 7.") + until(process, "-m kopf run")
-        commands = [line.strip() for line in shown.partition("--- 7.")[2].splitlines()[1:]]
+        shown = until(process, "--- 8.") + until(process, "-m kopf run")
+        commands = [line.strip() for line in shown.partition("--- 8.")[2].splitlines()[1:]]
         *by_hand, operator = commands
         assert [line.split()[0] for line in by_hand] == ["export", "kubectl", "kubectl", "kubectl"]
         subprocess.run(["bash", "-ec", "\n".join(by_hand)], cwd=tmp_path / "work", check=True, timeout=120)

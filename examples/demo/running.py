@@ -1,4 +1,4 @@
-"""The operator of the demo: `kopf run` of examples/01 in a process of its own, which ends with the demo."""
+"""The operators of the demo: each is a `kopf run` in a process of its own, which ends with the demo."""
 
 import os
 import queue
@@ -10,16 +10,14 @@ from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
 
-HERE = Path(__file__).parent
-OPERATOR = HERE.parent / "01-job-observer" / "example.py"
 STEP = "demo.example.com/step"
 PATIENCE = 60  # Seconds to wait for the next output of the operator.
 
 
 class Operator:
-    """`kopf run` of examples/01, with additional handlers that answer questions."""
+    """`kopf run` of some files. Their handlers print lines for the demo."""
 
-    def __init__(self, cluster, folder):
+    def __init__(self, cluster, folder, *files, **variables):
         self._cluster = cluster
         self._asked = 0
         self._lines = queue.Queue()
@@ -33,10 +31,9 @@ class Operator:
                 "run",
                 "--standalone",
                 "-A",
-                str(OPERATOR),
-                str(HERE / "showing.py"),
+                *map(str, files),
             ],
-            env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+            env={**os.environ, "KUBECONFIG": str(kubeconfig), **variables},
             cwd=folder,
             text=True,
             start_new_session=True,
@@ -89,9 +86,12 @@ class Operator:
                 "data": {"step": step, **data},
             }
         )
-        while (line := self.line()) != "demo: .":
-            if line.startswith("demo: "):
-                yield line.removeprefix("demo: ")
+        while (line := self.shown()) != ".":
+            yield line
+
+    def shown(self):
+        """Return the next line that a handler prints for the demo."""
+        return self.until("demo: ").removeprefix("demo: ")
 
     def until(self, text):
         """Return the next line of the log that has this text."""

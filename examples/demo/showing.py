@@ -3,7 +3,6 @@
 They use the public API only.
 """
 
-import asyncio
 import json
 
 import kopf
@@ -18,9 +17,11 @@ memory = {}
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, **_):
     memory["collector"] = selectcache.collector(settings)
-    selectcache.settings_of(
-        settings
-    ).page_limit = 25  # Small pages, so that the demo can show a sync. Keep the default in your operators.
+    options = selectcache.settings_of(settings)
+    options.selectors["v1/configmaps"] = RUN
+    options.page_limit = (
+        25  # Small pages, so that the demo can show a sync. Keep the default in your operators.
+    )
 
 
 @kopf.on.event("configmaps", labels={STEP: kopf.PRESENT})
@@ -32,45 +33,48 @@ async def show(cache: selectcache.Cache, type, labels, body, **_):
         print("demo: .", flush=True)  # The demo reads the output.  # noqa: T201
 
 
-async def held(cache, **_):
+@selectcache.on.change("pods", entered=False, updated=False)
+async def follow(cause, name, **_):
+    print(f"demo: @selectcache.on.change('pods') is called: {name}, cause '{cause}'", flush=True)  # noqa: T201
+
+
+async def sizes(cache, **_):
     for family in memory["collector"].collect():
         if family.name in ("kopf_selectcache_objects", "kopf_selectcache_bytes"):
             for sample in family.samples:
                 yield json.dumps([family.name.rpartition("_")[2], sample.labels["resource"], sample.value])
 
 
-async def reads(cache, namespace, job, pod, run, **_):
-    yield f"cache.get('jobs', '{job}', '{namespace}')"
-    yield f"   -> {cache.get('jobs', job, namespace)['kind']} {job}"
-    yield (
-        f"cache.list('pods', namespace='{namespace}', label={{'{RUN}': '{run}'}})      # all there are:"
-        " provably"
-    )
+async def reads(cache, namespace, job, run, **_):
+    yield f"cache.get('jobs', '{job}', namespace='{namespace}')"
+    yield f"   -> {cache.get('jobs', job, namespace=namespace)['kind']} {job}"
+    yield f"cache.list('pods', namespace='{namespace}', label={{'{RUN}': '{run}'}})   # all of them"
     for one in cache.list("pods", namespace=namespace, label={RUN: run}):
         yield f"   -> {one['metadata']['name']}, {one['status']['phase']}"
     yield f"cache.count('pods', label='{RUN}')"
     yield f"   -> {cache.count('pods', label=RUN):,}"
 
 
-async def outside(cache, other, elsewhere, **_):
-    yield f"cache.get('pods', '{other}', '{elsewhere}')"
+async def outside(cache, namespace, params, **_):
+    yield f"cache.get('configmaps', '{params}', namespace='{namespace}', default=None)"
     try:
-        cache.get("pods", other, elsewhere)
+        cache.get("configmaps", params, namespace=namespace, default=None)
     except selectcache.OutsideFilter as error:
         yield f"   -> OutsideFilter: {error}"
-    yield f"await cache.fetch('pods', '{other}', '{elsewhere}')"
-    yield f"   -> {(await cache.fetch('pods', other, elsewhere))['metadata']['name']}, from the server"
+    yield f"await cache.why('configmaps', '{params}', namespace='{namespace}')"
+    for line in str(await cache.why("configmaps", params, namespace=namespace)).splitlines():
+        yield f"   -> {line}"
+    yield f"await cache.fetch('configmaps', '{params}', namespace='{namespace}')"
+    found = await cache.fetch("configmaps", params, namespace=namespace)
+    yield f"   -> {found['metadata']['name']} with {found['data']}, from the server"
 
 
 async def left(cache, namespace, pod, **_):
-    yield f"cache.get('pods', '{pod}', '{namespace}')"
-    while True:
-        try:
-            cache.get("pods", pod, namespace)
-        except selectcache.OutsideFilter as error:
-            yield f"   -> OutsideFilter: {error}"
-            return
-        await asyncio.sleep(0.05)  # The event has not arrived yet.
+    yield f"cache.get('pods', '{pod}', namespace='{namespace}', default=None)"
+    try:
+        cache.get("pods", pod, namespace=namespace, default=None)
+    except selectcache.OutsideFilter as error:
+        yield f"   -> OutsideFilter: {error}"
 
 
-SHOWN = {"held": held, "reads": reads, "outside": outside, "left": left}
+SHOWN = {"sizes": sizes, "reads": reads, "outside": outside, "left": left}

@@ -1,4 +1,4 @@
-"""The steps of the demo: it fills a cluster, the caches of an operator fill, and handlers read them."""
+"""The steps of the demo: a plain index fails, the caches of an operator fill, and its handlers read them."""
 
 import json
 import math
@@ -10,30 +10,30 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from running import HERE, OPERATOR, Operator, held_back
+from running import Operator, held_back
+from screen import DIM, GREEN, Screen
 
 from kopf_selectcache.cli._progress import Progress
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.sample_objects import Population
 
 RUN = "example.com/run-id"  # The label by which examples/01 selects.
-NAMESPACES = [f"team-{letter}" for letter in "abcdefgh"]
+HERE = Path(__file__).parent
+OPERATOR = HERE.parent / "01-job-observer" / "example.py"
+HOME = "research"  # The namespace of the runs.
+NAMESPACES = [HOME, "billing", "data", "media", "mobile", "platform", "search", "shop"]
+ATTEMPTS = 3  # Of the plain operator, until the demo ends it.
 PAGE = 25  # The page limit of showing.py: small, so that the sync is visible.
 KUBECONFIG = Path("demo.kubeconfig")
 
 
-def say(text=""):
-    print(text, flush=True)  # A demo prints.  # noqa: T201
-
-
-def title(number, text):
-    say()
-    say(f"--- {number}. {text}")
+screen = Screen(sys.stdout, os.environ)
+say, title = screen.say, screen.title
 
 
 def fill(cluster, pods, runs):
     """Create objects of other teams, and the runs of the operator; return them."""
-    population = Population(seed=1, namespaces=NAMESPACES)
+    population, training = Population(seed=1, namespaces=NAMESPACES), Population(seed=2, namespaces=[HOME])
     for namespace in NAMESPACES:
         cluster.namespace(namespace)
     others, mine = [], []
@@ -42,10 +42,34 @@ def fill(cluster, pods, runs):
             others += cluster.create(pod)
             progress.step()
         for number in range(runs):
-            for obj in population.run(number, label=RUN):
+            run, pods_so_far = name_of(number), 0
+            for obj in training.run(number, label=RUN):
+                is_pod = obj["kind"] == "Pod"
+                obj["metadata"]["name"] = f"{run}-{pods_so_far}" if is_pod else run
+                obj["metadata"]["labels"] |= {RUN: run, "job-name": run}
+                pods_so_far += is_pod
                 mine += cluster.create(obj)
                 progress.step()
     return others, mine
+
+
+def name_of(number):
+    return f"train-{number + 1}"
+
+
+def fail(cluster, folder, run):
+    """Show a plain index that leaves an object out, and what an operator makes of it."""
+    params = {"name": f"{run}-params", "namespace": HOME}
+    cluster.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": params, "data": {"learning-rate": "0.01"}}
+    )
+    say(f"Somebody has created {run}-params by hand, without the label that the operator's index selects.")
+    with held_back():
+        operator = Operator(cluster, folder, HERE / "plain.py", DEMO_RUN=run)
+    with operator:
+        for _ in range(4 * ATTEMPTS):  # Two calls and their answers.
+            screen.step(operator.shown())
+    say("Kopf would retry this forever. The object exists: the index only left it out.")
 
 
 def watch_sync(operator, counts):
@@ -70,49 +94,48 @@ def size(objects):
     return sum(len(json.dumps(obj, separators=(",", ":"))) for obj in objects)
 
 
-def show(cluster, operator, others, mine):
+def show(cluster, operator, others, mine, run):
     """Let the handlers of the operator read while the cluster changes."""
-    job = next(obj for obj in mine if obj["kind"] == "Job")
-    namespace, run = job["metadata"]["namespace"], job["metadata"]["labels"][RUN]
-    pods = [obj for obj in mine if obj["kind"] == "Pod" and obj["metadata"]["labels"][RUN] == run]
-    other = others[0]["metadata"]
+    job, pod, _ = (obj for obj in mine if obj["metadata"]["labels"][RUN] == run)
     data = {
-        "namespace": namespace,
+        "namespace": HOME,
         "job": job["metadata"]["name"],
-        "pod": pods[0]["metadata"]["name"],
+        "pod": pod["metadata"]["name"],
         "run": run,
-        "other": other["name"],
-        "elsewhere": other["namespace"],
+        "params": f"{run}-params",
     }
 
-    title(2, "What it holds, and what everything would take")
-    found = [json.loads(line) for line in operator.ask("held", **data)]
+    title(3, "The size of these caches, compared with everything")
+    found = [json.loads(line) for line in operator.ask("sizes", **data)]
     amounts = {what: sum(value for each, _, value in found if each == what) for what in ("objects", "bytes")}
     everything = others + mine
-    say(f"held:        {amounts['objects']:8,.0f} objects, {megabytes(amounts['bytes']):>9} as JSON")
+    say(f"cached:      {amounts['objects']:8,.0f} objects, {megabytes(amounts['bytes']):>9} as JSON")
     say(
         f"everything:  {len(everything):8,} objects, {megabytes(size(everything)):>9} as JSON"
         f"   ({size(everything) / amounts['bytes']:.0f} times as much)"
     )
     if (memory := operator.memory()) is not None:
-        say(f"the operator's whole process, Python, Kopf and all: {megabytes(memory)} in memory")
+        say(f"the operator's whole process, with Python and Kopf: {megabytes(memory)} in memory")
 
-    title(3, "Reads, served from memory")
+    title(4, "Reads from memory")
     for line in operator.ask("reads", **data):
-        say(line)
+        screen.step(line)
 
-    title(4, "A read outside the filter fails at once, and says why")
+    title(5, f"The ConfigMap from step 1: the cache doesn't answer None, and the server knows {run}-params")
     for line in operator.ask("outside", **data):
-        say(line)
+        screen.step(line)
 
-    title(5, "A pod leaves the filter: its label is taken away, and it lives on")
-    cluster.patch(pods[0], {"metadata": {"labels": {RUN: None}}})
+    title(
+        6, f"Somebody removes the label of {pod['metadata']['name']}: it leaves the filter, and still exists"
+    )
+    cluster.patch(pod, {"metadata": {"labels": {RUN: None}}})
+    screen.step(operator.shown())
     for line in operator.ask("left", **data):
-        say(line)
+        screen.step(line)
 
-    title(6, "Meanwhile examples/01 does its work: a job fails")
+    title(7, f"Meanwhile examples/01 does its work: {job['metadata']['name']} fails")
     cluster.patch(job, {"status": {"active": None, "failed": 1}}, subresource="status")
-    say(operator.until(f"run {run}:").strip())
+    say(operator.until(f"run {run}:").strip(), GREEN)
 
 
 def from_here(path):
@@ -126,8 +149,8 @@ def stay(cluster, operator):
     """Keep both, and show what the operator says, until Ctrl-C."""
     with kubeconfig_of(cluster):
         title(
-            7,
-            "Cluster and operator stay until Ctrl-C. To go on by hand, in another terminal, in this folder:",
+            8,
+            "Cluster and operator stay until Ctrl-C. In another terminal, in this folder, you can run:",
         )
         say(f"  export KUBECONFIG={KUBECONFIG}")
         say(f"  kubectl apply -f {from_here(HERE / 'hello.yaml')}")
@@ -165,16 +188,16 @@ def tell(arguments):
         cluster = stack.enter_context(EmbeddedCluster(garbage_collection=False).in_thread())
         title(0, f"An embedded Kubernetes API, with {arguments.pods + 3 * arguments.runs:,} objects")
         others, mine = fill(cluster, arguments.pods, arguments.runs)
-        title(
-            1,
-            "kopf run examples/01-job-observer/example.py, which caches jobs and pods with a label of"
-            " its own",
-        )
+        run = name_of(min(6, arguments.runs - 1))
+        title(1, "The failure: for an object that a plain Kopf index leaves out, the answer is None")
+        fail(cluster, Path(folder), run)
+        title(2, "kopf_selectcache: kopf run examples/01-job-observer/example.py caches what has the label")
         with held_back():
-            operator = stack.enter_context(Operator(cluster, Path(folder)))
+            operator = stack.enter_context(Operator(cluster, Path(folder), OPERATOR, HERE / "showing.py"))
         watch_sync(operator, {"jobs": arguments.runs, "pods": 2 * arguments.runs})
-        show(cluster, operator, others, mine)
+        show(cluster, operator, others, mine, run)
         if arguments.stay:
             stay(cluster, operator)
     say()
-    say("To go on by hand, with a cluster and an operator that stay: make demo ARGS=--stay")
+    say("Next: make demo ARGS=--stay    keeps the cluster and the operator, for kubectl", DIM)
+    say("      docs/getting-started.md  builds an operator of your own in 15 minutes", DIM)
