@@ -10,8 +10,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [
-    ROOT / "README.md",
-    ROOT / "CHANGELOG.md",
+    *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "SECURITY")),
     *sorted(DOCS.rglob("*.md")),
     *sorted(ROOT.glob("examples/*/README.md")),
 ]

@@ -1,0 +1,111 @@
+"""The pages around the code: the description on a package index, forms, the workflow and the hosted site."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .pages import ROOT
+
+FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
+RELATIVE = re.compile(r'\]\((?!\w+:|#)|\b(?:src|srcset)="(?!\w+:)')
+SETUP = runpy.run_path(str(ROOT / "setup.py"))
+
+
+def loaded(file: Path) -> Any:
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def configuration() -> ConfigParser:
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    return setup
+
+
+# ---- The description.
+
+
+@pytest.mark.parametrize("source", [None, "https://code.example.com/kopf_selectcache"])
+def test_no_link_of_the_description_needs_the_repository(source: str | None) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert RELATIVE.search(readme)
+    text = SETUP["description"](readme, source)
+    assert RELATIVE.search(text) is None
+    assert "[Kopf](https://kopf.readthedocs.io/)" in text
+    assert (f"[Reading]({source}/blob/HEAD/docs/reading.md)" in text) is (source is not None)
+    assert "Reading" in text
+
+
+def test_the_pictures_of_the_description_are_those_of_the_repository() -> None:
+    readme = (
+        '<picture><source srcset="docs/dark.svg"><img alt="cache" src="docs/light.svg"></picture>\n\nText'
+    )
+    assert SETUP["description"](readme, "https://a.example/b") == (
+        '<picture><source srcset="https://a.example/b/raw/HEAD/docs/dark.svg">'
+        '<img alt="cache" src="https://a.example/b/raw/HEAD/docs/light.svg"></picture>\n\nText'
+    )
+    assert SETUP["description"](readme, None) == "Text"
+
+
+def test_the_address_of_the_repository_is_that_of_setup_cfg() -> None:
+    urls = (
+        "[metadata]\nproject_urls =\n    Changelog = https://a.example/c\n    Source = https://a.example/b/\n"
+    )
+    assert SETUP["repository"](urls) == "https://a.example/b"
+    assert SETUP["repository"]("[metadata]\nname = some\n") is None
+
+
+# ---- The sites that host the repository and the pages.
+
+
+def test_there_are_forms() -> None:
+    assert {file.name for file in FORMS} == {"bug.yml", "config.yml", "feature.yml"}
+
+
+@pytest.mark.parametrize(
+    "file", [file for file in FORMS if file.name != "config.yml"], ids=lambda file: file.name
+)
+def test_a_form_is_complete(file: Path) -> None:
+    form = loaded(file)
+    assert form["name"]
+    assert form["description"]
+    fields = [field for field in form["body"] if field["type"] != "markdown"]
+    assert len({field["id"] for field in fields}) == len(fields)
+    assert all(field["attributes"]["label"] for field in fields)
+    assert any(field.get("validations", {}).get("required") for field in fields)
+
+
+def test_the_workflow_runs_the_gate() -> None:
+    workflow = loaded(ROOT / ".github/workflows/gate.yml")
+    steps = workflow["jobs"]["gate"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == [".ci/run"]
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+    assert workflow["permissions"] == {"contents": "read"}
+    named = [str(value) for step in steps for value in step.get("with", {}).values()]
+    assert (ROOT / next(value for value in named if value.endswith("go.mod"))).is_file()
+    pythons = next(value for value in named if value.startswith("3.")).split()
+    classifiers = configuration()["metadata"]["classifiers"]
+    assert [each for each in pythons if f"Python :: {each}" not in classifiers] == []
+
+
+def test_the_site_is_hosted_as_make_docs_builds_it() -> None:
+    hosted = loaded(ROOT / ".readthedocs.yaml")
+    assert hosted["sphinx"] == {"configuration": "docs/conf.py", "fail_on_warning": True}
+    (install,) = hosted["python"]["install"]
+    assert set(install["extra_requirements"]) <= set(configuration()["options.extras_require"])
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "--fail-on-warning" in recipe
+    assert f"-e '.[{install['extra_requirements'][0]}]'" in recipe
+
+
+def test_a_source_distribution_has_the_pages_that_readme_links_to() -> None:
+    manifest = (ROOT / "MANIFEST.in").read_text(encoding="utf-8")
+    pages = {file.name for file in ROOT.glob("*.md")} - {"README.md"}
+    assert {page for page in pages if page not in manifest} == set()
