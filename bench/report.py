@@ -196,10 +196,49 @@ def _other_lines(run: Run) -> Iterator[str]:
         )
 
 
+COMPARED = (
+    ("memory per object, mostly replicas", GROUPED, "per object", 1e-3, "KB"),
+    ("memory per object, no two alike", UNRELATED, "per object", 1e-3, "KB"),
+    ("memory of the process without objects", GROUPED, "empty", 1e-6, "MB"),
+    ("CPU to sync", GROUPED, "sync cpu", 1, "s"),
+    ("`get`, mostly replicas", GROUPED, "get", 1, "µs"),
+    ("`get`, no two alike", UNRELATED, "get", 1, "µs"),
+)
+COPIES = {OURS: "your own copy", CONTROLLER: "your own copy", KUBE_RS: "shared", INFORMER: "shared"}
+"""The peers of README, and what their `get` returns."""
+
+
+def compared(results: Sequence[Result], _: str) -> str:
+    """Return the table of README, with both sets of objects. Ours is measured twice."""
+    runs = {name: Run([each for each in results if each.data == name]) for name in (GROUPED, UNRELATED)}
+    heads = {OURS: "this cache", CONTROLLER: "controller-runtime, in Go", KUBE_RS: "kube-rs, in Rust"}
+    rows = [[f"{SIZE:,} pods", *(heads.get(peer, HEADS.get(peer, peer)) for peer in COPIES)]]
+    for words, data, key, scale, unit in COMPARED:
+        cells = [words]
+        for peer, copy in COPIES.items():
+            names = (OURS, AGAIN) if peer == OURS else (peer,)
+            measured = sorted(each for name in names if (each := runs[data].get(name, SIZE, key)) is not None)
+            shown = " to ".join(dict.fromkeys(_rounded(each * scale) for each in measured))
+            cells.append(f"{shown} {unit}{f', {copy}' if key == 'get' else ''}" if shown else "not measured")
+        rows.append(cells)
+    took, theirs = (runs[GROUPED].get(peer, 4_000, "sync") for peer in (OURS, INDEX))
+    if took is None or theirs is None:
+        return piped(rows)
+    return (
+        f"{piped(rows)}\n\nWith 4,000 pods, the first handler ran after {_rounded(took)} s with this cache,"
+        f" and after {_rounded(theirs)} s with `@kopf.index`."
+    )
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.1f}" if value < 20 else f"{value:.0f}"
+
+
 BLOCKS: Mapping[str, Callable[[Sequence[Result], str], str]] = {
     "figures": figures,
     "missed": missed,
     "others": others,
+    "compared": compared,
 }
 
 
@@ -219,45 +258,6 @@ def filled(text: str, results: Sequence[Result]) -> str:
     return BLOCK.sub(fill, text)
 
 
-README_ROWS = (
-    ("memory per object, with 20,000 pods of 10 KB, most of them replicas", "per object", 1e-3, "KB"),
-    ("CPU to sync 20,000 pods", "sync cpu", 1, "s"),
-    ("`get` of a private copy", "get", 1, "µs"),
-)
-README_SENTENCE = re.compile(r"With 4,000 pods, the first handler ran after .* with `@kopf\.index`\.")
-
-
-def readme(text: str, results: Sequence[Result]) -> str:
-    """Return README.md with the figures of its comparison. A figure that was not measured stays. Ours is
-    measured twice.
-    """
-    run = Run([result for result in results if result.data == _shown(results)])
-    for head, key, scale, unit in README_ROWS:
-        row = re.search(rf"^\| {re.escape(head)} \|.*$", text, re.MULTILINE)
-        ours = run.get(OURS, SIZE, key)
-        if row is None or ours is None:
-            continue
-        cells = [cell.strip() for cell in row[0].strip("| ").split("|")]
-        measured = sorted(each for each in (ours, run.get(AGAIN, SIZE, key)) if each is not None)
-        cells[1] = f"{' to '.join(dict.fromkeys(_rounded(each * scale) for each in measured))} {unit}"
-        for column, peer in ((3, CONTROLLER), (4, INFORMER)):
-            if (theirs := run.get(peer, SIZE, key)) is not None and cells[column][0].isdigit():
-                cells[column] = f"{_rounded(theirs * scale)} {unit}"
-        text = text.replace(row[0], f"| {' | '.join(cells)} |")
-    took, theirs = run.get(OURS, 4_000, "sync"), run.get(INDEX, 4_000, "sync")
-    if took is not None and theirs is not None:
-        text = README_SENTENCE.sub(
-            f"With 4,000 pods, the first handler ran after {_rounded(took)} s with this cache, and after"
-            f" {_rounded(theirs)} s with `@kopf.index`.",
-            text,
-        )
-    return text
-
-
-def _rounded(value: float) -> str:
-    return f"{value:.1f}" if value < 20 else f"{value:.0f}"
-
-
 def _shown(results: Sequence[Result]) -> str:
     """Return the set of objects whose figures other pages have."""
     return GROUPED if any(result.data == GROUPED for result in results) else UNRELATED
@@ -271,7 +271,7 @@ def pages(file: Path = RESULTS) -> dict[Path, str]:
     return {
         PAGE: page(described_run(about), results, left_out, pictures),
         PERFORMANCE: filled(PERFORMANCE.read_text(encoding="utf-8"), results),
-        README: readme(README.read_text(encoding="utf-8"), results),
+        README: filled(README.read_text(encoding="utf-8"), results),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bench.report import BLOCK, BLOCKS, PERFORMANCE, RESULTS, filled, pages
+from bench.report import BLOCK, BLOCKS, PERFORMANCE, README, RESULTS, filled, pages
 from bench.run import read_results
 
 
@@ -14,7 +14,7 @@ def test_the_pages_are_generated_from_the_results() -> None:
 
 
 def test_every_table_has_its_place_once() -> None:
-    text = PERFORMANCE.read_text(encoding="utf-8")
+    text = PERFORMANCE.read_text(encoding="utf-8") + README.read_text(encoding="utf-8")
     assert sorted(match[2] for match in BLOCK.finditer(text)) == sorted(BLOCKS)
     assert text.count("<!-- bench") == 2 * len(BLOCKS)
 
