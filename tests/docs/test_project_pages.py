@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from .pages import ROOT
+from .pages import DOCS, ROOT
 
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
 RELATIVE = re.compile(r'\]\((?!\w+:|#)|\b(?:src|srcset)="(?!\w+:)')
@@ -60,6 +60,28 @@ def test_the_address_of_the_repository_is_that_of_setup_cfg() -> None:
     )
     assert SETUP["repository"](urls) == "https://a.example/b"
     assert SETUP["repository"]("[metadata]\nname = some\n") is None
+
+
+def test_both_variants_of_the_picture_differ_in_their_colours_only() -> None:
+    light, dark = ((DOCS / f"overview{name}.svg").read_text(encoding="utf-8") for name in ("", "-dark"))
+    colour = re.compile(r"#[0-9a-f]{6}")
+    assert colour.sub("", light) == colour.sub("", dark)
+    assert not set(colour.findall(light)) & set(colour.findall(dark))
+
+
+def test_the_text_of_the_picture_can_be_read_on_a_phone() -> None:
+    """A phone shows 358 of its 390 pixels."""
+    picture = (DOCS / "overview.svg").read_text(encoding="utf-8")
+    (width,) = re.findall(r'viewBox="0 0 (\d+)', picture)
+    sizes = [int(size) for size in re.findall(r"(\d+)px", picture)]
+    assert min(sizes) * 358 / int(width) > 11
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_a_page_shows_both_variants_and_describes_them(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert text.count("overview.svg") == text.count("overview-dark.svg") == 1
+    assert "a get of db-1 raises OutsideFilter" in text
 
 
 # ---- The sites that host the repository and the pages.
