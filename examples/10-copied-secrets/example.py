@@ -26,28 +26,26 @@ def configure(settings: kopf.OperatorSettings, **_):
 async def follow_sources(cache: selectcache.Cache, **_):
     """Cache the Secrets that are copied, besides the copies, and no others."""
     sources = {source_of(each) for each in cache.list("clustersecrets")} - {None}
-    named = [selectcache.Selector(names=[name], namespaces=[where]) for where, name in sorted(sources)]
+    named = [selectcache.Selector(names=[key.name], namespaces=[key.namespace]) for key in sorted(sources)]
     with suppress(selectcache.Overtaken):  # A call that came later has the newer list.
         await cache.change("v1/secrets", [selectcache.Selector(OURS), *named])
 
 
 def of_secret(secret, cache: selectcache.Cache):
     """A copy has the name of its ClusterSecret. A source is named by each that copies it."""
-    where, name = secret["metadata"]["namespace"], secret["metadata"]["name"]
-    yield None, name
-    for each in cache.list("clustersecrets"):
-        if source_of(each) == (where, name):
-            yield None, each["metadata"]["name"]
+    key = selectcache.Key.of(secret)
+    users = [each for each in cache.list("clustersecrets") if source_of(each) == key]
+    return [selectcache.Key(key.name), *users]
 
 
 def of_namespace(_, cache: selectcache.Cache):
-    return cache.list("clustersecrets", keys_only=True)
+    return cache.list("clustersecrets")
 
 
 def source_of(body):
-    """The namespace and the name of the Secret to copy, unless the ClusterSecret itself has the data."""
+    """The Secret to copy, unless the ClusterSecret itself has the data."""
     source = body["data"].get("valueFrom", {}).get("secretKeyRef")
-    return source and (source["namespace"], source["name"])
+    return source and selectcache.Key(source["name"], namespace=source["namespace"])
 
 
 # ---- The copies.
@@ -71,7 +69,7 @@ async def reconcile(cache: selectcache.Cache, body, name, patch, deleting, **_):
         return None
     content = await content_of(cache, body)
     if content is None:  # The copies stay as they are until it comes back.
-        patch.status["message"] = f"There is no Secret {'/'.join(source_of(body))}"
+        patch.status["message"] = f"There is no Secret {source_of(body)}"
         return None
     failed = []
     for namespace in wanted:
@@ -94,7 +92,11 @@ def wanted_in(cache: selectcache.Cache, body):
     alive = [each["name"] for each in meta if "deletionTimestamp" not in each]
     matched, avoided = body.get("matchNamespace", [".*"]), body.get("avoidNamespaces", [])
     wanted = [name for name in alive if matches(matched, name) and not matches(avoided, name)]
-    return [name for name in wanted if source_of(body) != (name, body["metadata"]["name"])]
+    return [
+        name
+        for name in wanted
+        if source_of(body) != selectcache.Key(body["metadata"]["name"], namespace=name)
+    ]
 
 
 def matches(patterns, name):
@@ -107,9 +109,8 @@ def matches(patterns, name):
 async def content_of(cache: selectcache.Cache, body):
     """The type and the data of a copy; None if the Secret to copy doesn't exist."""
     source = {"type": "Opaque", "data": body["data"]}
-    if source_of(body):  # From the server, as long as it isn't cached yet.
-        namespace, name = source_of(body)
-        source = await cache.fetch("secrets", name, namespace, default=None)
+    if key := source_of(body):  # From the server, as long as it isn't cached yet.
+        source = await cache.fetch("secrets", key.name, key.namespace, default=None)
     return source and {"type": body.get("type", source["type"]), "data": source.get("data", {})}
 
 

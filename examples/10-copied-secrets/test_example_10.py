@@ -7,6 +7,7 @@ from pathlib import Path
 import kopf
 import pytest
 
+from kopf_selectcache import Key
 from kopf_selectcache.testing import FakeCache
 
 OPERATOR = Path(__file__).with_name("example.py")
@@ -51,7 +52,7 @@ def test_copies_come_where_a_namespace_matches_and_go_where_none_does(module, se
     cache = FakeCache([*map(namespace, ("team-a", "team-b", "team-x")), old], settings)
     assert reconcile(module, cache, body) == (None, {"copies": 2, "message": ""})
     copies = cache.list("secrets", label=module["OURS"])
-    assert sorted(copies.keys()) == [("team-a", "key"), ("team-b", "key")]
+    assert sorted(copies.keys()) == [Key("key", namespace=name) for name in ("team-a", "team-b")]
     assert [copy["data"] for copy in copies] == [{"a": "MQ=="}] * 2
 
 

@@ -42,6 +42,7 @@ from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
 from kopf_selectcache.selectors.kind_keys import key_of, unserved
+from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.selector import Branches, Selector
 
 from .matcher import Coverage
@@ -196,13 +197,12 @@ class Unreadable(ReadError):
     """An object that is asked for exists, and cannot be decoded: it is nested too deeply, or is not UTF-8."""
 
     def __init__(self, request: Request, records: Sequence[UnreadableRecord]) -> None:
-        self.keys = tuple(record.key for record in records)
-        """The namespace, empty for a cluster-scoped kind, and the name of each such object."""
+        self.keys = tuple(Key.stored(record.key) for record in records)
+        """The key of each such object."""
         first = records[0]
         more = f"; nor {len(records) - 1:,} more" if len(records) > 1 else ""
         super().__init__(
-            f"{request!r}: {'/'.join(filter(None, first.key))} cannot be read: {first.why}"
-            f" (version {first.version}){more}",
+            f"{request!r}: {self.keys[0]} cannot be read: {first.why} (version {first.version}){more}",
             remedy="Correct the object, or declare drop= for the part that cannot be decoded",
         )
 

@@ -19,6 +19,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.object_key import Key
 
 from .own_writes import informers_of, metadata_in
 
@@ -36,9 +37,9 @@ class Target(NamedTuple):
     def __str__(self) -> str:
         return f"{self.resource} {printable_name(self.namespace or '', self.name or '(a new name)')}"
 
-    def is_of(self, resource: str, key: tuple[str | None, str]) -> bool:
+    def is_of(self, resource: str, key: Key) -> bool:
         """Return True if it is this object."""
-        return (self.resource, self.namespace, self.name) == (resource, *key)
+        return (self.resource, self.namespace, self.name) == (resource, key.namespace, key.name)
 
 
 class Written(NamedTuple):
@@ -56,9 +57,9 @@ class Written(NamedTuple):
     """The values that the server has answered there."""
 
     @property
-    def obj(self) -> tuple[str | None, str]:
-        """The namespace and name of the object."""
-        return self.target.namespace, self.name
+    def obj(self) -> Key:
+        """The key of the object."""
+        return Key(self.name, namespace=self.target.namespace)
 
     def repeats(self, last: Written) -> bool:
         """Return True if it writes again what the last write to the object has left: somebody has undone

@@ -20,6 +20,7 @@ from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.core.store.substore import ObjectKey, Substore
+from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.settings.planner import Stream
 
 from .environment import Environment
@@ -31,18 +32,18 @@ from .state import InformerState
 class Audit:
     """The result of an audit; true if all stored objects are as the server has them.
 
-    >>> audit = Audit(objects=3, missing=(('shop', 'web-1'),))
+    >>> audit = Audit(objects=3, missing=(Key('web-1', namespace='shop'),))
     >>> bool(audit), str(audit)
     (False, '1 object is missing (shop/web-1)')
     """
 
     objects: int = 0
     """The number of objects that the server has."""
-    missing: tuple[ObjectKey, ...] = ()
-    """Objects that the server has and the cache does not, by namespace and name."""
-    extra: tuple[ObjectKey, ...] = ()
+    missing: tuple[Key, ...] = ()
+    """Objects that the server has and the cache does not."""
+    extra: tuple[Key, ...] = ()
     """Objects that the cache has and the server does not."""
-    outdated: tuple[ObjectKey, ...] = ()
+    outdated: tuple[Key, ...] = ()
     """Objects that have another uid or version on the server, and objects that came as invalid JSON or UTF-8:
     they may have been damaged on the way."""
 
@@ -106,7 +107,7 @@ async def audited(
                 isinstance(mine, UnreadableRecord) and mine.is_suspect
             ):
                 outdated.append(record.key)
-    return Audit(objects, tuple(missing), tuple(held), tuple(outdated))
+    return Audit(objects, *(tuple(map(Key.stored, keys)) for keys in (missing, held, outdated)))
 
 
 class Auditor:
@@ -187,6 +188,6 @@ class Auditor:
         return whole
 
 
-def _named(keys: tuple[ObjectKey, ...]) -> str:
-    names = [printable_name(*key) for key in keys[:3]]
+def _named(keys: tuple[Key, ...]) -> str:
+    names = [printable_name(*key.pair) for key in keys[:3]]
     return ", ".join([*names, *(["..."] if len(keys) > len(names) else [])])

@@ -19,7 +19,8 @@ from typing import TypeAlias
 
 from kopf_selectcache.cache.noting import Target, Written, notes
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.reconciler.queue import MOST_CAUSES, Key
+from kopf_selectcache.reconciler.queue import MOST_CAUSES
+from kopf_selectcache.selectors.object_key import Key
 
 LIMIT = 20
 """Calls in a row for one object to each of which the one before has led, or undone writes in a row to one
@@ -261,7 +262,7 @@ class Brake:
         more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
         values = {
             "handler": " and ".join(sorted(handlers)),
-            "object": f"{self.resource} {printable_name(key[0] or '', key[1])}",
+            "object": f"{self.resource} {printable_name(*key.pair)}",
             "written": ", ".join(named[:SHOWN]) + more,
             "count": LIMIT,
             "seconds": LONGEST_PAUSE,

@@ -17,7 +17,7 @@ from typing import Any
 from kopf_selectcache.cache.noting import Path
 from kopf_selectcache.core.store.record import is_number, is_older
 from kopf_selectcache.reconciler.predicates import Event, Obj, Predicate
-from kopf_selectcache.reconciler.queue import Key
+from kopf_selectcache.selectors.object_key import Key
 
 ROUNDS = 3
 """Patches in a row of which the server has not taken over a path, until the log says so."""
@@ -188,11 +188,10 @@ def lost_paths(expected: Obj, answer: Obj, paths: Collection[Path]) -> list[Path
 
 
 def key_of(event: Event) -> Key:
-    """Return the namespace and name of the object of an event."""
+    """Return the key of the object of an event."""
     obj = event.new if event.new is not None else event.old
     assert obj is not None, "an event has an object"
-    metadata = obj["metadata"]
-    return metadata.get("namespace") or None, metadata["name"]
+    return Key.of(obj)
 
 
 def version_of(obj: Obj) -> str:

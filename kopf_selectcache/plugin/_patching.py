@@ -27,7 +27,7 @@ from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.reconciler.queue import Key
+from kopf_selectcache.selectors.object_key import Key
 
 from ._own_patches import OwnPatches, Write, lost_paths, merged, stored_part, version_of
 from .finalizers import finalizers_of, removal_of
@@ -197,7 +197,7 @@ class Patcher:
     async def _send(
         self, key: Key, changes: Any, subresource: str, *, type_: str = "merge"
     ) -> dict[str, Any]:
-        namespace, name = key
+        name, namespace = key.name, key.namespace
         text = f"{self._by} for {self._resource} {printable_name(namespace or '', name)}"
         request = Request(verb="live.patch", kind=self._kind, name=name, namespace=namespace, text=text)
         write = writes.patch(
@@ -207,7 +207,7 @@ class Patcher:
         return answer
 
     async def _whole(self, key: Key) -> dict[str, Any]:
-        found: dict[str, Any] = await self._live.get(self._kind, key[1], key[0])
+        found: dict[str, Any] = await self._live.get(self._kind, key.name, key.namespace)
         return found
 
     def _note(

@@ -27,8 +27,9 @@ from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reconciler.predicates import Event, all_of
-from kopf_selectcache.reconciler.queue import Cause, Key, Run, WorkQueue
+from kopf_selectcache.reconciler.queue import Cause, Run, WorkQueue
 from kopf_selectcache.reconciler.worker import RunAgain
+from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
 from ._calls import Attempts, wait_until_callable
@@ -169,13 +170,13 @@ class Calls:
                 _logger.warning(
                     "The server has not taken over %(path)s of three patches of %(resource)s %(object)s by"
                     " %(handler)s: its schema may lack the field.",
-                    {**self._names, "path": path, "object": printable_name(key[0] or "", key[1])},
+                    {**self._names, "path": path, "object": printable_name(*key.pair)},
                 )
 
     def _warn_of_leftover(self, key: Key, body: BodyView) -> None:
         if (left := self._cleanup.leftover_of(body)) is None:
             return
-        parts = {**self._names, "name": left, "object": printable_name(key[0] or "", key[1])}
+        parts = {**self._names, "name": left, "object": printable_name(*key.pair)}
         if self._handler.finalizer is None:
             _logger.warning(
                 "%(resource)s %(object)s has the finalizer %(name)s, which no handler of this operator takes"
@@ -242,9 +243,8 @@ class Calls:
         """Return the object of a key as the cache has it, with own writes; None if it has none. Raise
         NotSynced if the cache cannot be read.
         """
-        namespace, name = key
-        if (namespace is not None) is not self._resource.kind.namespaced:
-            place = "cluster-scoped" if namespace is None else "in a namespace"
+        if (key.namespace is not None) is not self._resource.kind.namespaced:
+            place = "cluster-scoped" if key.namespace is None else "in a namespace"
             if self._is_first(place):
                 _logger.warning(
                     "%(handler)s is not called for a key that is %(place)s, which %(resource)s never are:"
@@ -252,12 +252,12 @@ class Calls:
                     {**self._names, "place": place},
                 )
             return None
-        request = Request(verb="get", kind=self._handler.kind, name=name, namespace=namespace)
+        request = Request(verb="get", kind=self._handler.kind, name=key.name, namespace=key.namespace)
         try:
             snapshot = open_snapshot(self._informer(), request, None, deleted=False)
         except StateError as error:  # The cache has logged it, for all of its objects.
             raise NotSynced(error.what, remedy=error.remedy) from error
-        record, _ = snapshot.get(namespace or "", name)
+        record, _ = snapshot.get(*key.pair)
         return BodyView(record) if record is not None and record.stored else None
 
     async def _run_departures(self, key: Key, body: BodyView | None, run: Run) -> RunAgain | None:
@@ -286,7 +286,7 @@ class Calls:
 
     async def _is_gone(self, key: Key, uid: str) -> bool:
         """Ask the server: an object that has left the filter may still exist."""
-        return await Cache(self._runtime).gone(self._handler.kind, key[1], key[0], uid=uid)
+        return await Cache(self._runtime).gone(self._handler.kind, key.name, key.namespace, uid=uid)
 
     async def _run_present(self, key: Key, body: BodyView, run: Run) -> RunAgain | None:
         """Call the handler for an object that there is. If it has a finalizer, put that on before."""

@@ -29,7 +29,7 @@ from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.informer.environment import end_within, sleep_until
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.reconciler.queue import Key
+from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
 from ._calls import CALLS_AT_ONCE, Attempts, call_with_cache, wait_until_callable
@@ -383,4 +383,4 @@ def _caller_of(change: StoreChange) -> tuple[Key, str]:
 
 def _key_of(change: StoreChange) -> Key:
     namespace, name = key_of(change)
-    return namespace or None, name
+    return Key(name, namespace=namespace or None)

@@ -91,14 +91,14 @@ Origin: TypeAlias = AnyKey | Channel | Callable[[], Source]
 class Watch:
     """A kind, or another source of changes, that has a reconciler called.
 
-        Watch('configmaps', map=lambda config: [(config['metadata']['namespace'], config['data']['app'])])
+        Watch('configmaps', map=lambda config: [Key(config['data']['app'], namespace='shop')])
         Watch('pods', predicates=[selectcache.predicates.labels_changed], controller=False)
-        Watch(channel, map=lambda push: [(push['namespace'], push['app'])])
+        Watch(channel, map=lambda push: [Key(push['app'], namespace=push['namespace'])])
 
-    `map` returns the keys to call the reconciler with: pairs of a namespace, None for cluster-scoped objects,
-    and a name. It may be async, and may take `cache`. By default the key is that of the changed object. Only
-    changes that all `predicates` admit count. In `owns=`, `controller=False` takes all owners of an object,
-    instead of its controller. `cache` is that of another cluster, or a function that returns it.
+    `map` returns a list of the keys to call the reconciler with, or of objects that have them. It may be
+    async, and may take `cache`. By default the key is that of the changed object. Only changes that all
+    `predicates` admit count. In `owns=`, `controller=False` takes all owners of an object, instead of its
+    controller. `cache` is that of another cluster, or a function that returns it.
     """
 
     what: KindKey | Channel | Callable[[], Source]

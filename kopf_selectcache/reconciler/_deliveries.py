@@ -16,10 +16,11 @@ from typing import Any, TypeVar, cast
 
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.selectors.object_key import Key
 
 from .mapping import Itself, Mapping, checked_keys
 from .predicates import Event, Obj, Predicate
-from .queue import Cause, Key, Priority, WorkQueue
+from .queue import Cause, Priority, WorkQueue
 
 _T = TypeVar("_T")
 
@@ -309,6 +310,4 @@ class Deliveries:
 
 
 def _key_of(obj: Obj) -> Key | None:
-    metadata = obj.get("metadata") or {}
-    name = metadata.get("name")
-    return (metadata.get("namespace") or None, name) if name else None
+    return Key.of(obj) if (obj.get("metadata") or {}).get("name") else None

@@ -8,19 +8,21 @@ Pure: the result of an async function is returned for the source to await.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Mapping as AnyObject
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 from kopf_selectcache._errors import DeclarationError, require
+from kopf_selectcache.core.redact import shown_by_type
+from kopf_selectcache.selectors.object_key import EXAMPLE, Key
 from kopf_selectcache.selectors.signatures import is_async
 
 from .predicates import Obj, takes
-from .queue import Key
 
-Keys: TypeAlias = Iterable[tuple[str | None, str]]
-"""Pairs of a namespace, None for a cluster-scoped object, and a name."""
+Keys: TypeAlias = Iterable[Key | object]
+"""Keys, or objects that have one."""
 
 
 class Mapping(ABC):
@@ -45,12 +47,11 @@ class Itself(Mapping):
     """The key is the object's own.
 
     >>> Itself().map({'metadata': {'name': 'web', 'namespace': 'shop'}}, None)
-    [('shop', 'web')]
+    [Key('web', namespace='shop')]
     """
 
     def map(self, obj: Obj, cache: Any) -> Keys:  # noqa: ARG002  # It is that of the base class.
-        metadata = obj["metadata"]
-        return [(metadata.get("namespace") or None, metadata["name"])]
+        return [Key.of(obj)]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Owner(Mapping):
     >>> pod = {'metadata': {'name': 'web-1', 'namespace': 'shop', 'ownerReferences': [
     ...     {'apiVersion': 'example.com/v1', 'kind': 'WebApp', 'name': 'web', 'controller': True}]}}
     >>> Owner('example.com', 'WebApp').map(pod, None)
-    [('shop', 'web')]
+    [Key('web', namespace='shop')]
 
     The group is empty for core kinds. The version does not matter. `namespaced=False` is for owners that are
     cluster-scoped: an owner is in the namespace of its object otherwise.
@@ -79,7 +80,7 @@ class Owner(Mapping):
         metadata = obj["metadata"]
         namespace = (metadata.get("namespace") or None) if self.namespaced else None
         return [
-            (namespace, owner["name"])
+            Key(owner["name"], namespace=namespace)
             for owner in metadata.get("ownerReferences") or ()
             if _group_of(owner.get("apiVersion") or "") == self.group
             and owner.get("kind") == self.kind
@@ -95,9 +96,9 @@ def _group_of(api_version: str) -> str:
 class Function(Mapping):
     """The keys are the result of a function `fn(obj)` or `fn(obj, cache=...)`, sync or async.
 
-    >>> by_label = Function(lambda obj: [(None, obj['metadata']['labels']['node'])])
+    >>> by_label = Function(lambda obj: [Key(obj['metadata']['labels']['node'])])
     >>> by_label.map({'metadata': {'labels': {'node': 'n1'}}}, None)
-    [(None, 'n1')]
+    [Key('n1')]
     """
 
     fn: Callable[..., Keys | Awaitable[Keys] | None]
@@ -140,19 +141,22 @@ def mapping_of(given: AnyMapping) -> Mapping:
 def checked_keys(given: Keys | None) -> list[Key]:
     """Return the keys that a mapping has returned, each once; raise TypeError for another result.
 
-    >>> checked_keys([('shop', 'web'), ('', 'node-1'), ('shop', 'web')])
-    [('shop', 'web'), (None, 'node-1')]
+    >>> checked_keys([Key('web', namespace='shop'), {'metadata': {'name': 'node01'}}, Key('node01')])
+    [Key('web', namespace='shop'), Key('node01')]
     """
     if given is None:
         return []
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise TypeError(f"map= must return pairs of a namespace and a name, not {type(given).__name__}")
-    return list(dict.fromkeys(_checked(pair) for pair in given))
+    if isinstance(given, str | bytes | AnyObject) or not isinstance(given, Iterable):
+        raise _no_keys(f"not {shown_by_type(given)}")
+    return list(dict.fromkeys(map(_checked, given)))
 
 
-def _checked(pair: object) -> Key:
-    if isinstance(pair, Collection) and not isinstance(pair, str) and len(pair) == 2:
-        namespace, name = pair
-        if isinstance(namespace, str | None) and isinstance(name, str) and name:
-            return namespace or None, name
-    raise TypeError(f"map= must return pairs of a namespace and a name; one is {type(pair).__name__}")
+def _checked(given: object) -> Key:
+    try:
+        return Key.of(given)
+    except (TypeError, ValueError):
+        raise _no_keys(f"and one of them is {shown_by_type(given)}") from None
+
+
+def _no_keys(but: str) -> TypeError:
+    return TypeError(f"map= must return a list of Keys or objects, {but}. Write: [{EXAMPLE}]")

@@ -20,10 +20,9 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-Key: TypeAlias = tuple[str | None, str]
-"""The namespace, None for a cluster-scoped object, and the name."""
+from kopf_selectcache.selectors.object_key import Key
 
 AGEING = 0.6
 """Seconds of waiting that outweigh one level of priority: a key of the first list waits at most one minute
@@ -57,7 +56,7 @@ class Priority(IntEnum):
 class Cause(NamedTuple):
     """Why a key was added: the event, the source that reported it, and the object that it is about.
 
-    >>> print(Cause('updated', 'pods', ('shop', 'web-1')))
+    >>> print(Cause('updated', 'pods', Key('web-1', namespace='shop')))
     updated: pods shop/web-1
     """
 
@@ -71,7 +70,7 @@ class Cause(NamedTuple):
     """The version of the object after the event."""
 
     def __str__(self) -> str:
-        named = "" if self.obj is None else "/".join(filter(None, self.obj))
+        named = self.obj if self.obj is not None else ""
         return f"{self.event}: {self.source} {named}".rstrip(": ").replace(":  ", ": ")
 
 

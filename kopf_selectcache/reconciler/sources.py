@@ -233,7 +233,7 @@ class Kind(_InformerSource, SyncingSource):
     """The objects of a declared kind, of the operator's caches or of others.
 
         Kind('pods', map=Owner('example.com', 'WebApp'), predicates=[generation_changed])
-        Kind('configmaps', cache=await caches.start(), map=lambda obj: [('shop', obj['data']['app'])])
+        Kind('configmaps', cache=await caches.start(), map=lambda obj: [Key(obj['data']['app'])])
 
     `cache` has the kind if that is not the operator's: caches of another cluster, or of other filters. A kind
     that nobody has declared raises NotDeclared at the start. One that is removed later is followed again
@@ -379,7 +379,7 @@ class Channel:
     """Events from outside of the cluster, such as calls of a webhook. Each source of it receives all of them.
 
         pushes = Channel('pushes')
-        source = pushes.source(map=lambda push: [(push['namespace'], push['app'])])
+        source = pushes.source(map=lambda push: [Key(push['app'], namespace=push['namespace'])])
         ...
         await pushes.send({'namespace': 'shop', 'app': 'web'})
 

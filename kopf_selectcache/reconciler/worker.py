@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.informer.environment import end_within, sleep_until
+from kopf_selectcache.selectors.object_key import Key
 
-from .queue import Key, Run, WorkQueue
+from .queue import Run, WorkQueue
 
 GRACE = 5.0
 """Seconds for the runs that were cancelled. One that resists longer is left behind."""
@@ -135,4 +136,4 @@ class Worker:
 
 
 def _shown(key: Key) -> str:
-    return printable_name(key[0] or "", key[1])
+    return printable_name(*key.pair)

@@ -60,6 +60,15 @@ class Key(_Place, frozen=True, gc=False):
             raise ValueError(f"Key.of() was given {shown_by_type(obj)} without a metadata.name.")
         return cls(name, namespace=namespace or None)
 
+    @classmethod
+    def stored(cls, pair: tuple[str, str]) -> Key:
+        """Return the key of an object of a store, which has an empty namespace for a cluster-scoped one.
+
+        >>> Key.stored(('', 'node01'))
+        Key('node01')
+        """
+        return cls(pair[1], namespace=pair[0] or None)
+
     @property
     def pair(self) -> tuple[str, str]:
         """The namespace, empty for a cluster-scoped object, and the name, as stores have them."""

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import BodyView, Cached
+from kopf_selectcache import BodyView, Cached, Key
 from kopf_selectcache.cache.freshness import event_of
 from kopf_selectcache.core import recursion
 from kopf_selectcache.core.protocol.decoder import Reader
@@ -209,7 +209,7 @@ def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
         with pytest.raises(selectcache.Unreadable):
             cache.get("pods", "web", "ns")
         assert [obj["metadata"]["name"] for obj in cache.held("pods")] == ["other"]
-        assert cache.held("pods").unreadable == [("ns", "web")]
+        assert cache.held("pods").unreadable == [Key("web", namespace="ns")]
         # Whether a filter by a field has it, only the server knows: what is held counts.
         assert by_field.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
 

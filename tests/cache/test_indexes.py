@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kopf_selectcache import Cached, NotKept, OutsideFilter, Selector
+from kopf_selectcache import Cached, Key, NotKept, OutsideFilter, Selector
 from kopf_selectcache.cache._overlay import own_of
 from kopf_selectcache.cache.matcher import Obj
 from kopf_selectcache.core.errors import BadIndex
@@ -79,7 +79,9 @@ def test_objects_are_found_by_what_a_function_or_path_says_of_them(ready: bool) 
     assert names(cache.list("pods", index={"image": "nginx", "node": "n2"})) == ["proxied"]
     assert cache.count("pods", index={"container": "1"}) == 1
     assert cache.held("pods", label="app=db", index={"image": "nginx"}) == []
-    assert cache.held("pods", index={"image": "nginx", "node": "n2"}, keys_only=True) == [("ns", "proxied")]
+    assert cache.held("pods", index={"image": "nginx", "node": "n2"}, keys_only=True) == [
+        Key("proxied", namespace="ns")
+    ]
     cache.cluster.delete(PROXIED, grace_period=0)
     cache.cluster.create(new("more", "nginx"))
     assert names(cache.held("pods", index={"image": "nginx"})) == ["more", "nginx"]
@@ -459,7 +461,9 @@ class TestFunctionsOfKopf:
             return {(namespace, labels.get("app"), spec["nodeName"]): "of no use"}
 
         cache = fake(index={"both": by_app_and_node})
-        assert cache.held("pods", index={"both": ("ns", "web", "n2")}).keys() == [("ns", "proxied")]
+        assert cache.held("pods", index={"both": ("ns", "web", "n2")}).keys() == [
+            Key("proxied", namespace="ns")
+        ]
         assert cache.held("pods", index={"both": '["ns","web","n2"]'}).keys() == []
 
     def test_they_may_return_several_keys_or_none(self) -> None:
@@ -468,8 +472,8 @@ class TestFunctionsOfKopf:
 
         cache = fake(index={"image": by_image})
         assert sorted(cache.held("pods", index={"image": "nginx"}).keys()) == [
-            ("ns", "nginx"),
-            ("ns", "proxied"),
+            Key("nginx", namespace="ns"),
+            Key("proxied", namespace="ns"),
         ]
         assert len(cache.held("pods", index={"image": 7})) == 2
         assert not cache.held("pods", index={"image": "postgres"})
@@ -497,7 +501,9 @@ class TestFunctionsOfKopf:
         def names(obj: Obj, **_: Any) -> list[str]:
             return [obj["metadata"]["name"]]
 
-        assert fake(index={"it": names}).held("pods", index={"it": "db"}).keys() == [("ns", "db")]
+        assert fake(index={"it": names}).held("pods", index={"it": "db"}).keys() == [
+            Key("db", namespace="ns")
+        ]
         (index,) = indexes({"it": max})  # Its signature is not known.
         assert not index.by_parts
 

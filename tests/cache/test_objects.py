@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import pytest
 
-from kopf_selectcache import BodyView, NotKept, Objects, ReadError, ReadOnly
+from kopf_selectcache import BodyView, Key, NotKept, Objects, ReadError, ReadOnly
 from kopf_selectcache.cache.snapshots import Access
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
@@ -43,7 +43,7 @@ def test_nothing_is_made_until_it_is_reached(decoded: list[str]) -> None:
     assert (len(found), bool(found), sorted(found.keys()), decoded) == (
         3,
         True,
-        [("ns", f"web-{number}") for number in range(3)],
+        [Key(f"web-{number}", namespace="ns") for number in range(3)],
         [],
     )
     assert next(iter(found))["kind"] == "Pod"
@@ -55,18 +55,18 @@ def test_nothing_is_made_until_it_is_reached(decoded: list[str]) -> None:
 def test_keys_and_numbers_decode_nothing(decoded: list[str]) -> None:
     cache = reading("", *PODS, pod("db", app="db"))
     assert sorted(cache.held("pods", label="app=web", keys_only=True)) == [
-        ("ns", f"web-{number}") for number in range(3)
+        Key(f"web-{number}", namespace="ns") for number in range(3)
     ]
-    assert cache.list("pods", names=["db"], keys_only=True) == [("ns", "db")]
+    assert cache.list("pods", names=["db"], keys_only=True) == [Key("db", namespace="ns")]
     assert cache.count("pods", label="app=web") == 3
     assert decoded == []
-    assert reading("", node("n1"), resource=NODES, key="nodes").list("nodes", keys_only=True) == [("", "n1")]
+    assert reading("", node("n1"), resource=NODES, key="nodes").list("nodes", keys_only=True) == [Key("n1")]
     assert decoded == []
 
 
 def test_keys_of_what_is_sorted_are_in_order() -> None:
     cache = reading("", *PODS[::-1])
-    assert [name for _, name in cache.list("pods", sort_by="metadata.name", limit=2, keys_only=True)] == [
+    assert [key.name for key in cache.list("pods", sort_by="metadata.name", limit=2, keys_only=True)] == [
         "web-0",
         "web-1",
     ]

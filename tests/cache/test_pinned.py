@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from kopf_selectcache import Cache, NoSuchRead, NotDeclared, NotFound, NotSynced, ReadError, Stale
+from kopf_selectcache import Cache, Key, NoSuchRead, NotDeclared, NotFound, NotSynced, ReadError, Stale
 from kopf_selectcache.cache._at_least import version_reached
 from kopf_selectcache.cache.pinned import LONG, OpenSnapshots, PinnedReads
 from kopf_selectcache.core.reasons import MetricReason
@@ -93,8 +93,14 @@ def test_3_a_snapshot_shows_the_own_writes_from_before_it() -> None:
             with cache.snapshot("pods") as now:
                 cache.remember(c)
                 cache.forget(b)
-                assert sorted(now.held("pods", keys_only=True)) == [("shop", "a"), ("shop", "b")]
-                assert sorted(cache.held("pods", keys_only=True)) == [("shop", "a"), ("shop", "c")]
+                assert sorted(now.held("pods", keys_only=True)) == [
+                    Key("a", namespace="shop"),
+                    Key("b", namespace="shop"),
+                ]
+                assert sorted(cache.held("pods", keys_only=True)) == [
+                    Key("a", namespace="shop"),
+                    Key("c", namespace="shop"),
+                ]
 
     run(main())
 

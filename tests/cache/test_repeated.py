@@ -69,7 +69,7 @@ def test_a_list_that_was_read_before_does_not_change() -> None:
     cache.cluster.create(web(9))
     assert len(before) == len(before.keys()) == 3
     after = cache.list("pods", label="app=web", keys_only=True)
-    assert sorted(name for _, name in after) == ["web-0", "web-2", "web-9"]
+    assert sorted(key.name for key in after) == ["web-0", "web-2", "web-9"]
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 5, None])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, Rejected, Selector, Unreadable
+from kopf_selectcache import Cached, Key, Rejected, Selector, Unreadable
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.informer.log import LOG_INTERVAL
@@ -94,7 +94,7 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_lis
             assert why in environment.informer.store.unreadable[DEEP].why
             with pytest.raises(Unreadable) as caught:
                 environment.cache.get("secrets", "deep", "shop")
-            assert caught.value.keys == (DEEP,)
+            assert caught.value.keys == (Key.stored(DEEP),)
 
     run(main())
 
@@ -115,7 +115,7 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_wat
             assert why in environment.informer.store.unreadable[DEEP].why
             with pytest.raises(Unreadable) as caught:
                 environment.cache.get("secrets", "deep", "shop")
-            assert caught.value.keys == (DEEP,)
+            assert caught.value.keys == (Key.stored(DEEP),)
             fault.release()
             environment.cluster.cut("watch", "secrets")
             await until(lambda: len(environment.watches()) > 2)
@@ -165,7 +165,7 @@ def test_a_fetch_of_an_object_that_is_held_as_unreadable_asks_the_server() -> No
             assert (await environment.cache.fetch("secrets", "deep", "shop"))["metadata"]["name"] == "deep"
             with pytest.raises(Unreadable) as caught:
                 environment.cache.get("secrets", "deep", "shop")
-            assert caught.value.keys == (DEEP,)
+            assert caught.value.keys == (Key.stored(DEEP),)
 
     run(main())
 
@@ -180,7 +180,7 @@ def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_n
             await until(lambda: environment.informer.synced and unreadable(environment))
             commits = [each.commits + 1 for each in environment.informer.reflectors]
             found = await environment.cache.audit("secrets")
-            assert set(found.outdated) == {DEEP}
+            assert set(found.outdated) == {Key.stored(DEEP)}
             await until(lambda: [each.commits for each in environment.informer.reflectors] == commits)
             assert unreadable(environment) == {DEEP}  # It is damaged again.
             await until(lambda: environment.informer.synced)
@@ -249,7 +249,7 @@ def test_contract_8_an_object_into_which_a_function_of_the_operator_recurses_too
             assert why in environment.informer.store.unreadable[DEEP].why
             with pytest.raises(Unreadable) as caught:
                 environment.cache.get("secrets", "deep", "shop")
-            assert caught.value.keys == (DEEP,)
+            assert caught.value.keys == (Key.stored(DEEP),)
             environment.cluster.create(secret("later", app="web"))
             await until(lambda: environment.informer.held() == 4)
             assert str(environment.informer.health) == "synced"
@@ -374,7 +374,7 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
             for read in means_it:
                 with pytest.raises(Unreadable) as info:
                     read()
-                assert info.value.keys == (DEEP,)
+                assert info.value.keys == (Key.stored(DEEP),)
                 assert isinstance(info.value, ReadError)
             for fetch in (
                 cache.fetch("secrets", "deep", "shop"),
@@ -404,13 +404,16 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
                 cache.held("secrets"),
                 cache.owned({"metadata": {"uid": "o-1", "namespace": "shop"}}, "secrets"),
             )
-            assert (named(held), held.unreadable) == (["other", "web"], [DEEP])
-            assert (named(mine), mine.unreadable) == (["web"], [DEEP])
-            assert held[:1].unreadable == [DEEP]
+            assert (named(held), held.unreadable) == (["other", "web"], [Key.stored(DEEP)])
+            assert (named(mine), mine.unreadable) == (["web"], [Key.stored(DEEP)])
+            assert held[:1].unreadable == [Key.stored(DEEP)]
             assert cache.held("secrets", label="tier=tin").unreadable == []
-            assert sorted(cache.held("secrets", keys_only=True)) == [("shop", "other"), ("shop", "web")]
+            assert sorted(cache.held("secrets", keys_only=True)) == [
+                Key("other", namespace="shop"),
+                Key("web", namespace="shop"),
+            ]
             assert named(cache.held("secrets", sort_by="metadata.name")) == ["other", "web"]
-            assert cache.held("secrets", sort_by="metadata.name").unreadable == [DEEP]
+            assert cache.held("secrets", sort_by="metadata.name").unreadable == [Key.stored(DEEP)]
             assert len(cache.held("secrets", as_=bytes)) == 2
             assert cache.explain("secrets", label="app=web").verdict
             assert cache.stats("secrets").unreadable == 1
@@ -448,7 +451,7 @@ def test_indexes_leave_unreadable_objects_out_and_lists_by_them_raise() -> None:
         async with holding_deep(Cached("app=web", index={"type": "type"})) as (environment, _):
             await environment.cache.add_index("secrets", name="metadata.name")
             for index in ({"type": "Opaque"}, {"name": "web"}):
-                assert environment.cache.held("secrets", index=index).unreadable == [DEEP]
+                assert environment.cache.held("secrets", index=index).unreadable == [Key.stored(DEEP)]
                 with pytest.raises(Unreadable):
                     environment.cache.list("secrets", label="app=web", index=index)
             assert named(environment.cache.held("secrets", index={"name": "web"})) == ["web"]

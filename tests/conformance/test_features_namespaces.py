@@ -17,6 +17,7 @@ from kopf_selectcache import (
     Caches,
     ConflictingSelectors,
     DeclarationError,
+    Key,
     LabelSelector,
     Level,
     OutsideFilter,
@@ -232,7 +233,7 @@ def test_b5_namespaces_are_chosen_by_their_labels_as_they_change(places: tuple[P
             mark(one, None)
             await serves(cache, other, served=True)
             await serves(cache, one, served=False)
-            assert cache.held("configmaps", keys_only=True) == [(other.namespace, "web")]
+            assert cache.held("configmaps", keys_only=True) == [Key("web", namespace=other.namespace)]
             with pytest.raises(OutsideFilter):
                 cache.list("configmaps", namespace=one.namespace, label="app=web")
 

@@ -113,7 +113,7 @@ def test_9_each_of_fifty_writes_is_read_at_once(place: Place) -> None:
                 assert cache.count("configmaps", namespace=namespace, label="app=web") == number + 1
             await cache.live.patch("configmaps", "a0", namespace, {"metadata": {"labels": {"app": "db"}}})
             await cache.live.delete("configmaps", "a1", namespace)
-            names = {name for _, name in cache.held("configmaps", keys_only=True)}
+            names = {key.name for key in cache.held("configmaps", keys_only=True)}
             assert names == {f"a{number}" for number in range(2, 50)}
             assert await cache.gone("configmaps", "a1", namespace)
             assert not await cache.gone("configmaps", "a0", namespace)

@@ -382,7 +382,7 @@ class World:
             assert not declaration.filter.has_all_web
         else:
             assert declaration.filter.has_all_web, "the filter does not cover it"
-            assert set(found) == wanted
+            assert {key.pair for key in found} == wanted
 
     def _read_by_index(self, declaration: Declaration, wanted: set[Key]) -> None:
         try:
@@ -392,7 +392,7 @@ class World:
             assert has_none, str(error)  # noqa: PT017  # Reads may raise as well.
         else:
             assert declaration.options.get("index"), "there is no such index"
-            assert set(found) == wanted
+            assert {key.pair for key in found} == wanted
 
     # ---- Calls.
 

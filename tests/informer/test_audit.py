@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from kopf_selectcache import Cached, Forbidden, NotSynced, Selector, Stalled, StateError
+from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector, Stalled, StateError
 from kopf_selectcache.client.partial_metadata import metadata_of
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled
@@ -80,9 +80,15 @@ def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCa
             found = await environment.cache.audit("secrets")
             assert not found
             assert found.objects == 5
-            assert found.missing == (("shop", "created"),)
-            assert sorted(found.extra) == [("shop", "deleted"), ("shop", "relabelled")]
-            assert sorted(found.outdated) == [("shop", "changed"), ("shop", "recreated")]
+            assert found.missing == (Key("created", namespace="shop"),)
+            assert sorted(found.extra) == [
+                Key("deleted", namespace="shop"),
+                Key("relabelled", namespace="shop"),
+            ]
+            assert sorted(found.outdated) == [
+                Key("changed", namespace="shop"),
+                Key("recreated", namespace="shop"),
+            ]
             await until(
                 lambda: (
                     named(environment.cache.held("secrets", namespace="shop"))
@@ -519,7 +525,7 @@ def test_a_list_of_another_form_is_compared_all_the_same(pages: list[dict[str, o
     environment = answering(*pages)
     assert asyncio.run(
         audited(Stream(Selector("app=web")), held_at_100(), SECRETS, environment=environment)
-    ).missing == (("shop", "a"),)
+    ).missing == (Key("a", namespace="shop"),)
 
 
 def test_which_object_it_is_can_be_told_by_what_a_server_sends_that_knows_no_metadata() -> None:
@@ -531,4 +537,4 @@ def test_another_object_of_the_same_name_and_version_is_outdated() -> None:
     branch = held_at_100("0")
     environment = answering(page(items=ONE))
     found = asyncio.run(audited(Stream(Selector("app=web")), branch, SECRETS, environment=environment))
-    assert (found.missing, found.extra, found.outdated) == ((), (), (("shop", "a"),))
+    assert (found.missing, found.extra, found.outdated) == ((), (), (Key("a", namespace="shop"),))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, Forbidden, NotSynced, Selector, Stalled
+from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector, Stalled
 from kopf_selectcache._errors import Overtaken
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.store.own_writes import OwnWrite
@@ -118,13 +118,13 @@ def test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one()
             written = secret("gold", tier="gold")
             written["metadata"] |= {"uid": "its-uid", "resourceVersion": ahead}
             cache.remember(written)
-            assert cache.held("secrets").keys() == [("shop", "web")]
+            assert cache.held("secrets").keys() == [Key("web", namespace="shop")]
             size = informer.own_writes.size
             await change(informer, EITHER)
             assert cache.get("secrets", "gold", "shop")["metadata"]["resourceVersion"] == ahead
             assert informer.own_writes.size == size > 0
             await change(informer, "app=web")
-            assert cache.held("secrets").keys() == [("shop", "web")]
+            assert cache.held("secrets").keys() == [Key("web", namespace="shop")]
             await change(informer, EITHER)
             assert cache.get("secrets", "gold", "shop")["metadata"]["resourceVersion"] == ahead
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, Overtaken, Selector
+from kopf_selectcache import Cached, Key, Overtaken, Selector
 from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Silence
@@ -97,6 +97,6 @@ def test_16_the_namespaces_of_the_present_filter_do_not_overtake_a_call() -> Non
             silence.release()
             await asyncio.wait({called})
             assert called.exception() is None
-            assert environment.cache.held("secrets").keys() == [("blog", "s-0")]
+            assert environment.cache.held("secrets").keys() == [Key("s-0", namespace="blog")]
 
     run(main())

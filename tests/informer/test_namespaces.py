@@ -41,7 +41,7 @@ MANY = ["shop", *(f"n-{number}" for number in range(MOST_STREAMS))]
 
 
 def keys(cache: FakeCache) -> list[str]:
-    return sorted("/".join(key) for key in cache.held("secrets", keys_only=True))
+    return [str(key) for key in sorted(cache.held("secrets", keys_only=True))]
 
 
 # ---- Reads of a fake cache.

@@ -16,6 +16,7 @@ from kopf_selectcache import (
     Cached,
     DeclarationError,
     Forbidden,
+    Key,
     LabelSelector,
     NotDeclared,
     NotSynced,
@@ -79,7 +80,7 @@ async def serves(environment: Environment, *names: str) -> None:
     informer = environment.informer
     await until(lambda: informer.ready and {*(informer.filter.branches[0].namespaces or ())} == {*names})
     await until(lambda: informer.filter_change.is_idle and not informer.state.lost)
-    there = {key[0] for key in environment.cache.held("secrets", keys_only=True)} if names else set()
+    there = {key.namespace for key in environment.cache.held("secrets", keys_only=True)} if names else set()
     assert served(environment) == there
 
 
@@ -104,7 +105,7 @@ def test_16_a_namespace_that_gains_the_label_is_served_and_others_are_not_distur
             assert kept in environment.informer.reflectors
             assert lists(environment, namespace="shop") == before
             listed = environment.cache.list("secrets", namespace=["shop", "infra"])
-            assert sorted(listed.keys()) == [("infra", "s-0"), ("shop", "s-0")]
+            assert sorted(listed.keys()) == [Key("s-0", namespace="infra"), Key("s-0", namespace="shop")]
             with pytest.raises(OutsideFilter):
                 environment.cache.get("secrets", "s-0", "blog")
 
@@ -120,7 +121,7 @@ def test_1_a_namespace_that_loses_the_label_is_not_served_from_then_on() -> None
             for read in (environment.cache.list, environment.cache.held, environment.cache.count):
                 with pytest.raises(OutsideFilter):
                     read("secrets", namespace="infra")
-            assert environment.cache.held("secrets").keys() == [("shop", "s-0")]
+            assert environment.cache.held("secrets").keys() == [Key("s-0", namespace="shop")]
             await until(lambda: len(environment.informer.reflectors) == 1)
 
     run(main())
@@ -141,7 +142,7 @@ def test_1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet() -> No
             mark(environment, "infra", NO)
             await until(lambda: informer.state.lost)
             assert len(informer.reflectors) == 2
-            assert cache.held("secrets").keys() == [("shop", "s-0")]
+            assert cache.held("secrets").keys() == [Key("s-0", namespace="shop")]
             with pytest.raises(OutsideFilter):
                 cache.get("secrets", "s-0", "infra")
             with pytest.raises(OutsideFilter):

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kopf_selectcache import AnyOf
+from kopf_selectcache import AnyOf, Key
 from kopf_selectcache.cache import own_writes
 from kopf_selectcache.cache.own_writes import (
     read_written,
@@ -43,9 +43,9 @@ def test_9_a_created_object_is_seen_by_every_read() -> None:
     assert cache.exists("pods", "a", "ns")
     assert cache.get("pods", "a", "ns", as_="view").metadata["name"] == "a"
     assert [each["metadata"]["name"] for each in cache.list("pods", label="app=web")] == ["a"]
-    assert cache.list("pods", label="app=web", keys_only=True) == [("ns", "a")]
+    assert cache.list("pods", label="app=web", keys_only=True) == [Key("a", namespace="ns")]
     assert cache.count("pods", label="app=web") == 1
-    assert cache.held("pods", keys_only=True) == [("ns", "a")]
+    assert cache.held("pods", keys_only=True) == [Key("a", namespace="ns")]
 
 
 def test_9_an_object_that_left_the_filter_by_an_own_write_is_not_shown() -> None:
@@ -137,7 +137,7 @@ def test_9_an_object_whose_scale_is_written_is_read() -> None:
     model.operator.server.answer(PODS.path("ns", "a"), obj)
     scale = msgspec.json.encode({"kind": "Scale", "metadata": {"name": "a"}})
     asyncio.run(read_written(model.runtime, PODS, "ns", scale, 5, is_whole=False))
-    assert model.cache.held("pods", keys_only=True) == [("ns", "a")]
+    assert model.cache.held("pods", keys_only=True) == [Key("a", namespace="ns")]
 
 
 def test_9_the_body_of_a_deleted_object_does_not_bring_it_back() -> None:
@@ -224,7 +224,7 @@ def test_9_other_clients_hand_their_objects_over() -> None:
     obj = model.obj("a", State(11, "u1", WEB))
     model.cache.remember(obj)
     obj["metadata"]["labels"] = OTHER  # The caller's object is not kept.
-    assert model.cache.held("pods", label="app=web", keys_only=True) == [("ns", "a")]
+    assert model.cache.held("pods", label="app=web", keys_only=True) == [Key("a", namespace="ns")]
     model.cache.forget(obj)
     assert not model.cache.held("pods")
 

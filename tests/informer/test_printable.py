@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import ReadError
+from kopf_selectcache import Key, ReadError
 from kopf_selectcache.cache.freshness import event_of
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.core.errors import Garbled
@@ -81,7 +81,7 @@ def test_what_a_watch_says_is_clipped_and_printable(caplog: pytest.LogCaptureFix
 def test_so_are_what_problems_audits_and_errors_quote() -> None:
     for text in (
         Garbled(EVIL),
-        Audit(missing=((EVIL, EVIL),) * 9),
+        Audit(missing=(Key(EVIL, namespace=EVIL),) * 9),
         NotSynced(EVIL, remedy=EVIL),
         event_of(pod(EVIL, "90")),
     ):

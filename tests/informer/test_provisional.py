@@ -63,7 +63,7 @@ async def reading_clusters(
 
 
 def names(runtime: Runtime) -> list[str]:
-    return [name for _, name in Cache(runtime).list("clusters").keys()]  # noqa: SIM118  # They are no keys of a dict.
+    return [key.name for key in Cache(runtime).list("clusters").keys()]  # noqa: SIM118  # They are no keys of a dict.
 
 
 @pytest.mark.parametrize("code", [429, 503])

@@ -237,8 +237,6 @@ READS: tuple[Mutant, ...] = (
            ("tests/cache/test_deep_stacks.py::test_contract_8_a_number_out_of_range_is_decoded_as_deeply_as_any",)),
     Mutant("keep all answers", "core/store/answers.py", "            self._drop(next(iter(self.by_lookup)))\n", "            break\n", 8,
            (ANSWERS + "there_is_an_end_of_answers_and_of_their_records",)),
-    Mutant("share the names of a repeated answer", "cache/formats/lazy_list.py", "            return list(records.keys)\n", "            return records.keys  # type: ignore[return-value]\n", 7,
-           (REPEATED + "7_the_names_that_a_caller_gets_are_its_own",)),
     Mutant("memoise a request whatever its label is", "cache/request.py", "            if type(value) is not str:\n                return None\n", "            pass\n", 1,
            (REPEATED + "a_label_that_may_change_is_read_each_time",)),
     Mutant("memoise a request without its options", "cache/request.py", "limit is max_age is at_least", "max_age is at_least", 1,

@@ -23,7 +23,7 @@ from kopf_selectcache.plugin._brake import (
     Brake,
     Chains,
 )
-from kopf_selectcache.reconciler.queue import Key
+from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.api.status import Problem
 from tests.faults.environment import run, until
@@ -499,7 +499,7 @@ class Clock:
         return self.now
 
 
-KEY = ("shop", "web")
+KEY = Key("web", namespace="shop")
 
 
 def written(version: int) -> Written:
@@ -555,11 +555,11 @@ def test_17_what_is_remembered_of_calls_is_bounded() -> None:
     clock = Clock()
     brake = Brake("Reconciler 'follow'", "webapps.example.com", clock, Chains())
     for number in range(1000):
-        called(brake, clock, number, key=("shop", f"web-{number}"))
+        called(brake, clock, number, key=Key(f"web-{number}", namespace="shop"))
         clock.now += QUIET / 10
     assert len(brake.rows) < 25
     clock.now += QUIET
-    assert called(brake, clock, 1000, key=("shop", "web-999")) == 0.0
+    assert called(brake, clock, 1000, key=Key("web-999", namespace="shop")) == 0.0
     for half in ("a", "b"):
         with brake.watching(KEY, []):
             note = notes.get()
@@ -583,5 +583,5 @@ def test_17_a_departure_is_a_change_that_a_deletion_has_caused() -> None:
     target = Target("pods", "shop", "web", "")
     deletion = Written(target, "web", "uid", "8", is_deletion=True, found=frozenset(), left=frozenset())
     chains.note(deletion, step, [], 0.0)
-    assert chains.steps((("shop", "web"), "")) == {step}
-    assert not chains.steps((("shop", "other"), ""))
+    assert chains.steps((Key("web", namespace="shop"), "")) == {step}
+    assert not chains.steps((Key("other", namespace="shop"), ""))

@@ -11,7 +11,7 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import DeclarationError, LabelSelector, Selector
+from kopf_selectcache import DeclarationError, Key, LabelSelector, Selector
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.settings.options import settings_of
@@ -371,7 +371,7 @@ def test_18_no_finalizer_goes_on_an_object_past_which_the_filter_is_being_narrow
             await until(lambda: "b" in calls)
             silence.release()
             await change
-            assert [*cache.held(APPS).keys()] == [("shop", "a")]
+            assert [*cache.held(APPS).keys()] == [Key("a", namespace="shop")]
             assert finalizers(cluster, "b") == []
 
     run(main())

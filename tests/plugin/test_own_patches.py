@@ -12,7 +12,7 @@ from kopf_selectcache.plugin._own_patches import MOST_WRITES, OwnPatches, Write,
 from kopf_selectcache.reconciler.predicates import Event, predicate_of
 from kopf_selectcache.reconciler.queue import Key
 
-KEY: Key = ("shop", "web")
+KEY = Key("web", namespace="shop")
 
 
 def obj(version: int | str, **parts: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import DeclarationError, ReadError, _kopf
+from kopf_selectcache import DeclarationError, Key, ReadError, _kopf
 from kopf_selectcache.plugin._brake import LIMIT
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import operator_of
@@ -541,8 +541,10 @@ def test_other_sources_have_the_reconciler_called(
         selectcache.Watch(APPS, predicates=[selectcache.predicates.generation_changed]),
         watches=[
             Once,
-            selectcache.Watch(pushes, map=lambda push: [("shop", push["app"])]),
-            selectcache.Watch("configmaps", map=lambda found: [(None, "x"), ("shop", found["data"]["app"])]),
+            selectcache.Watch(pushes, map=lambda push: [Key(push["app"], namespace="shop")]),
+            selectcache.Watch(
+                "configmaps", map=lambda obj: [Key("x"), Key(obj["data"]["app"], namespace="shop")]
+            ),
         ],
         registry=registry,
     )

@@ -10,7 +10,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache.plugin._own_patches import OwnPatches, Write
-from kopf_selectcache.reconciler.queue import Key
+from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.testing import faults
 from tests.faults.environment import run, until
 from tests.plugin.reconciling import APPS, app, operated, serving
@@ -188,7 +188,7 @@ def test_a_patch_that_changes_nothing_on_the_server_is_not_noted(
             cluster.create(app("other"))
             await until(lambda: noted)
             version = cluster.get(app("other"))["metadata"]["resourceVersion"]
-        assert noted == [(("shop", "other"), version)]
+        assert noted == [(Key("other", namespace="shop"), version)]
 
     run(main())
 

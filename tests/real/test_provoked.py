@@ -255,7 +255,7 @@ def test_a_restore_that_nobody_could_notice_is_found_by_the_audit(
                     await until(lambda kind=kind: "next" in operator.holds(kind), "it follows")  # type: ignore[misc]
                     assert "new" in operator.holds(kind)
                     found = await operator.cache.audit(kind)
-                    assert {name for _, name in found.extra} >= {"new"}
+                    assert {key.name for key in found.extra} >= {"new"}
                     await operator.in_step(kind)
                     assert await operator.cache.audit(kind)
 

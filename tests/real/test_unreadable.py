@@ -56,13 +56,13 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
         write("PATCH", f"{path}/{name}", body={"metadata": {"labels": labels}})
 
     def names(cache: Cache, **request: Any) -> list[str]:
-        return sorted(name for _, name in cache.held(kind, namespace=namespace, keys_only=True, **request))
+        return sorted(key.name for key in cache.held(kind, namespace=namespace, keys_only=True, **request))
 
     async def holds(cache: Cache, readable: list[str], unreadable: list[str]) -> None:
         """Wait until the cache holds these objects."""
         expected = (sorted(readable + unreadable), []) if is_readable() else (readable, unreadable)
         await until(
-            lambda: (names(cache), sorted(name for _, name in cache.held(kind).unreadable)) == expected,
+            lambda: (names(cache), sorted(key.name for key in cache.held(kind).unreadable)) == expected,
             f"the cache holds {expected}",
         )
         for name in unreadable:
@@ -72,7 +72,7 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
                 with pytest.raises(Unreadable):
                     await cache.fetch_list(kind, namespace=namespace)
         assert sorted(
-            name for _, name in cache.list(kind, namespace=namespace, label="app=web", keys_only=True)
+            key.name for key in cache.list(kind, namespace=namespace, label="app=web", keys_only=True)
         ) == [name for name in readable if name != "db"]
 
     async def main() -> None:

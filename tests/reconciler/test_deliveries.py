@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from kopf_selectcache import Key
 from kopf_selectcache.reconciler._deliveries import Deliveries
 from kopf_selectcache.reconciler.mapping import ITSELF, mapping_of
 from kopf_selectcache.reconciler.predicates import Event, all_of
-from kopf_selectcache.reconciler.queue import Key, WorkQueue
+from kopf_selectcache.reconciler.queue import WorkQueue
 from tests.faults.environment import run, until
 from tests.reconciler.test_sources import Failing, by_target, keys_in, queue_of, sleep_briefly
 
@@ -25,7 +26,7 @@ def test_the_keys_of_an_evicted_object_run_when_it_departs_although_its_mapping_
         deliveries.deliver(Event("gone", {"metadata": whole["metadata"]}, None, is_whole=False), "a")
         assert len(queue) == 0
         await until(lambda: len(queue) == 1)
-        assert keys_in(queue)[0].key == (None, "a-dHdv")
+        assert keys_in(queue)[0].key == Key("a-dHdv")
         await deliveries.close()
 
     run(main())
@@ -40,7 +41,7 @@ def test_of_an_object_that_was_never_seen_whole_only_its_metadata_is_mapped(
             deliveries = deliveries_of(queue, mapping)
             deliveries.deliver(Event("gone", {"metadata": {"name": "a"}}, None, is_whole=False), "a")
             await deliveries.close()
-        assert [run.key for run in keys_in(queue)] == [(None, "a")]
+        assert [run.key for run in keys_in(queue)] == [Key("a")]
 
     run(main())
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1

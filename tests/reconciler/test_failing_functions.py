@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kopf_selectcache import Key
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.reconciler.queue import WorkQueue
 from kopf_selectcache.reconciler.sources import Kind
@@ -40,7 +41,7 @@ def test_a_map_that_raises_anything_is_called_again(is_async: bool, raised: type
         def mapping(obj: Any) -> Any:
             if errors:
                 raise errors.pop()
-            return [("shop", obj["metadata"]["name"])]
+            return [Key(obj["metadata"]["name"], namespace="shop")]
 
         async def mapping_async(obj: Any) -> Any:
             return mapping(obj)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, NotSynced
+from kopf_selectcache import Cached, Key, NotSynced
 from kopf_selectcache._errors import Cause, StateError
 from kopf_selectcache.cache.snapshots import informer_of
 from kopf_selectcache.core.protocol.backoff import delay
@@ -71,7 +71,7 @@ def test_a_kind_that_the_cluster_does_not_know_yet_is_asked_for_with_backoff(
         unknown.is_known = True
         await sleep.wake(4)
         await waiting
-        assert [run.key for run in keys_in(queue)] == [("shop", "web-1")]
+        assert [run.key for run in keys_in(queue)] == [Key("web-1", namespace="shop")]
         await source.stop()
 
     run(main())

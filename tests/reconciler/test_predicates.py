@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import BadSelector, LabelSelector
+from kopf_selectcache import BadSelector, Key, LabelSelector
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.reconciler import predicates as p
 from kopf_selectcache.reconciler.mapping import Function, Itself, Mapping, Owner, checked_keys, mapping_of
 from kopf_selectcache.reconciler.predicates import Event
+
+
+def in_shop(name: str) -> Key:
+    return Key(name, namespace="shop")
 
 
 def obj(**metadata: Any) -> dict[str, Any]:
@@ -99,17 +103,20 @@ OWNED = obj(
 @pytest.mark.parametrize(
     ("mapping", "keys"),
     [
-        (Owner("example.com", "WebApp"), [("shop", "web")]),
-        (Owner("example.com", "WebApp", controller=False), [("shop", "web"), ("shop", "second")]),
-        (Owner("", "Node", controller=False, namespaced=False), [(None, "n1")]),
+        (Owner("example.com", "WebApp"), [in_shop("web")]),
+        (
+            Owner("example.com", "WebApp", controller=False),
+            [in_shop("web"), in_shop("second")],
+        ),
+        (Owner("", "Node", controller=False, namespaced=False), [Key("n1")]),
         (Owner("", "Pod"), []),
-        (Itself(), [("shop", "web-1")]),
+        (Itself(), [in_shop("web-1")]),
     ],
 )
 def test_an_object_is_mapped_to_itself_or_to_its_owners(mapping: Mapping, keys: list[Any]) -> None:
     assert mapping.map(OWNED, None) == keys
     assert mapping.map({"metadata": {"name": "a"}}, None) == (
-        [(None, "a")] if isinstance(mapping, Itself) else []
+        [Key("a")] if isinstance(mapping, Itself) else []
     )
 
 
@@ -118,7 +125,7 @@ def test_a_function_gets_a_cache_if_it_takes_one() -> None:
         return [(cache, each["metadata"]["name"])]
 
     assert mapping_of(with_cache).map(OWNED, "c") == [("c", "web-1")]
-    assert mapping_of(lambda _, **kwargs: [tuple(kwargs)]).map(OWNED, "c") == [("cache",)]  # type: ignore[comparison-overlap]  # One that is no pair.
+    assert mapping_of(lambda _, **kwargs: [tuple(kwargs)]).map(OWNED, "c") == [("cache",)]
     assert not mapping_of(lambda _: []).needs_cache
     assert not mapping_of(dict).needs_cache
     assert mapping_of(owner := Owner("", "Node")) is owner
@@ -129,22 +136,22 @@ def test_a_function_gets_a_cache_if_it_takes_one() -> None:
 def test_an_async_function_is_described_and_not_awaited() -> None:
     class Callable:
         async def __call__(self, each: Any) -> Any:
-            return [("shop", each["metadata"]["name"])]
+            return [in_shop(each["metadata"]["name"])]
 
     async def main() -> None:
         mapping = mapping_of(Callable())
         assert mapping.is_async
-        assert checked_keys(await mapping.map(OWNED, None)) == [("shop", "web-1")]  # type: ignore[misc]
+        assert checked_keys(await mapping.map(OWNED, None)) == [in_shop("web-1")]  # type: ignore[misc]
 
     asyncio.run(main())
     assert not mapping_of(lambda _: []).is_async
 
 
 @pytest.mark.parametrize(
-    "given", ["web", 5, ["web"], [("shop", "")], [("shop", 1)], [(1, "web")], [("a", "b", "c")]]
+    "given", ["web", 5, ["web"], [("shop", "web")], Key("web"), {"metadata": {"name": "web"}}, [{}], [1]]
 )
-def test_a_mapping_returns_pairs(given: Any) -> None:
-    with pytest.raises(TypeError, match="pairs of a namespace and a name"):
+def test_a_mapping_returns_keys_or_objects(given: Any) -> None:
+    with pytest.raises(TypeError, match="a list of Keys or objects"):
         checked_keys(given)
 
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache.reconciler.queue import AGEING, MOST_CAUSES, Cause, Key, Priority, Run, WorkQueue
+from kopf_selectcache import Key
+from kopf_selectcache.reconciler.queue import AGEING, MOST_CAUSES, Cause, Priority, Run, WorkQueue
 
-KEYS: list[Key] = [("shop", name) for name in "abcdef"]
+KEYS: list[Key] = [Key(name, namespace="shop") for name in "abcdef"]
 PRIORITIES = [Priority.LIVE, Priority.INITIAL, Priority.RETRY, 7]
 
 
@@ -183,7 +184,7 @@ def test_the_wait_of_each_key_is_bounded_whatever_else_is_added(priority: Priori
     number = 0
     while True:
         queue.add(
-            ("shop", f"live-{number}")
+            Key(f"live-{number}", namespace="shop")
         )  # One run a second, and one change a second: no key is ever ready alone.
         run = queue.take()
         assert run is not None
@@ -318,11 +319,11 @@ def test_the_last_causes_of_a_key_are_remembered() -> None:
     queue, now = made()
     for number in range(MOST_CAUSES + 5):
         now[0] = float(number)
-        queue.add(A, cause=Cause("updated", "pods", ("shop", f"web-{number}")))
+        queue.add(A, cause=Cause("updated", "pods", Key(f"web-{number}", namespace="shop")))
     run = queue.take()
     assert run is not None
     assert (run.joined, len(run.causes)) == (25, 20)
-    assert run.causes[-1] == Cause("updated", "pods", ("shop", "web-24"), 24.0)
+    assert run.causes[-1] == Cause("updated", "pods", Key("web-24", namespace="shop"), 24.0)
     assert [str(each) for each in (Cause("requeue"), Cause("sent", "pushes"))] == ["requeue", "sent: pushes"]
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from kopf_selectcache import Cached, Forbidden, NotDeclared, NotSynced
+from kopf_selectcache import Cached, Forbidden, Key, NotDeclared, NotSynced
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.reconciler import _deliveries
@@ -26,13 +26,18 @@ from kopf_selectcache.reconciler.predicates import (
     left,
     updated,
 )
-from kopf_selectcache.reconciler.queue import Key, Priority, Run, WorkQueue
+from kopf_selectcache.reconciler.queue import Priority, Run, WorkQueue
 from kopf_selectcache.reconciler.sources import Channel, Informer, Kind, Source
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Silence
 from tests.faults.environment import run, until
 from tests.informer import test_change_departures as departures
 from tests.secrets import Environment, caching, secret
+
+
+def in_shop(name: str) -> Key:
+    return Key(name, namespace="shop")
+
 
 TARGET = {"data": {"target": "dHdv"}}
 A = departures.A | TARGET
@@ -95,7 +100,7 @@ def by_target(obj: Any) -> list[Key]:
     """Read what is not in the metadata. Other objects than this one have none of it."""
     if obj["metadata"]["name"] != "a":
         return []
-    return [(None, f"{obj['metadata']['name']}-{obj['data']['target']}")]
+    return [Key(f"{obj['metadata']['name']}-{obj['data']['target']}")]
 
 
 async def by_target_async(obj: Any) -> list[Key]:
@@ -141,7 +146,7 @@ def test_each_departure_reaches_the_queue_once(disturb: Any, act: str) -> None:
                 await each.source.start(each.queue)
                 await each.source.wait_synced(60)
             await until(lambda: environment.informer.synced)
-            expected = {name: (("shop", "a") if name == "itself" else (None, "a-dHdv")) for name in followed}
+            expected = {name: (in_shop("a") if name == "itself" else Key("a-dHdv")) for name in followed}
             uid = environment.cluster.get(A)["metadata"]["uid"]
             for name, each in followed.items():
                 await until(lambda each=each, name=name: expected[name] in each.drain())  # type: ignore[misc]  # mypy knows no lambda with defaults.
@@ -160,12 +165,15 @@ def test_an_object_that_is_mapped_otherwise_than_before_has_both_run() -> None:
         cache = FakeCache([pod("web-1", "one")], {"pods": "app=web"})
         queue, source = queue_of(), Kind("pods", map=Owner("example.com", "WebApp"), cache=cache)
         await source.start(queue)
-        assert [run.key for run in keys_in(queue)] == [("shop", "one")]
+        assert [run.key for run in keys_in(queue)] == [in_shop("one")]
         own_by(cache, "two")
-        assert [run.key for run in keys_in(queue)] == [("shop", "one"), ("shop", "two")]
+        assert [run.key for run in keys_in(queue)] == [
+            in_shop("one"),
+            in_shop("two"),
+        ]
         cache.cluster.delete(pod("web-1"))
         runs = keys_in(queue)
-        assert [run.key for run in runs] == [("shop", "two")]
+        assert [run.key for run in runs] == [in_shop("two")]
         assert str(runs[-1].causes[-1]) == "left: pods shop/web-1"
         await source.stop()
 
@@ -201,7 +209,7 @@ def test_the_states_between_two_async_mappings_are_joined_and_no_key_is_lost() -
             owner = obj["metadata"]["ownerReferences"][0]["name"]
             mapped.append(owner)
             await release.wait()
-            return [("shop", owner)]
+            return [in_shop(owner)]
 
         cache = FakeCache([pod("web-1", "one")], {"pods": "app=web"})
         queue, source = queue_of(), Kind("pods", map=slow, cache=cache)
@@ -218,7 +226,7 @@ def test_the_states_between_two_async_mappings_are_joined_and_no_key_is_lost() -
             return len(found) == 2
 
         await until(collect)
-        assert found == {("shop", "one"), ("shop", "four")}
+        assert found == {in_shop("one"), in_shop("four")}
         assert mapped == ["one", "one", "four"]
         await source.stop()
 
@@ -237,7 +245,7 @@ def test_a_state_that_cannot_be_mapped_holds_back_no_keys_of_the_other(bad: str)
             if owner in failing:
                 calls += 1
                 raise ValueError("it fails")
-            return [("shop", owner)]
+            return [in_shop(owner)]
 
         cache = FakeCache([pod("web-1", "one")], {"pods": "app=web"})
         queue, source = queue_of(), Kind("pods", map=mapping, cache=cache, sleep=sleep_briefly)
@@ -245,15 +253,15 @@ def test_a_state_that_cannot_be_mapped_holds_back_no_keys_of_the_other(bad: str)
         own_by(cache, "two")
         await until(lambda: calls > 5)
         good = {"one": "two", "two": "one"}[bad]
-        assert ("shop", good) in {run.key for run in keys_in(queue)}
+        assert in_shop(good) in {run.key for run in keys_in(queue)}
         before = calls
         own_by(cache, "three")
         await until(lambda: calls > before + 5)
         keys = {run.key for run in keys_in(queue)}
-        assert keys == ({("shop", "two"), ("shop", "three")} if bad == "one" else {("shop", "three")})
+        assert keys == ({in_shop("two"), in_shop("three")} if bad == "one" else {in_shop("three")})
         failing.clear()
         await until(lambda: len(queue) == 1)
-        assert keys_in(queue)[0].key == ("shop", bad)
+        assert keys_in(queue)[0].key == in_shop(bad)
         await source.stop()
 
     run(main())
@@ -269,7 +277,7 @@ def test_departed_objects_whose_mapping_has_not_ended_are_limited(
 
         async def slow(obj: Any) -> list[Key]:
             await release.wait()
-            return [("shop", obj["metadata"]["name"])]
+            return [in_shop(obj["metadata"]["name"])]
 
         names = [f"web-{number}" for number in range(5)]
         cache = FakeCache([pod(name) for name in names], {"pods": "app=web"})
@@ -282,7 +290,7 @@ def test_departed_objects_whose_mapping_has_not_ended_are_limited(
         cache.cluster.delete(pod("web-0"))
         release.set()
         await until(lambda: len(cast("Any", source)._deliveries) == 0)
-        assert {run.key[1] for run in keys_in(queue)} == {"web-0", "web-1"}
+        assert {run.key.name for run in keys_in(queue)} == {"web-0", "web-1"}
         await source.stop()
 
     run(main())
@@ -338,7 +346,7 @@ def test_each_departure_reaches_the_queue_once_while_the_filter_changes() -> Non
             for name, each in followed.items():
                 await until(lambda each=each: len(each.departures) == 2)  # type: ignore[misc]  # mypy knows no lambda with defaults.
                 assert each.departures == dict.fromkeys(uids.values(), 1), name
-                key = ("shop", "a") if name == "itself" else (None, "a-dHdv")
+                key = in_shop("a") if name == "itself" else Key("a-dHdv")
                 await until(lambda each=each, key=key: key in each.drain())  # type: ignore[misc]  # mypy knows no lambda with defaults.
                 await each.source.stop()
 
@@ -363,7 +371,7 @@ def test_objects_that_depart_while_their_kind_is_not_declared_are_not_reported()
             environment.cluster.delete(STAYS)
             await until(lambda: len(each.departures) == 2)
             assert set(each.departures.values()) == {1}
-            assert (None, "a-dHdv") in each.drain()
+            assert Key("a-dHdv") in each.drain()
             await each.source.stop()
 
     run(main())
@@ -376,7 +384,7 @@ def test_objects_of_a_list_go_after_changes() -> None:
             await source.start(queue)
             await source.wait_synced()
             runs = keys_in(queue)
-            assert [(run.key[1], run.priority) for run in runs] == [("a", Priority.INITIAL)]
+            assert [(run.key.name, run.priority) for run in runs] == [("a", Priority.INITIAL)]
             environment.cluster.create(secret("b", app="web"))
             await until(lambda: len(queue) == 1)
             assert [run.priority for run in keys_in(queue)] == [Priority.LIVE]
@@ -395,7 +403,7 @@ def test_predicates_of_all_sources_and_of_one_are_combined_with_and() -> None:
         await source.start(queue, [~gone, lambda old, new: (old or new or {})["metadata"]["name"] == "web-2"])
         cache.cluster.delete(pod("web-1"))
         cache.cluster.delete(pod("web-2"))
-        assert [run.key for run in keys_in(queue)] == [("shop", "web-2")]
+        assert [run.key for run in keys_in(queue)] == [in_shop("web-2")]
         assert cache.held("pods", keys_only=True) == []
         await source.stop()
 
@@ -409,7 +417,7 @@ def test_predicates_compare_the_object_before_a_change_with_the_one_after_it() -
         await source.start(queue)
         cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"tier": "b"}}})
         cache.cluster.patch(pod("web-2"), {"metadata": {"annotations": {"note": "b"}}})
-        assert [run.key for run in keys_in(queue)] == [("shop", "web-1")]
+        assert [run.key for run in keys_in(queue)] == [in_shop("web-1")]
         await source.stop()
 
     run(main())
@@ -417,7 +425,7 @@ def test_predicates_compare_the_object_before_a_change_with_the_one_after_it() -
 
 def test_a_function_that_returns_an_awaitable_is_called_again_until_it_does_not() -> None:
     async def main() -> None:
-        answers: list[Any] = [by_target_async, asyncio.Future, lambda _: [("shop", "found")]]
+        answers: list[Any] = [by_target_async, asyncio.Future, lambda _: [in_shop("found")]]
 
         def mapping(obj: Any) -> Any:
             answer = answers.pop(0)
@@ -427,7 +435,7 @@ def test_a_function_that_returns_an_awaitable_is_called_again_until_it_does_not(
         queue, source = queue_of(), Kind("pods", cache=cache, map=mapping, sleep=sleep_briefly)
         await source.start(queue)
         await until(lambda: len(queue) == 1)
-        assert [run.key for run in keys_in(queue)] == [("shop", "found")]
+        assert [run.key for run in keys_in(queue)] == [in_shop("found")]
         await source.stop()
 
     run(main())
@@ -443,7 +451,7 @@ def test_a_mapping_that_is_cancelled_by_what_it_awaits_is_called_again() -> None
             if calls == 1:
                 cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"tier": "gold"}}})
                 raise asyncio.CancelledError
-            return [("shop", "found")]
+            return [in_shop("found")]
 
         cache = FakeCache([pod("web-1")], {"pods": "app=web"})
         queue, source = queue_of(), Kind("pods", cache=cache, map=mapping, sleep=sleep_briefly)
@@ -460,14 +468,14 @@ def test_a_function_gets_the_caches_of_the_operator() -> None:
 
         def mapping(obj: Any, *, cache: Cache) -> list[Key]:
             assert cache is own
-            return [("shop", obj["metadata"]["name"])]
+            return [in_shop(obj["metadata"]["name"])]
 
         queue, source = queue_of(), Kind("pods", cache=other, map=mapping)
         with pytest.raises(DeclarationError, match="needs a cache"):
             await source.start(queue)
         source.bind(own)
         await source.start(queue)
-        assert [run.key for run in keys_in(queue)] == [("shop", "web-1")]
+        assert [run.key for run in keys_in(queue)] == [in_shop("web-1")]
         await source.stop()
 
     run(main())
@@ -569,7 +577,7 @@ def test_an_informer_is_followed_without_a_wait_until_the_source_stops() -> None
             await until(lambda: environment.informer.synced)
             queue, source = queue_of(), Informer(environment.informer)
             await source.start(queue)
-            assert [run.key[1] for run in keys_in(queue)] == ["a", "b"]
+            assert [run.key.name for run in keys_in(queue)] == ["a", "b"]
             assert str(source) == "secrets"
             await source.stop()
             environment.cluster.delete(secret("a"))
@@ -583,8 +591,8 @@ def test_each_source_of_a_channel_receives_each_event_with_its_limits() -> None:
     async def main() -> None:
         channel = Channel("pushes", size=2)
         await channel.send({"lost": "nobody receives it"})
-        first = channel.source(map=lambda push: [("shop", push["app"])])
-        second = channel.source(map=lambda push: [("shop", push["app"] + "-2")])
+        first = channel.source(map=lambda push: [in_shop(push["app"])])
+        second = channel.source(map=lambda push: [in_shop(push["app"] + "-2")])
         for app in ("a", "b"):
             channel.send_nowait({"app": app})
         with pytest.raises(asyncio.QueueFull, match="pushes has no room"):
@@ -602,7 +610,7 @@ def test_each_source_of_a_channel_receives_each_event_with_its_limits() -> None:
         await until(lambda: len(one) == len(two) == 4)
         thread.join()
         assert [str(run.causes[0]) for run in keys_in(one)] == ["sent: pushes"] * 4
-        assert [run.key[1] for run in keys_in(two)] == ["a-2", "b-2", "c-2", "d-2"]
+        assert [run.key.name for run in keys_in(two)] == ["a-2", "b-2", "c-2", "d-2"]
         await first.stop()
         await second.stop()
         with pytest.raises(TypeError, match="must be a mapping"):
@@ -619,7 +627,7 @@ def test_a_channel_holds_back_its_senders_while_a_mapping_is_slow() -> None:
 
         async def slow(push: Any) -> list[Key]:
             await release.wait()
-            return [("shop", push["app"])]
+            return [in_shop(push["app"])]
 
         channel = Channel(size=2)
         queue, source = queue_of(), channel.source(map=slow)
@@ -657,9 +665,7 @@ def test_users_write_their_own_sources() -> None:
     async def main() -> None:
         queue, source = queue_of(), Once()
         await source.start(queue)
-        assert [(run.key, str(run.causes[0])) for run in keys_in(queue)] == [
-            ((None, "all"), "sent: Once all")
-        ]
+        assert [(run.key, str(run.causes[0])) for run in keys_in(queue)] == [(Key("all"), "sent: Once all")]
         await source.stop()
 
     run(main())

@@ -10,11 +10,12 @@ from typing import Self
 
 import pytest
 
-from kopf_selectcache.reconciler.queue import Cause, Key, Run, WorkQueue
+from kopf_selectcache import Key
+from kopf_selectcache.reconciler.queue import Cause, Run, WorkQueue
 from kopf_selectcache.reconciler.worker import RunAgain, Worker
 from tests.faults.environment import run, until
 
-A, B, C = ((None, name) for name in "abc")
+A, B, C = (Key(name) for name in "abc")
 
 
 class Time:

@@ -7,7 +7,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TypedDict
 
-from kopf_selectcache.reconciler.queue import Cause, Key, WorkQueue
+from kopf_selectcache import Key
+from kopf_selectcache.reconciler.queue import Cause, WorkQueue
 
 SECOND = 1_000_000_000
 
@@ -69,7 +70,7 @@ def play(script: Script, *, ageing: float) -> Answer:
     def take() -> None:
         nonlocal idle
         while idle and (run := queue.take()) is not None:
-            name = run.key[1]
+            name = run.key.name
             taken.append({"at": now[0], "key": name, "priority": run.priority})
             runs = script["runs"][name]
             ending = runs[min(counts.get(name, 0), len(runs) - 1)]
@@ -112,7 +113,7 @@ def play(script: Script, *, ageing: float) -> Answer:
 
 
 def _apply(op: Operation, queue: WorkQueue) -> None:
-    key = (None, op["key"])
+    key = Key(op["key"])
     if op["op"] == "forget":
         queue.forget(key)
     elif op["op"] == "limited":

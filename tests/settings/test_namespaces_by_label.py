@@ -15,6 +15,7 @@ from kopf_selectcache import (
     Cached,
     ConflictingSelectors,
     DeclarationError,
+    Key,
     LabelSelector,
     OutsideFilter,
     Selector,
@@ -183,9 +184,12 @@ def namespace(name: str, **labels: str | None) -> dict[str, Any]:
 def test_a_fake_cache_follows_the_labels_of_its_namespaces() -> None:
     objects = [namespace("shop", tenant="yes"), pod("a", "shop"), pod("b", "blog")]
     cache = FakeCache(objects, {"pods": Selector(namespaces=TENANT)})
-    assert cache.held("pods", keys_only=True) == [("shop", "a")]
+    assert cache.held("pods", keys_only=True) == [Key("a", namespace="shop")]
     cache.cluster.patch(namespace("blog"), {"metadata": {"labels": {"tenant": "yes"}}})
-    assert sorted(cache.list("pods", namespace=["shop", "blog"]).keys()) == [("blog", "b"), ("shop", "a")]
+    assert sorted(cache.list("pods", namespace=["shop", "blog"]).keys()) == [
+        Key("b", namespace="blog"),
+        Key("a", namespace="shop"),
+    ]
     cache.cluster.patch(namespace("shop"), {"metadata": {"labels": {"tenant": None}}})
     with pytest.raises(OutsideFilter):
         cache.get("pods", "a", "shop")
@@ -195,7 +199,7 @@ def test_a_fake_cache_follows_the_labels_of_its_namespaces() -> None:
         cache.held("pods")
     cache.blocking.change("pods", Selector(namespaces=TRIAL))
     cache.cluster.patch(namespace("shop"), {"metadata": {"labels": {"trial": ""}}})
-    assert cache.held("pods", keys_only=True) == [("shop", "a")]
+    assert cache.held("pods", keys_only=True) == [Key("a", namespace="shop")]
     assert "(those with trial)" in str(cache.scope("pods"))
     cache.blocking.remove("pods")
     cache.blocking.declare("pods", Cached("app=web", namespaces=TRIAL))

@@ -11,6 +11,7 @@ import pytest
 from kopf_selectcache import (
     ConflictingSelectors,
     DeclarationError,
+    Key,
     Missing,
     NotDeclared,
     NotFound,
@@ -530,10 +531,13 @@ def test_kinds_are_declared_changed_and_removed_in_sync_tests() -> None:
     cache.blocking.declare("configmaps", "app=web")
     with pytest.raises(DeclarationError):
         cache.blocking.declare("configmaps", "app=db")
-    assert cache.held("configmaps").keys() == [("shop", "web")]
+    assert cache.held("configmaps").keys() == [Key("web", namespace="shop")]
     cache.blocking.change("configmaps", ["app=db", "app=cache"])
     cache.cluster.create(config("cache", app="cache"))
-    assert sorted(cache.held("configmaps").keys()) == [("shop", "cache"), ("shop", "db")]
+    assert sorted(cache.held("configmaps").keys()) == [
+        Key("cache", namespace="shop"),
+        Key("db", namespace="shop"),
+    ]
     cache.blocking.remove("configmaps")
     cache.cluster.create(config("more", app="cache"))
     with pytest.raises(NotDeclared) as caught:
@@ -568,7 +572,7 @@ def test_a_kind_without_a_definition_is_not_declared_later() -> None:
     cache.cluster.create(definition("WebApp", "webapps"))
     cache.blocking.declare("example.com/v1/webapps", "")
     cache.cluster.create(webapp("web"))
-    assert cache.list("webapps").keys() == [("shop", "web")]
+    assert cache.list("webapps").keys() == [Key("web", namespace="shop")]
 
 
 def test_a_change_that_fails_leaves_no_stream() -> None:

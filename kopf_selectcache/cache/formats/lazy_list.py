@@ -7,12 +7,11 @@ the length and the names need no object.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, overload
 
 from kopf_selectcache._errors import ReadOnly
-from kopf_selectcache.core.store.answers import Records
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.selectors.object_key import Key
 
 _T_co = TypeVar("_T_co", covariant=True)
 
@@ -29,6 +28,10 @@ def in_pages(found: Objects[_T_co], size: int) -> Iterator[list[_T_co]]:
     """Yield lists of at most `size` objects, each of which is made when it is reached."""
     for start in range(0, len(found), size):
         yield list(found[start : start + size])
+
+
+def _keys_of(records: Sequence[Record]) -> list[Key]:
+    return [Key(record.name, namespace=record.namespace or None) for record in records]
 
 
 class Objects(Sequence[_T_co]):
@@ -59,19 +62,18 @@ class Objects(Sequence[_T_co]):
         self.version: Final = version
         """The version as of which the answer is true; empty if the server has answered."""
 
-    def keys(self) -> list[tuple[str, str]]:
-        """Return the namespace, empty for a cluster-scoped kind, and the name of each object."""
-        records = self._records
-        if isinstance(records, Records):
-            return list(records.keys)
-        return [(record.namespace, record.name) for record in records]
+    def keys(self) -> list[Key]:
+        """Return the key of each object.
+
+        for key in cache.list('pods', label='app=web').keys():
+            print(key, cache.get('pods', key))      # shop/web-1 {...}
+        """
+        return _keys_of(self._records)
 
     @property
-    def unreadable(self) -> list[tuple[str, str]]:
-        """The namespace and name of each object that may match, and is left out since it cannot be
-        decoded.
-        """
-        return [(record.namespace, record.name) for record in self._unreadable]
+    def unreadable(self) -> list[Key]:
+        """The key of each object that may match, and is left out since it cannot be decoded."""
+        return _keys_of(self._unreadable)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -103,7 +105,7 @@ class Objects(Sequence[_T_co]):
 
     def __repr__(self) -> str:
         """Return the number and names of the objects, without their contents: they may be Secrets."""
-        which = [f"{namespace}/{name}" if namespace else name for namespace, name in islice(self.keys(), 5)]
+        which = [str(key) for key in _keys_of(self._records[:5])]
         more = f" and {len(self) - len(which):,} more" if len(self) > len(which) else ""
         return (
             f"<{len(self):,}"

@@ -7,7 +7,6 @@ once: it keeps no record alive that has left the store.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from .record import Record
@@ -16,7 +15,7 @@ MOST = 256
 """The greatest number of answers of one store."""
 
 MOST_RECORDS = 20_000
-"""The greatest number of records in all answers of one store: a megabyte and a half, with their keys."""
+"""The greatest number of records in all answers of one store: 160 KB."""
 
 CHECKED = 20_000
 """The greatest number of candidates that are checked under the store's lock, at 0.7 µs each. Readers check
@@ -29,13 +28,10 @@ class Used(Protocol):
     used: int
 
 
-class Records(tuple[Record, ...]):  # It has a dict, for its keys.  # noqa: SLOT001
+class Records(tuple[Record, ...]):
     """The records of an answer, which several reads share."""
 
-    @cached_property
-    def keys(self) -> tuple[tuple[str, str], ...]:
-        """The namespace and name of each."""
-        return tuple([(record.namespace, record.name) for record in self])
+    __slots__ = ()
 
 
 class Answer(NamedTuple):
