@@ -9,7 +9,8 @@ from kopf_selectcache._errors import NotDeclared, NotKept, NotSynced, Stale, Sta
 
 from . import _server_reads, snapshots
 from .errors import NotFound, OutsideFilter, Unmatchable, Unreadable
-from .request import RAISE, Request
+from .formats.formats import RAISE
+from .request import Request
 from .snapshots import Access, informer_of
 
 _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)

@@ -21,9 +21,8 @@ from kopf_selectcache.selectors.suggestions import near
 from kopf_selectcache.settings.planner import questions
 from kopf_selectcache.settings.retention import indexes as declared_indexes
 
-from ._blocking_live import LIVE
 from ._checks import require_stored
-from .blocking import AWAITED
+from .blocking import AWAITED, LIVE
 from .errors import path_not_stored, unknown_field
 from .explanation import Explanation
 from .request import Request, misdeclared
@@ -44,10 +43,24 @@ _LONGEST_FILTER = 80
 def no_such_read(cache: object, name: str) -> NoSuchRead:
     """Return the error of a read that a cache does not have."""
     what, remedy = f"cache.{name} is no read", _suggest(cache, name, "cache.")
-    if name in LIVE:
+    if name == "changes":  # A cache for threads.
+        remedy = "In sync functions use a handler of changes: @selectcache.on.change(kind)"
+    elif name in LIVE:
         removal = "; to cache a kind no more, cache.remove(...)" if name == "delete" else ""
         remedy = f"To write objects, use cache.live.{name}(...){removal}"
     return NoSuchRead(what, remedy=remedy)
+
+
+def no_such_write(name: str) -> NoSuchRead:
+    """Return the error of a write that `cache.live` does not have."""
+    verb, _, part = name.partition("_")
+    if part in ("status", "scale") and verb in ("patch", "replace", "update"):
+        remedy = f"Write: cache.live.{verb}(..., subresource={part!r})"
+    elif meant := near(name, LIVE):
+        remedy = f"Did you mean {meant}?"
+    else:
+        remedy = f"There are {', '.join(LIVE)}"
+    return NoSuchRead(f"cache.live has no {name!r}", remedy=remedy)
 
 
 def no_such_pinned_read(snapshot: object, name: str, of: type) -> NoSuchRead:
@@ -69,8 +82,9 @@ def _suggest(of: object, name: str, prefix: str = "") -> str:
     return f"Did you mean {prefix}{meant}?" if meant else f"There are {', '.join(sorted(reads))}"
 
 
-def describe(name: str, runtime: Runtime) -> str:
+def describe(of: type, runtime: Runtime) -> str:
     """Return `repr(cache)`: its caches, with their filters and states."""
+    name = next(each.__name__ for each in of.__mro__ if not each.__name__.startswith("_"))
     try:
         informers = list(runtime.informers.values())
     except ReadError as error:  # The operator has not started yet, or has ended.

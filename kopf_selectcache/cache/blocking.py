@@ -8,36 +8,22 @@ its handler is stopped, or the operator ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-from kopf_selectcache._errors import NoSuchRead, ReadError, caller, for_thread, own_loop
-from kopf_selectcache.core.store.index_spec import Function
-from kopf_selectcache.core.store.projection import Path
+from kopf_selectcache._errors import ReadError, caller, for_thread, own_loop
 from kopf_selectcache.informer.ending import Ending
-from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
-from kopf_selectcache.selectors.suggestions import near
-from kopf_selectcache.settings.declaration import Declared
 
-from ._blocking_live import LIVE, BlockingLive, no_such_write
-from .declaring import Options, at
-from .formats.lazy_list import Objects
-from .formats.views import BodyView
-from .matcher import FetchOptions, FetchSelection, Obj, Predicate, WaitOptions
-from .misuse import Call, explain_call
-
-if TYPE_CHECKING:
-    from kopf_selectcache.informer.audit import Audit
-
-    from .formats.formats import As, AsView, Default, Made, Named
-    from .planning import ChangePlan
-    from .why import Why
+from .declaring import at
+from .misuse import Call, explain_call, with_signature
 
 _M = TypeVar("_M", bound=Callable[..., Any])
+_S = TypeVar("_S")
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -170,121 +156,6 @@ async def _end_when(stopped: asyncio.Event, ending: Ending, why: str) -> None:
     ending.end(partial(_ended, why))
 
 
-class Blocking(Protocol):
-    """`cache.blocking`: the reads of `Cache` that async handlers await, for sync handlers."""
-
-    @overload
-    def fetch(
-        self,
-        kind: AnyName,
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: None = None,
-        **options: Unpack[FetchOptions],
-    ) -> Obj | Default: ...
-    @overload
-    def fetch(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: AsView,
-        **options: Unpack[FetchOptions],
-    ) -> BodyView | Default: ...
-    @overload
-    def fetch(
-        self,
-        kind: type[Named],
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: None = None,
-        **options: Unpack[FetchOptions],
-    ) -> Named | Default: ...
-    @overload
-    def fetch(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: As[Made],
-        **options: Unpack[FetchOptions],
-    ) -> Made | Default: ...
-    def gone(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        uid: str | None = None,
-        max_age: float | None = None,
-        at_least: object = None,
-        timeout: float | None = None,
-    ) -> bool: ...
-    def wait_gone(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        uid: str | None = None,
-        at_least: object = None,
-        timeout: float | None = None,
-    ) -> None: ...
-    @overload
-    def fetch_list(
-        self, kind: AnyName, *, as_: None = None, **options: Unpack[FetchSelection]
-    ) -> Objects[Obj]: ...
-    @overload
-    def fetch_list(
-        self, kind: AnyKey, *, as_: AsView, **options: Unpack[FetchSelection]
-    ) -> Objects[BodyView]: ...
-    @overload
-    def fetch_list(
-        self, kind: type[Named], *, as_: None = None, **options: Unpack[FetchSelection]
-    ) -> list[Named]: ...
-    @overload
-    def fetch_list(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[FetchSelection]) -> list[Made]: ...
-    @overload
-    def wait_for(
-        self, kind: AnyName, predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
-    ) -> Obj: ...
-    @overload
-    def wait_for(
-        self, kind: AnyKey, predicate: Predicate, *, as_: AsView, **options: Unpack[WaitOptions]
-    ) -> BodyView: ...
-    @overload
-    def wait_for(
-        self, kind: type[Named], predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
-    ) -> Named: ...
-    @overload
-    def wait_for(
-        self, kind: AnyKey, predicate: Predicate, *, as_: As[Made], **options: Unpack[WaitOptions]
-    ) -> Made: ...
-    @property
-    def live(self) -> BlockingLive: ...
-    def wait_synced(
-        self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None
-    ) -> None: ...
-    # The name `filter` is that of `Cached`.
-    def declare(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> None: ...  # noqa: A002
-    # As above.
-    def change(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> None: ...  # noqa: A002
-    # As above.
-    def plan(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> ChangePlan: ...  # noqa: A002
-    def remove(self, kind: AnyKey) -> None: ...
-    def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None: ...
-    def audit(self, kind: AnyKey) -> Audit: ...
-    def why(self, kind: AnyKey, name: str, namespace: str | None = None, *, ask: bool = True) -> Why: ...
-
-
 def awaited(method: _M) -> _M:
     """Make a read of `Cache` end with the operator, and a wait with its daemon, and refuse calls outside of
     the operator's loop.
@@ -309,7 +180,7 @@ def awaited(method: _M) -> _M:
         work = read(self, *args, **kwargs)
         return work if name in FAST else Call(work, name, caller())
 
-    return cast("_M", call)
+    return cast("_M", with_signature(call, of=method))
 
 
 def refuse_thread(method: str) -> ReadError:
@@ -350,74 +221,55 @@ AWAITED = (
     *WAITS,
 )
 
+LIVE = ("apply", "create", "delete", "ensure", "get", "list", "patch", "replace", "update")
+"""The awaited methods of `cache.live`."""
 
-class ThreadReads:
-    """Implements `Blocking`: runs the awaited reads of a cache on the operator's loop."""
 
-    def __init__(
-        self,
-        cache: object,
-        runtime: Looped,
-        waits: Waits | None = None,
-        *,
-        names: Sequence[str] = AWAITED,
-        prefix: str = "",
-    ) -> None:
-        self._cache = cache
-        self._runtime = runtime
-        self._waits = waits if waits is not None else Waits()
-        self._names = names
-        self._prefix = prefix
+class Threaded:
+    """Runs awaited methods on the operator's loop, for one thread that waits for them."""
 
-    @property
-    def live(self) -> BlockingLive:
-        """`cache.live`, for sync handlers."""
-        cache = cast("Any", self._cache).live
-        live = type(self)(cache, self._runtime, self._waits, names=LIVE, prefix="live.")
-        return cast("BlockingLive", live)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name not in self._names and self._prefix:
-            raise no_such_write("cache.blocking.live", name)
-        if name not in self._names:
-            meant = near(name, self._names)
-            remedy = (
-                "In sync functions use a handler of changes: @selectcache.on.change(kind)"
-                if name == "changes"
-                else f"Write: cache.{name}(...)"
-                if hasattr(type(self._cache), name)
-                else f"Did you mean {meant}?"
-                if meant
-                else f"There are {', '.join(self._names)}"
-            )
-            raise NoSuchRead(f"cache.blocking has no {name!r}", remedy=remedy)
-        method: Callable[..., Coroutine[Any, Any, Any]] = getattr(self._cache, name)
-
-        @wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            called = method
-            if name == "remove":  # The work has another stack.
-                called = getattr(at(caller(), cast("Any", self._cache)), name)
-            return self._run(self._prefix + name, lambda: called(*args, **kwargs))
-
-        return call
+    _awaited: Any
+    """The object that has these methods."""
+    _prefix = ""
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run the call on the operator's loop, and wait for it here."""
-        self._runtime.ending.check()
-        loop = self._runtime.loop
-        if own_loop() is loop:
-            what = f"cache.blocking.{method}() was called on the thread of the operator's event loop"
-            raise ReadError(what, remedy=f"Write: await cache.{method}(...)")
-        if not loop.is_running():
-            what = f"cache.blocking.{method}() was called while the operator's event loop does not run"
-            raise ReadError(what, remedy="Call it while the operator is up, such as in its handlers")
+        raise NotImplementedError
 
-        async def run() -> _T:
-            with for_thread():
-                work = call()  # It must be called on its loop.
-                return await (self._waits.limit(work) if method in WAITS else work)
 
-        return self._waits.run(run, loop)
+def in_thread(
+    method: Callable[Concatenate[_S, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[Any, _P], _T]:
+    """Return an awaited method as one that waits in its thread: with its overloads, and its docstring."""
+    name = method.__name__
+
+    @wraps(method)
+    def call(self: Threaded, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        awaited = self._awaited
+        if name == "remove":  # The work has another stack.
+            awaited = at(caller(), awaited)
+        return self._run(f"{self._prefix}{name}", lambda: method(awaited, *args, **kwargs))
+
+    call.__doc__ = (method.__doc__ or "").replace("await ", "")
+    return call
+
+
+def run_in_thread(
+    runtime: Looped, waits: Waits, method: str, call: Callable[[], Coroutine[Any, Any, _T]]
+) -> _T:
+    """Run the call on the operator's loop, and wait for it in this thread."""
+    runtime.ending.check()
+    loop = runtime.loop
+    if own_loop() is loop:
+        what = f"cache.blocking.{method}() was called on the thread of the operator's event loop"
+        raise ReadError(what, remedy=f"Write: await cache.{method}(...)")
+    if not loop.is_running():
+        what = f"cache.blocking.{method}() was called while the operator's event loop does not run"
+        raise ReadError(what, remedy="Call it while the operator is up, such as in its handlers")
+
+    async def run() -> _T:
+        with for_thread():
+            work = call()  # It must be called on its loop.
+            return await (waits.limit(work) if method in WAITS else work)
+
+    return waits.run(run, loop)

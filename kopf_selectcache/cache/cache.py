@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
@@ -17,48 +17,40 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.settings.declaration import Declared
 
 from . import _fallback, _introspection, _server_reads, changes, declaring, own_writes, waits
-from .blocking import Blocking, ThreadReads, Waits, awaited
+from .blocking import Threaded, Waits, awaited, in_thread, run_in_thread
 from .changes import Change
 from .declaring import Options, placed
 from .explanation import Explanation
+from .formats.formats import RAISE, As, AsView, Default, Made, Named
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
-from .live import Live
+from .live import Live, SyncLive
 from .matcher import (
+    ChangesOptions,
+    Explained,
     FetchOptions,
     FetchSelection,
-    Field,
-    Label,
-    Namespaces,
+    GoneOptions,
     Obj,
     Predicate,
-    SortBy,
     WaitOptions,
-    Where,
 )
 from .misuse import explain_call
 from .pinned import PinnedReads
 from .planning import ChangePlan, plan
 from .reads import Reads
-from .request import RAISE, Request, with_options
+from .request import Request, with_options
 from .scope import Scope, scope_of
 from .snapshots import Access, informer_of
 from .stats import Stats, stats_of
 from .why import Why
 from .why import why as explain_standing
 
-if TYPE_CHECKING:
-    from .formats.formats import As, AsView, Default, Made, Named
+_T = TypeVar("_T")
 
 
-class Cache(Reads):
-    """The caches of one operator, as one handler sees them. Reads are safe in any thread; those that are
-    awaited, on the operator's loop.
-
-    `own` is the body that the handler was called with: reads show that object at least as new. `deleted` is
-    True if it was called with a deletion. `departed` is the uid of an object that may be gone although it is
-    held. `waits` are the waits of the handler's threads, so that they can be ended.
-    """
+class AnyCache(Reads):
+    """All that never waits, in `Cache` and `SyncCache`. It is safe in any thread."""
 
     def __init__(
         self,
@@ -68,183 +60,12 @@ class Cache(Reads):
         deleted: bool = False,
         departed: str | None = None,
         waits: Waits | None = None,
-        thread_reads: type[ThreadReads] = ThreadReads,
     ) -> None:
         self._runtime = runtime
         self._access = Access(runtime, own, (waits if waits is not None else Waits()).run, deleted=deleted)
         self._departed = departed
         self._waits = waits
-        self._thread_reads = thread_reads
         self._place = ""  # The file and line of a call, see `declaring.placed`.
-
-    @property
-    def blocking(self) -> Blocking:
-        """The awaited reads, for sync handlers."""
-        return cast("Blocking", self._thread_reads(self, self._runtime, self._waits))
-
-    @property
-    def live(self) -> Live:
-        """Reads and writes of the API server itself."""
-        return Live(self._runtime, self._access)
-
-    # ---- Reads that may ask the server.
-
-    @overload
-    async def fetch(
-        self,
-        kind: AnyName,
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: None = None,
-        **options: Unpack[FetchOptions],
-    ) -> Obj | Default: ...
-    @overload
-    async def fetch(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: AsView,
-        **options: Unpack[FetchOptions],
-    ) -> BodyView | Default: ...
-    @overload
-    async def fetch(
-        self,
-        kind: type[Named],
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: None = None,
-        **options: Unpack[FetchOptions],
-    ) -> Named | Default: ...
-    @overload
-    async def fetch(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Default = ...,
-        as_: As[Made],
-        **options: Unpack[FetchOptions],
-    ) -> Made | Default: ...
-    @awaited
-    async def fetch(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        default: Any = RAISE,
-        max_age: float | None = None,
-        at_least: object = None,
-        as_: Any = None,
-        whole: bool = False,
-        timeout: float | None = None,  # Retries are within it.  # noqa: ASYNC109
-    ) -> Any:
-        """Return one object, from the cache if it is held or proved absent there, and else from the server.
-
-            if await cache.fetch('configmaps', name, namespace, default=None) is None:
-                create_config(name, namespace)
-
-        The kind need not be declared. Answers of the server are not stored. `keep=`, `drop=` and `transform=`
-        of the declaration apply to them as well, unless `whole=True` asks for whole objects. With `timeout=`,
-        transient failures are retried for that many seconds; then the last one is raised.
-        """
-        options = {"max_age": max_age, "at_least": at_least, "as_": as_, "whole": whole, "timeout": timeout}
-        request = self._access.requests.one("fetch", kind, name, namespace, default=default, **options)
-        return await self._access.retry(request, partial(_fallback.fetch, self._access))
-
-    @awaited
-    async def gone(
-        self,
-        kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        *,
-        uid: str | None = None,
-        max_age: float | None = None,
-        at_least: object = None,
-        timeout: float | None = None,  # Retries are within it.  # noqa: ASYNC109
-    ) -> bool:
-        """Return whether an object that departed is really deleted: True, or False if it merely left the
-        filter.
-
-            if await cache.gone('jobs', name, namespace, uid=uid):
-                release(uid)
-
-        Unless all watches hold an object with this uid, or of the name, the server is asked. It is not asked
-        either if the cache proves the absence, and `at_least=` is the object with this uid. An object with a
-        deletionTimestamp still exists. The kind need not be declared. `timeout=` is that of `fetch`.
-        """
-        request = self._access.requests.one(
-            "gone", kind, name, namespace, uid=uid, max_age=max_age, at_least=at_least, timeout=timeout
-        )
-        return await self._access.retry(request, partial(_fallback.gone, self._access, self._departed))
-
-    @overload
-    async def fetch_list(
-        self, kind: AnyName, *, as_: None = None, **options: Unpack[FetchSelection]
-    ) -> Objects[Obj]: ...
-    @overload
-    async def fetch_list(
-        self, kind: AnyKey, *, as_: AsView, **options: Unpack[FetchSelection]
-    ) -> Objects[BodyView]: ...
-    @overload
-    async def fetch_list(
-        self, kind: type[Named], *, as_: None = None, **options: Unpack[FetchSelection]
-    ) -> builtins.list[Named]: ...
-    @overload
-    async def fetch_list(
-        self, kind: AnyKey, *, as_: As[Made], **options: Unpack[FetchSelection]
-    ) -> builtins.list[Made]: ...
-    @awaited
-    async def fetch_list(
-        self,
-        kind: AnyKey,
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
-        where: Where | None = None,
-        sort_by: SortBy | None = None,
-        limit: int | None = None,
-        max_age: float | None = None,
-        at_least: object = None,
-        as_: Any = None,
-        whole: bool = False,
-        timeout: float | None = None,  # Retries are within it.  # noqa: ASYNC109
-    ) -> Any:
-        """Return all objects that there are, from the cache if it holds them all, and else from the server.
-
-            claims = await cache.fetch_list('persistentvolumeclaims', namespace=namespace)
-
-        The kind need not be declared. Nothing is remembered. With `whole=True` the server is asked where only
-        a part of each object is kept. With `timeout=`, transient failures are retried for that many seconds.
-        """
-        request = self._access.requests.several(
-            "fetch_list",
-            kind,
-            label,
-            field,
-            names,
-            namespace,
-            where=where,
-            sort_by=sort_by,
-            limit=limit,
-            max_age=max_age,
-            at_least=at_least,
-            timeout=timeout,
-            as_=as_,
-            whole=whole,
-        )
-        return await self._access.retry(request, partial(_fallback.fetch_list, self._access))
 
     # ---- Own writes.
 
@@ -268,6 +89,215 @@ class Cache(Reads):
         Call it only if the object is gone: one that waits for finalizers still exists.
         """
         own_writes.remember(self._runtime, "cache.forget()", obj, deleted=True)
+
+    # ---- The cache itself.
+
+    @explain_call
+    def age(self, kind: AnyKey) -> float:
+        """Return how many seconds ago the server last confirmed the held objects.
+
+        print(f'the pods are as of {cache.age("pods"):.0f} s ago')
+        """
+        informer = informer_of(self._runtime, request := Request(verb="age", kind=kind))
+        return self._access.read(request, lambda *_: informer.age() or 0.0)
+
+    @explain_call
+    def scope(self, kind: AnyKey) -> Scope:
+        """Return the filter: its `branches`, each with `namespaces`, `names`, `label`, `field`, or None. Its
+        `origins` are the levels that its values come from.
+
+        print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
+        """
+        return scope_of(informer_of(self._runtime, Request(verb="scope", kind=kind)))
+
+    @explain_call
+    def snapshot(self, *kinds: AnyKey) -> PinnedReads:
+        """Return reads of several kinds, each of one generation, whatever the watches report meanwhile.
+
+            with cache.snapshot('pods', 'configmaps') as now:
+                pods, configs = now.list('pods', label='app=web'), now.held('configmaps')
+                print(now.versions)
+
+        They have no order between kinds. Reads after the `with` raise ReadError.
+        """
+        return PinnedReads(self._access, kinds, type(self))
+
+    @explain_call
+    def explain(self, kind: AnyKey, **options: Unpack[Explained]) -> Explanation:
+        """Return if the filter covers a read, why not, and how the cache and the server would answer it.
+
+        print(cache.explain('pods', label='app in (web,db)'))
+        """
+        request = self._access.requests.several("explain", kind, options)
+        informer = informer_of(self._runtime, request)
+        answer = partial(_introspection.explain, age=lambda: informer.age(request.selector))
+        return self._access.read(request, answer)
+
+    @explain_call
+    def stats(self, kind: AnyKey) -> Stats:
+        """Return the number of held objects, and the bytes of them and of each index.
+
+            print(cache.stats('pods'))
+
+        It visits each object and each value of each index: do not call it for each event.
+        """
+        request = Request(verb="stats", kind=kind)
+        return self._access.read(request, lambda _, opened: stats_of(opened.store, opened.own_writes))
+
+    if not TYPE_CHECKING:  # Checkers report attributes that there are not.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise _introspection.no_such_read(self, name)
+
+    def __contains__(self, _: object) -> NoReturn:
+        raise TypeError(_introspection.NO_CONTAINER)
+
+    def __repr__(self) -> str:
+        return _introspection.describe(type(self), self._runtime)
+
+
+class Cache(AnyCache):
+    """The caches of one operator, as one handler sees them. Reads are safe in any thread; those that are
+    awaited, on the operator's loop.
+
+    `own` is the body that the handler was called with: reads show that object at least as new. `deleted` is
+    True if it was called with a deletion. `departed` is the uid of an object that may be gone although it is
+    held. `waits` are the waits of the handler's threads, so that they can be ended.
+    """
+
+    @property
+    def blocking(self) -> SyncCache:
+        """The same cache for threads, where nothing is awaited."""
+        return SyncCache(self)
+
+    @property
+    def live(self) -> Live:
+        """Reads and writes of the API server itself."""
+        return Live(self._runtime, self._access)
+
+    # ---- Reads that may ask the server.
+
+    @overload
+    async def fetch(
+        self,
+        kind: AnyName,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = RAISE,
+        as_: None = None,
+        **options: Unpack[FetchOptions],
+    ) -> Obj | Default: ...
+    @overload
+    async def fetch(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = RAISE,
+        as_: AsView,
+        **options: Unpack[FetchOptions],
+    ) -> BodyView | Default: ...
+    @overload
+    async def fetch(
+        self,
+        kind: type[Named],
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = RAISE,
+        as_: None = None,
+        **options: Unpack[FetchOptions],
+    ) -> Named | Default: ...
+    @overload
+    async def fetch(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = RAISE,
+        as_: As[Made],
+        **options: Unpack[FetchOptions],
+    ) -> Made | Default: ...
+    @awaited
+    async def fetch(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Any = RAISE,
+        as_: Any = None,
+        **options: Unpack[FetchOptions],
+    ) -> Any:
+        """Return one object, from the cache if it is held or proved absent there, and else from the server.
+
+            if await cache.fetch('configmaps', name, namespace, default=None) is None:
+                create_config(name, namespace)
+
+        The kind need not be declared. Answers of the server are not stored. `keep=`, `drop=` and `transform=`
+        of the declaration apply to them as well, unless `whole=True` asks for whole objects. With `timeout=`,
+        transient failures are retried for that many seconds; then the last one is raised.
+        """
+        request = self._access.requests.one(
+            "fetch", kind, name, namespace, default=default, as_=as_, **options
+        )
+        return await self._access.retry(request, partial(_fallback.fetch, self._access))
+
+    @awaited
+    async def gone(
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        max_age: float | None = None,
+        **options: Unpack[GoneOptions],
+    ) -> bool:
+        """Return whether an object that departed is really deleted: True, or False if it merely left the
+        filter.
+
+            if await cache.gone('jobs', name, namespace, uid=uid):
+                release(uid)
+
+        Unless all watches hold an object with this uid, or of the name, the server is asked. It is not asked
+        either if the cache proves the absence, and `at_least=` is the object with this uid. An object with a
+        deletionTimestamp still exists. The kind need not be declared. `timeout=` is that of `fetch`.
+        """
+        request = self._access.requests.one("gone", kind, name, namespace, max_age=max_age, **options)
+        return await self._access.retry(request, partial(_fallback.gone, self._access, self._departed))
+
+    @overload
+    async def fetch_list(
+        self, kind: AnyName, *, as_: None = None, **options: Unpack[FetchSelection]
+    ) -> Objects[Obj]: ...
+    @overload
+    async def fetch_list(
+        self, kind: AnyKey, *, as_: AsView, **options: Unpack[FetchSelection]
+    ) -> Objects[BodyView]: ...
+    @overload
+    async def fetch_list(
+        self, kind: type[Named], *, as_: None = None, **options: Unpack[FetchSelection]
+    ) -> builtins.list[Named]: ...
+    @overload
+    async def fetch_list(
+        self, kind: AnyKey, *, as_: As[Made], **options: Unpack[FetchSelection]
+    ) -> builtins.list[Made]: ...
+    @awaited
+    async def fetch_list(self, kind: AnyKey, *, as_: Any = None, **options: Unpack[FetchSelection]) -> Any:
+        """Return all objects that there are, from the cache if it holds them all, and else from the server.
+
+            claims = await cache.fetch_list('persistentvolumeclaims', namespace=namespace)
+
+        The kind need not be declared. Nothing is remembered. With `whole=True` the server is asked where only
+        a part of each object is kept. With `timeout=`, transient failures are retried for that many seconds.
+        """
+        request = self._access.requests.several("fetch_list", kind, {"as_": as_, **options})
+        return await self._access.retry(request, partial(_fallback.fetch_list, self._access))
 
     # ---- Waits.
 
@@ -309,12 +339,8 @@ class Cache(Reads):
         kind: AnyKey,
         predicate: Predicate,
         *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        timeout: float | None = None,  # Its end names the predicate.  # noqa: ASYNC109
-        at_least: object = None,
         as_: Any = None,
+        **options: Unpack[WaitOptions],
     ) -> Any:
         """Wait until a held object that matches satisfies the predicate, and return it as it was then.
 
@@ -324,21 +350,12 @@ class Cache(Reads):
         change. Raises TimeoutError after `timeout` seconds, if there is one. With `at_least=` it waits for
         that version first, so that no older state satisfies it, and raises Stale if it is not reached.
         """
-        options = {"timeout": timeout, "at_least": at_least, "as_": as_}
-        request = self._access.requests.several("wait_for", kind, label, field, None, namespace, **options)
+        request = self._access.requests.several("wait_for", kind, {"as_": as_, **options})
         return await waits.wait_for(self._access, request, predicate)
 
     @explain_call
     def changes(
-        self,
-        kind: AnyKey,
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        where: Where | None = None,
-        initial: bool = True,
-        at_least: object = None,
+        self, kind: AnyKey, *, initial: bool = True, **options: Unpack[ChangesOptions]
     ) -> AsyncIterator[Change]:
         """Yield each change of the cached objects that match, until the operator or the daemon ends.
 
@@ -348,9 +365,7 @@ class Cache(Reads):
         Existing objects come first (unless `initial=False`), and in resyncs. Slow readers get `resumed`.
         With `at_least=` they are those of a version or later: the iterator waits for it.
         """
-        request = self._access.requests.several(
-            "changes", kind, label, field, None, namespace, where=where, at_least=at_least
-        )
+        request = self._access.requests.several("changes", kind, options)
         return changes.changes(self._access, request, initial=initial, waits=self._waits)
 
     @awaited
@@ -359,10 +374,7 @@ class Cache(Reads):
         kind: AnyKey,
         name: str,
         namespace: str | None = None,
-        *,
-        uid: str | None = None,
-        at_least: object = None,
-        timeout: float | None = None,  # Its end names the object.  # noqa: ASYNC109
+        **options: Unpack[GoneOptions],
     ) -> None:
         """Wait until an object does not exist any more, as `gone` says. `at_least=` is that of `gone`.
 
@@ -371,65 +383,8 @@ class Cache(Reads):
 
         Raises TimeoutError after `timeout` seconds, if there is one.
         """
-        request = self._access.requests.one(
-            "wait_gone", kind, name, namespace, uid=uid, at_least=at_least, timeout=timeout
-        )
+        request = self._access.requests.one("wait_gone", kind, name, namespace, **options)
         await changes.wait_gone(self._access, request, partial(_fallback.gone, self._access, self._departed))
-
-    # ---- The cache itself.
-
-    @explain_call
-    def age(self, kind: AnyKey) -> float:
-        """Return how many seconds ago the server last confirmed the held objects.
-
-        print(f'the pods are as of {cache.age("pods"):.0f} s ago')
-        """
-        informer = informer_of(self._runtime, request := Request(verb="age", kind=kind))
-        return self._access.read(request, lambda *_: informer.age() or 0.0)
-
-    @explain_call
-    def scope(self, kind: AnyKey) -> Scope:
-        """Return the filter: its `branches`, each with `namespaces`, `names`, `label`, `field`, or None. Its
-        `origins` are the levels that its values come from.
-
-        print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
-        """
-        return scope_of(informer_of(self._runtime, Request(verb="scope", kind=kind)))
-
-    @explain_call
-    def snapshot(self, *kinds: AnyKey) -> PinnedReads:
-        """Return reads of several kinds, each of one generation, whatever the watches report meanwhile.
-
-            with cache.snapshot('pods', 'configmaps') as now:
-                pods, configs = now.list('pods', label='app=web'), now.held('configmaps')
-                print(now.versions)
-
-        They have no order between kinds. Reads after the `with` raise ReadError.
-        """
-        return PinnedReads(self._access, kinds, type(self))
-
-    @explain_call
-    def explain(
-        self,
-        kind: AnyKey,
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
-        where: Where | None = None,
-        index: Mapping[str, object] | None = None,
-    ) -> Explanation:
-        """Return if the filter covers a read, why not, and how the cache and the server would answer it.
-
-        print(cache.explain('pods', label='app in (web,db)'))
-        """
-        request = self._access.requests.several(
-            "explain", kind, label, field, names, namespace, where=where, index=index
-        )
-        informer = informer_of(self._runtime, request)
-        answer = partial(_introspection.explain, age=lambda: informer.age(request.selector))
-        return self._access.read(request, answer)
 
     @awaited
     async def why(self, kind: AnyKey, name: str, namespace: str | None = None, *, ask: bool = True) -> Why:
@@ -441,17 +396,6 @@ class Cache(Reads):
         """
         request = self._access.requests.one("why", kind, name, namespace)
         return await explain_standing(self._access, request, ask=ask)
-
-    @explain_call
-    def stats(self, kind: AnyKey) -> Stats:
-        """Return the number of held objects, and the bytes of them and of each index.
-
-            print(cache.stats('pods'))
-
-        It visits each object and each value of each index: do not call it for each event.
-        """
-        request = Request(verb="stats", kind=kind)
-        return self._access.read(request, lambda _, opened: stats_of(opened.store, opened.own_writes))
 
     # ---- Kinds that come and go.
 
@@ -494,7 +438,7 @@ class Cache(Reads):
         await declaring.remove(self._runtime, kind, self._place)
 
     @awaited
-    async def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:
+    async def add_index(self, /, kind: AnyKey, **indexes: Path | Function) -> None:
         """Index the held objects, and later ones, by a path or a function; return when the index is complete.
 
             await cache.add_index('pods', image=images)
@@ -515,15 +459,33 @@ class Cache(Reads):
         """
         return await self._access.work(Request(verb="audit", kind=kind), _server_reads.audit)
 
-    if not TYPE_CHECKING:  # Checkers report attributes that there are not.
 
-        def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("_"):
-                raise AttributeError(name)
-            raise _introspection.no_such_read(self, name)
+class SyncCache(AnyCache, Threaded):
+    """The same for threads: what async handlers await is called directly here, and waits for its result."""
 
-    def __contains__(self, _: object) -> NoReturn:
-        raise TypeError(_introspection.NO_CONTAINER)
+    fetch = in_thread(Cache.fetch)
+    fetch_list = in_thread(Cache.fetch_list)
+    gone = in_thread(Cache.gone)
+    wait_synced = in_thread(Cache.wait_synced)
+    wait_for = in_thread(Cache.wait_for)
+    wait_gone = in_thread(Cache.wait_gone)
+    why = in_thread(Cache.why)
+    declare = in_thread(Cache.declare)
+    change = in_thread(Cache.change)
+    plan = in_thread(Cache.plan)
+    remove = in_thread(Cache.remove)
+    add_index = in_thread(Cache.add_index)
+    audit = in_thread(Cache.audit)
 
-    def __repr__(self) -> str:
-        return _introspection.describe(type(self).__name__, self._runtime)
+    def __init__(self, cache: Cache) -> None:
+        vars(self).update(vars(cache))
+        self._awaited = cache
+
+    @property
+    def live(self) -> SyncLive:
+        """Reads and writes of the API server itself."""
+        return SyncLive(self._awaited.live, self)
+
+    def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        waits = self._waits if self._waits is not None else Waits()
+        return run_in_thread(self._runtime, waits, method, call)

@@ -45,8 +45,9 @@ from kopf_selectcache.selectors.kind_keys import key_of, unserved
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.selector import Branches, Selector
 
+from .formats.formats import RAISE
 from .matcher import Coverage
-from .request import RAISE, Request, replace
+from .request import Request, replace
 
 _E = TypeVar("_E", bound=NotSynced | Stale | StateError)
 

@@ -7,14 +7,14 @@ by a read, or raises OutcomeUnknown.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Unpack, overload
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
 from . import _server_reads, writes
-from ._blocking_live import no_such_write
+from ._introspection import no_such_write
 from ._write_options import (
     AnyOptions,
     ApplyOptions,
@@ -27,17 +27,16 @@ from ._write_options import (
     ReplaceOptions,
     WriteOptions,
 )
-from .blocking import awaited
+from .blocking import Threaded, awaited, in_thread
 from .errors import NotFound
+from .formats.formats import RAISE, As, AsView, Default, Given, Made, Named
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
-from .matcher import Field, Label, LiveOptions, LiveSelection, Namespaces, Obj
-from .request import RAISE
+from .matcher import LiveOptions, LiveSelection, Obj
 from .server_writes import request_of
 from .snapshots import Access
 
-if TYPE_CHECKING:
-    from .formats.formats import As, AsView, Default, Given, Made, Named
+_T = TypeVar("_T")
 
 
 class Live:
@@ -54,7 +53,7 @@ class Live:
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
                 raise AttributeError(name)
-            raise no_such_write("cache.live", name)
+            raise no_such_write(name)
 
     def __init__(self, runtime: Runtime, access: Access) -> None:
         self._runtime = runtime
@@ -67,7 +66,7 @@ class Live:
         name: str,
         namespace: str | None = None,
         *,
-        default: Default = ...,
+        default: Default = RAISE,
         as_: None = None,
         **options: Unpack[LiveOptions],
     ) -> Obj | Default: ...
@@ -78,7 +77,7 @@ class Live:
         name: str,
         namespace: str | None = None,
         *,
-        default: Default = ...,
+        default: Default = RAISE,
         as_: AsView,
         **options: Unpack[LiveOptions],
     ) -> BodyView | Default: ...
@@ -89,7 +88,7 @@ class Live:
         name: str,
         namespace: str | None = None,
         *,
-        default: Default = ...,
+        default: Default = RAISE,
         as_: None = None,
         **options: Unpack[LiveOptions],
     ) -> Named | Default: ...
@@ -100,7 +99,7 @@ class Live:
         name: str,
         namespace: str | None = None,
         *,
-        default: Default = ...,
+        default: Default = RAISE,
         as_: As[Made],
         **options: Unpack[LiveOptions],
     ) -> Made | Default: ...
@@ -113,7 +112,7 @@ class Live:
         *,
         default: Any = RAISE,
         as_: Any = None,
-        timeout: float | None = None,  # Retries are within it.  # noqa: ASYNC109
+        **options: Unpack[LiveOptions],
     ) -> Any:
         """Return one object as the server has it now; raise NotFound if it is absent.
 
@@ -123,7 +122,7 @@ class Live:
         `timeout=`, transient failures are retried for that many seconds; then the last one is raised.
         """
         request = self._access.requests.one(
-            "live.get", kind, name, namespace, default=default, as_=as_, timeout=timeout
+            "live.get", kind, name, namespace, default=default, as_=as_, **options
         )
         try:
             return await self._access.retry(
@@ -151,27 +150,14 @@ class Live:
         self, kind: AnyKey, *, as_: As[Made], **options: Unpack[LiveSelection]
     ) -> builtins.list[Made]: ...
     @awaited
-    async def list(
-        self,
-        kind: AnyKey,
-        *,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
-        limit: int | None = None,
-        as_: Any = None,
-        timeout: float | None = None,  # Retries are within it.  # noqa: ASYNC109
-    ) -> Any:
+    async def list(self, kind: AnyKey, *, as_: Any = None, **options: Unpack[LiveSelection]) -> Any:
         """Return all objects that there are on the server now.
 
             pods = await cache.live.list('pods', namespace=namespace, label='app=web')
 
         The kind need not be declared. The objects are whole.
         """
-        request = self._access.requests.several(
-            "live.list", kind, label, field, names, namespace, limit=limit, as_=as_, timeout=timeout
-        )
+        request = self._access.requests.several("live.list", kind, {"as_": as_, **options})
         return await self._access.retry(
             request, lambda request: _server_reads.fetch_objects(self._runtime, request)
         )
@@ -449,3 +435,29 @@ class Live:
         changed: AlreadyExists is raised.
         """
         return await writes.ensure(self._runtime, obj, as_, options, adopt=adopt)
+
+
+class SyncLive(Threaded):
+    """The same for threads. The function of `update` is called on the operator's loop."""
+
+    _prefix = "live."
+
+    get = in_thread(Live.get)
+    list = in_thread(Live.list)
+    create = in_thread(Live.create)
+    replace = in_thread(Live.replace)
+    patch = in_thread(Live.patch)
+    apply = in_thread(Live.apply)
+    delete = in_thread(Live.delete)
+    update = in_thread(Live.update)
+    ensure = in_thread(Live.ensure)
+
+    def __init__(self, live: Live, cache: Threaded) -> None:
+        self._awaited = live
+        self._cache = cache
+
+    def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        return self._cache._run(method, call)  # Of the same class.  # noqa: SLF001
+
+    if not TYPE_CHECKING:  # As above.
+        __getattr__ = Live.__getattr__

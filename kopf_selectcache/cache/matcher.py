@@ -57,26 +57,32 @@ class AsOf(TypedDict, total=False):
     at_least: object
 
 
-class WaitOptions(TypedDict, total=False):
-    """The options of `wait_for`."""
+class Filter(TypedDict, total=False):
+    """The options that select several objects."""
 
     namespace: Namespaces
     label: Label
     field: Field
-    timeout: float | None
-    at_least: object
 
 
-class Selection(AsOf, total=False):
-    """The options of all reads of several objects."""
+class Matching(Filter, total=False):
+    """The same, by names and values, too."""
 
-    namespace: Namespaces
-    label: Label
-    field: Field
     names: Collection[str] | None
     where: Where | None
+
+
+class Selection(Matching, AsOf, total=False):
+    """The options of all reads of several objects."""
+
     sort_by: SortBy | None
     limit: int | None
+
+
+class Explained(Matching, total=False):
+    """The options of `explain`."""
+
+    index: Mapping[str, object] | None
 
 
 class ReadOptions(Selection, total=False):
@@ -85,18 +91,43 @@ class ReadOptions(Selection, total=False):
     index: Mapping[str, object] | None
 
 
+class CountOptions(Explained, AsOf, total=False):
+    """The options of `count`."""
+
+    outside: bool
+
+
+class HiddenOptions(AsOf, total=False):
+    """The options of `hidden`."""
+
+    namespace: Namespaces
+    label: Label
+    names: Collection[str] | None
+
+
+class WaitOptions(Filter, total=False):
+    """The options of `wait_for`."""
+
+    timeout: float | None
+    at_least: object
+
+
+class ChangesOptions(Filter, total=False):
+    """The options of `changes`."""
+
+    where: Where | None
+    at_least: object
+
+
 class LiveOptions(TypedDict, total=False):
     """The options of `live.get`."""
 
     timeout: float | None
 
 
-class LiveSelection(LiveOptions, total=False):
+class LiveSelection(Filter, LiveOptions, total=False):
     """The options of `live.list`."""
 
-    namespace: Namespaces
-    label: Label
-    field: Field
     names: Collection[str] | None
     limit: int | None
 
@@ -112,6 +143,14 @@ class FetchSelection(Selection, total=False):
     """The options of `fetch_list`."""
 
     whole: bool
+    timeout: float | None
+
+
+class GoneOptions(TypedDict, total=False):
+    """The options of `wait_gone`."""
+
+    uid: str | None
+    at_least: object
     timeout: float | None
 
 

@@ -13,7 +13,13 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from kopf_selectcache._kopf import Body, Meta, Spec, Status
-from kopf_selectcache.selectors.signatures import check_call, miscalled, misfit, nearest_argument
+from kopf_selectcache.selectors.signatures import (
+    check_call,
+    miscalled,
+    misfit,
+    nearest_argument,
+    signature_of,
+)
 
 from .formats.lazy_list import Objects
 
@@ -41,13 +47,25 @@ _INSTEAD = {
 def explain_call(method: _M) -> _M:
     """Make a method of `Cache` or `Live` name its arguments in the TypeError of a call that does not fit."""
     verb = _verb_of(method)
-    return cast("_M", check_call(miscalled, f"cache.{verb}", advise=partial(_advise, verb))(method))
+    explained = check_call(miscalled, f"cache.{verb}", advise=partial(_advise, verb))(method)
+    return cast("_M", with_signature(explained, of=method))
 
 
 def public_name(method: _M) -> _M:
     """Give a method of `Reads` the name that users know: Python writes it if an argument is missing."""
     method.__qualname__ = f"cache.{method.__name__}"
+    return with_signature(method, of=method)
+
+
+def with_signature(method: _M, *, of: Callable[..., object]) -> _M:
+    """Have `help()` and editors show each option of a method."""
+    vars(method)["__signature__"] = signature_of(of)
     return method
+
+
+def same_types(_: _M) -> Callable[[Callable[..., Any]], _M]:
+    """Have type checkers see a method with the overloads of another one."""
+    return lambda method: cast("_M", method)
 
 
 def misuse(method: Callable[..., object], /, *args: object, **kwargs: object) -> TypeError:

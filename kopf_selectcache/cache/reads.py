@@ -5,26 +5,31 @@ several kinds.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Never, Unpack, cast, overload
+from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Literal, Never, TypeVar, Unpack, cast, overload
 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
+from kopf_selectcache.selectors.object_key import Key
 
 from . import snapshots
 from ._at_least import has_reached
 from .errors import NotFound, OutsideFilter, is_there
-from .formats.formats import quick
+from .formats.formats import RAISE, As, AsView, Default, Made, Named, quick
 from .formats.lazy_list import Objects, in_pages
 from .formats.views import BodyView
-from .matcher import AsOf, Field, Label, Namespaces, Obj, ReadOptions, SortBy, Where
-from .misuse import misuse, public_name
-from .request import RAISE, Request, owner_of, replace, require_size, with_options
+from .matcher import AsOf, CountOptions, HiddenOptions, Obj, ReadOptions
+from .misuse import misuse, public_name, same_types
+from .request import Request, owner_of, require_size, with_options
 from .sides import HiddenObject, counting, hiding
-from .snapshots import Access, list_owned
+from .snapshots import Access, Snapshot, list_owned
 
-if TYPE_CHECKING:
-    from .formats.formats import As, AsView, Default, Made, Named
+_T = TypeVar("_T")
+
+_AS_OF = AsOf.__optional_keys__
+_LISTING = ReadOptions.__optional_keys__
+_PLAIN = {"label", "namespace"}
 
 
 class Reads:
@@ -41,7 +46,7 @@ class Reads:
         name: str,
         namespace: str | None = None,
         *,
-        default: Default = ...,
+        default: Default = RAISE,
         as_: None = None,
         **options: Unpack[AsOf],
     ) -> Obj | Default: ...
@@ -52,7 +57,7 @@ class Reads:
         name: str,
         namespace: str | None = None,
         *,
-        default: Default = ...,
+        default: Default = RAISE,
         as_: AsView,
         **options: Unpack[AsOf],
     ) -> BodyView | Default: ...
@@ -63,7 +68,7 @@ class Reads:
         name: str,
         namespace: str | None = None,
         *,
-        default: Default = ...,
+        default: Default = RAISE,
         as_: None = None,
         **options: Unpack[AsOf],
     ) -> Named | Default: ...
@@ -74,7 +79,7 @@ class Reads:
         name: str,
         namespace: str | None = None,
         *,
-        default: Default = ...,
+        default: Default = RAISE,
         as_: As[Made],
         **options: Unpack[AsOf],
     ) -> Made | Default: ...
@@ -86,10 +91,8 @@ class Reads:
         namespace: str | None = None,
         *extra: Never,
         default: Any = RAISE,
-        max_age: float | None = None,
-        at_least: object = None,
         as_: Any = None,
-        **unknown: Never,
+        **options: Unpack[AsOf],
     ) -> Any:
         """Return one object; raise NotFound if it is proved absent, OutsideFilter if it may exist and not be
         held.
@@ -101,20 +104,15 @@ class Reads:
 
         The default is returned for an object that is proved absent, never for one that is only not held.
         """
-        if extra or unknown:
-            raise misuse(Reads.get, self, kind, name, namespace, *extra, **unknown)
-        if (
-            max_age is None
-            and (at_least is None or has_reached(self._access.runtime, kind, at_least))
-            and (make := Record.decode if as_ is None else quick(as_)) is not None
-        ):
+        if extra or (options and not options.keys() <= _AS_OF):
+            raise misuse(Reads.get, self, kind, name, namespace, *extra, **options)
+        make = Record.decode if as_ is None else quick(as_)
+        if make is not None and (not options or self._is_reached(kind, **options)):
             lossless = as_ is not None and as_ != "view"
             fast = self._access.get_fast("get", kind, name, namespace, make, lossless=lossless)
             if fast is not None:
                 return fast
-        request = self._access.requests.one(
-            "get", kind, name, namespace, default=default, max_age=max_age, at_least=at_least, as_=as_
-        )
+        request = self._access.requests.one("get", kind, name, namespace, default=default, as_=as_, **options)
         try:
             return self._access.read(request, snapshots.get_object)
         except NotFound:
@@ -129,35 +127,58 @@ class Reads:
         name: str,
         namespace: str | None = None,
         *extra: Never,
-        max_age: float | None = None,
-        at_least: object = None,
-        **unknown: Never,
+        **options: Unpack[AsOf],
     ) -> bool:
         """Return True if the object is held, False if it is proved absent; else raise the errors of `get`.
 
         if not cache.exists('secrets', 'ca-bundle', 'infra'):
             raise kopf.TemporaryError('no CA yet')
         """
-        if extra or unknown:
-            raise misuse(Reads.exists, self, kind, name, namespace, *extra, **unknown)
-        is_plain = max_age is None and (at_least is None or has_reached(self._access.runtime, kind, at_least))
+        if extra or (options and not options.keys() <= _AS_OF):
+            raise misuse(Reads.exists, self, kind, name, namespace, *extra, **options)
+        is_plain = not options or self._is_reached(kind, **options)
         if is_plain and self._access.get_fast("exists", kind, name, namespace, lambda _: True):
             return True
         try:
-            request = self._access.requests.one(
-                "exists", kind, name, namespace, max_age=max_age, at_least=at_least
-            )
+            request = self._access.requests.one("exists", kind, name, namespace, **options)
             self._access.read(request, snapshots.get_record)
         except (NotFound, OutsideFilter) as error:
             return is_there(error)
         return True
 
+    def _is_reached(self, kind: AnyKey, *, max_age: float | None = None, at_least: object = None) -> bool:
+        """Return True if it is plain that the cache is as new as a read wants."""
+        return max_age is None and (at_least is None or has_reached(self._access.runtime, kind, at_least))
+
     # ---- Several objects.
+
+    def _several(
+        self,
+        verb: str,
+        kind: AnyKey,
+        extra: Collection[Never],
+        taken: AbstractSet[str],
+        options: Mapping[str, Any],
+        answer: Callable[[Request, Snapshot], _T],
+        as_: object = None,
+        keys_only: object = None,
+    ) -> _T:
+        """Answer a read of several objects, which takes these options."""
+        requests, request = self._access.requests, None
+        if not extra and options.keys() <= _PLAIN:
+            request = requests.plain(
+                verb, kind, options.get("label"), options.get("namespace"), as_, keys_only
+            )
+        if request is None:
+            if extra or not options.keys() <= taken:
+                raise misuse(getattr(Reads, verb), self, kind, *extra, **options)
+            request = requests.several(verb, kind, {**options, "as_": as_, "keys_only": keys_only})
+        return self._access.read(request, answer)
 
     @overload
     def list(
         self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[ReadOptions]
-    ) -> builtins.list[tuple[str, str]]: ...
+    ) -> builtins.list[Key]: ...
     @overload
     def list(self, kind: AnyName, *, as_: None = None, **options: Unpack[ReadOptions]) -> Objects[Obj]: ...
     @overload
@@ -173,19 +194,9 @@ class Reads:
         self,
         kind: AnyKey,
         *extra: Never,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
-        where: Where | None = None,
-        sort_by: SortBy | None = None,
-        limit: int | None = None,
-        max_age: float | None = None,
-        at_least: object = None,
         as_: Any = None,
         keys_only: bool = False,
-        index: Mapping[str, object] | None = None,
-        **unknown: Never,
+        **options: Unpack[ReadOptions],
     ) -> Any:
         """Return all objects that there are; raise OutsideFilter if some of them might not be held.
 
@@ -197,59 +208,20 @@ class Reads:
         indexes. The order is unspecified without `sort_by`. `limit=0` returns no object, after all checks.
         Each object is made when reached (`Objects`); with `keys_only=True` namespaces and names are returned.
         """
-        if extra or unknown:
-            raise misuse(Reads.list, self, kind, *extra, **unknown)
-        request = self._access.requests.several(
-            "list",
-            kind,
-            label,
-            field,
-            names,
-            namespace,
-            where=where,
-            index=index,
-            sort_by=sort_by,
-            limit=limit,
-            max_age=max_age,
-            at_least=at_least,
-            as_=as_,
-            keys_only=keys_only,
+        found: Any = self._several(
+            "list", kind, extra, _LISTING, options, snapshots.list_objects, as_, keys_only
         )
-        found = self._access.read(request, snapshots.list_objects)
-        return cast("Objects[Any]", found).keys() if keys_only else found
+        return found.keys() if keys_only else found
 
-    @overload
-    def held(
-        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[ReadOptions]
-    ) -> builtins.list[tuple[str, str]]: ...
-    @overload
-    def held(self, kind: AnyName, *, as_: None = None, **options: Unpack[ReadOptions]) -> Objects[Obj]: ...
-    @overload
-    def held(self, kind: AnyKey, *, as_: AsView, **options: Unpack[ReadOptions]) -> Objects[BodyView]: ...
-    @overload
-    def held(
-        self, kind: type[Named], *, as_: None = None, **options: Unpack[ReadOptions]
-    ) -> builtins.list[Named]: ...
-    @overload
-    def held(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[ReadOptions]) -> builtins.list[Made]: ...
+    @same_types(list)  # The method above.  # noqa: A003
     @public_name
     def held(
         self,
         kind: AnyKey,
         *extra: Never,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
-        where: Where | None = None,
-        sort_by: SortBy | None = None,
-        limit: int | None = None,
-        max_age: float | None = None,
-        at_least: object = None,
         as_: Any = None,
         keys_only: bool = False,
-        index: Mapping[str, object] | None = None,
-        **unknown: Never,
+        **options: Unpack[ReadOptions],
     ) -> Any:
         """Return those of the held objects that match; raise OutsideFilter if none can ever be held.
 
@@ -257,26 +229,10 @@ class Reads:
 
         There may be others that match, outside the filter: where that matters, use `list`. `limit=0` is none.
         """
-        if extra or unknown:
-            raise misuse(Reads.held, self, kind, *extra, **unknown)
-        request = self._access.requests.several(
-            "held",
-            kind,
-            label,
-            field,
-            names,
-            namespace,
-            where=where,
-            index=index,
-            sort_by=sort_by,
-            limit=limit,
-            max_age=max_age,
-            at_least=at_least,
-            as_=as_,
-            keys_only=keys_only,
+        found: Any = self._several(
+            "held", kind, extra, _LISTING, options, snapshots.list_held, as_, keys_only
         )
-        found = self._access.read(request, snapshots.list_held)
-        return cast("Objects[Any]", found).keys() if keys_only else found
+        return found.keys() if keys_only else found
 
     @overload
     def pages(
@@ -300,18 +256,8 @@ class Reads:
         kind: AnyKey,
         *extra: Never,
         size: int = 500,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
-        where: Where | None = None,
-        sort_by: SortBy | None = None,
-        limit: int | None = None,
-        max_age: float | None = None,
-        at_least: object = None,
         as_: Any = None,
-        index: Mapping[str, object] | None = None,
-        **unknown: Never,
+        **options: Unpack[ReadOptions],
     ) -> Any:
         """Yield the held objects that match, as lists of `size`, of one generation: those of `held`.
 
@@ -320,25 +266,9 @@ class Reads:
 
         Each list is made when it is reached, and not kept.
         """
-        if extra or unknown:
-            raise misuse(Reads.pages, self, kind, *extra, **unknown)
         require_size(size)
-        request = self._access.requests.several(
-            "pages",
-            kind,
-            label,
-            field,
-            names,
-            namespace,
-            where=where,
-            index=index,
-            sort_by=sort_by,
-            limit=limit,
-            max_age=max_age,
-            at_least=at_least,
-            as_=as_,
-        )
-        return in_pages(cast("Objects[Any]", self._access.read(request, snapshots.list_held)), size)
+        found = self._several("pages", kind, extra, _LISTING, options, snapshots.list_held, as_)
+        return in_pages(cast("Objects[Any]", found), size)
 
     @overload
     def owned(
@@ -362,10 +292,8 @@ class Reads:
         owner: object,
         kind: AnyKey,
         *extra: Never,
-        max_age: float | None = None,
-        at_least: object = None,
         as_: Any = None,
-        **unknown: Never,
+        **options: Unpack[AsOf],
     ) -> Any:
         """Return those of the held objects that are owned by this one, by its uid.
 
@@ -373,65 +301,27 @@ class Reads:
 
         As with `held`, there may be others outside the filter.
         """
-        if extra or unknown:
-            raise misuse(Reads.owned, self, owner, kind, *extra, **unknown)
+        if extra or (options and not options.keys() <= _AS_OF):
+            raise misuse(Reads.owned, self, owner, kind, *extra, **options)
         uid, namespace = owner_of("owned", owner)
         request = Request(verb="owned", kind=kind, uid=uid, namespace=namespace)
-        options = {"max_age": max_age, "at_least": at_least, "as_": as_}
-        return self._access.read(with_options(request, options), list_owned)
+        return self._access.read(with_options(request, {"as_": as_, **options}), list_owned)
 
     @public_name
-    def count(
-        self,
-        kind: AnyKey,
-        *extra: Never,
-        namespace: Namespaces = None,
-        label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
-        where: Where | None = None,
-        max_age: float | None = None,
-        at_least: object = None,
-        index: Mapping[str, object] | None = None,
-        outside: bool = False,
-        **unknown: Never,
-    ) -> int:
+    def count(self, kind: AnyKey, *extra: Never, **options: Unpack[CountOptions]) -> int:
         """Return how many objects there are; raise OutsideFilter if some of them might not be held.
 
             replicas = cache.count('pods', namespace=namespace, label={'app': name})
 
         With `outside=True`, a split cache counts the objects outside of the filter as well.
         """
-        if extra or unknown:
-            raise misuse(Reads.count, self, kind, *extra, **unknown)
-        request = self._access.requests.several(
-            "count",
-            kind,
-            label,
-            field,
-            names,
-            namespace,
-            where=where,
-            index=index,
-            max_age=max_age,
-            at_least=at_least,
-        )
-        if outside:
-            request = replace(request, outside=True, is_plain=False)
-        return self._access.read(request, counting(outside=outside))
+        outside = options.get("outside", False)
+        taken = CountOptions.__optional_keys__
+        return self._several("count", kind, extra, taken, options, counting(outside=outside))
 
     @public_name
     def hidden(
-        self,
-        kind: AnyKey,
-        *extra: Never,
-        owner: object = None,
-        namespace: Namespaces = None,
-        label: Label = None,
-        names: Collection[str] | None = None,
-        max_age: float | None = None,
-        at_least: object = None,
-        **unknown: Never,
+        self, kind: AnyKey, *extra: Never, owner: object = None, **options: Unpack[HiddenOptions]
     ) -> builtins.list[HiddenObject]:
         """Return the objects outside of the filter of a split cache that match, with what each fails.
 
@@ -440,18 +330,10 @@ class Reads:
 
         Raise OutsideFilter if the cache has no metadata of all of them.
         """
-        if extra or unknown:
-            raise misuse(Reads.hidden, self, kind, *extra, **unknown)
         uid, within = (None, None) if owner is None else owner_of("hidden", owner)
-        within = within if namespace is None else None
-        request = self._access.requests.several(
-            "hidden",
-            kind,
-            label,
-            None,
-            names,
-            namespace if within is None else within,
-            max_age=max_age,
-            at_least=at_least,
-        )
-        return self._access.read(request, hiding(uid, within))
+        if options.get("namespace") is not None:
+            within = None
+        elif within is not None:
+            options["namespace"] = within
+        taken = HiddenOptions.__optional_keys__
+        return self._several("hidden", kind, extra, taken, options, hiding(uid, within))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -18,15 +18,12 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, key_of
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 from kopf_selectcache.settings.retention import PATHS, wrong_path
 
-from .formats.formats import Form, form_of
+from .formats.formats import RAISE, Form, form_of
 from .matcher import REMEMBERED, Field, Label, Namespaces, SortBy, Where
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 Selectors: TypeAlias = Callable[[str | Pairs | None, str | None], Selector]
 """A memoised constructor of selectors, from labels and a namespace."""
-
-RAISE: Final = object()
-"""Stands for a `default=` that was not given."""
 
 _LONGEST = 500
 """Characters of a request in a message."""
@@ -172,76 +169,50 @@ class Requests:
             require_names(request)
         return _with_given(request, options)
 
-    def several(
+    def several(self, verb: str, kind: AnyKey, options: Mapping[str, Any]) -> Request:
+        """Return the request for several objects; raise ReadError for arguments that make no sense."""
+        given = {name: value for name, value in options.items() if value is not None and value is not False}
+        if given.keys() <= {*_TEXTS} and (memoised := self.plain(verb, kind, *map(given.get, _TEXTS))):
+            return memoised
+        try:
+            chosen = (options.get(name) for name in _SELECTING)
+            selector = selector_of(self._selectors, *chosen)
+        except DeclarationError as error:
+            raise misdeclared(verb, error) from error
+        rest = {name: value for name, value in given.items() if name not in _SELECTING}
+        return _with_given(Request(verb=verb, kind=kind, selector=selector), rest)
+
+    def plain(
         self,
         verb: str,
         kind: AnyKey,
         label: Label = None,
-        field: Field = None,
-        names: Collection[str] | None = None,
         namespace: Namespaces = None,
-        *,
-        where: object = None,
-        index: object = None,
-        sort_by: object = None,
-        limit: object = None,
-        max_age: object = None,
-        at_least: object = None,
-        timeout: object = None,
         as_: object = None,
-        keys_only: object = False,
-        whole: object = False,
-    ) -> Request:
-        """Return the request for several objects; raise ReadError for arguments that make no sense."""
-        try:
-            if (
-                field is names is where is index is sort_by is limit is max_age is at_least is timeout is None
-                and whole is False
-                and (memoised := self._memoised(verb, kind, label, namespace, as_, keys_only)) is not None
-            ):
-                return memoised
-            selector = selector_of(self._selectors, label, field, names, namespace)
-        except DeclarationError as error:
-            raise misdeclared(verb, error) from error
-        options = {
-            "where": where,
-            "index": index,
-            "sort_by": sort_by,
-            "limit": limit,
-            "max_age": max_age,
-            "at_least": at_least,
-            "timeout": timeout,
-            "as_": as_,
-            "keys_only": keys_only,
-            "whole": whole,
-        }
-        return _with_given(Request(verb=verb, kind=kind, selector=selector), options)
-
-    def _memoised(
-        self,
-        verb: str,
-        kind: AnyKey,
-        label: Label,
-        namespace: Namespaces,
-        as_: object,
-        keys_only: object,
+        keys_only: object = None,
     ) -> Request | None:
         """Return a memoised request; None if an argument is no text, and has perhaps no hash that lasts."""
         if (
             type(kind) is not str
             or (namespace is not None and type(namespace) is not str)
             or (as_ is not None and type(as_) is not str)
-            or type(keys_only) is not bool
+            or (keys_only is not None and type(keys_only) is not bool)
         ):
             return None
+        pairs: str | Pairs | None
         if label is None or type(label) is str:
-            return self._plain(verb, kind, label, namespace, as_, keys_only)
-        if type(label) is not dict:
+            pairs = label
+        elif type(label) is dict:
+            for value in label.values():
+                if type(value) is not str:
+                    return None
+            pairs = tuple(label.items())
+        else:
             return None
-        for value in label.values():
-            if type(value) is not str:
-                return None
-        return self._plain(verb, kind, tuple(label.items()), namespace, as_, keys_only)
+        try:
+            return self._plain(verb, kind, pairs, namespace, as_, keys_only)
+        except DeclarationError as error:
+            raise misdeclared(verb, error) from error
 
     def _plain_request(
         self,
@@ -250,10 +221,16 @@ class Requests:
         label: str | Pairs | None,
         namespace: str | None,
         as_: str | None,
-        keys_only: bool,  # `lru_cache` takes keywords for another call.  # noqa: FBT001
+        keys_only: bool | None,  # `lru_cache` takes keywords for another call.  # noqa: FBT001
     ) -> Request:
         request = Request(verb=verb, kind=kind, selector=self._selectors(label, namespace))
         return _with_given(request, {"as_": as_, "keys_only": keys_only})
+
+
+_TEXTS = ("label", "namespace", "as_", "keys_only")
+"""The options of requests that are memoised if they are texts."""
+
+_SELECTING = ("label", "field", "names", "namespace")
 
 
 def _selector(label: str | Pairs | None, namespace: str | None) -> Selector:

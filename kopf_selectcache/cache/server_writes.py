@@ -27,7 +27,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.names import is_name
-from kopf_selectcache.selectors.signatures import miscalled, nearest_argument
+from kopf_selectcache.selectors.signatures import miscalled
 
 from ._checks import require_stored
 from ._server_reads import resource_of
@@ -80,13 +80,6 @@ class Options(NamedTuple):
 
 def options_of(verb: str, given: Mapping[str, Any]) -> Options:
     """Return the options of a write; raise NotWritable for values that they cannot have."""
-    if unknown := next((name for name in given if name not in Options._fields), None):
-        meant = nearest_argument(unknown, ("changes", *Options._fields))
-        listed = f"Every write takes {', '.join(f'{name}=' for name in Options._fields)}"
-        raise miscalled(
-            f"cache.{verb}(): got an unexpected keyword argument {clipped(repr(unknown), 200)}",
-            remedy=f"Did you mean {meant}=?" if meant else listed,
-        )
     options = Options(**given)
     _require(isinstance(options.dry_run, bool), verb, "dry_run", options.dry_run, "True or False")
     manager = options.field_manager

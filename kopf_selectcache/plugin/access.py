@@ -21,8 +21,8 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, own_loop, require
 from kopf_selectcache.cache.access import current_cache
-from kopf_selectcache.cache.blocking import ThreadReads, refuse_thread
-from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.blocking import refuse_thread
+from kopf_selectcache.cache.cache import Cache, SyncCache
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
@@ -103,7 +103,7 @@ def cache_of(settings: kopf.OperatorSettings) -> Cache:
     if operator_of(settings) is None:
         request_launch(settings)
     late = _LateRuntime(settings)
-    return Cache(cast("Runtime", late), thread_reads=_LateThreadReads)
+    return _LateCache(cast("Runtime", late))
 
 
 def note_activity(activity: _kopf.Activity) -> None:
@@ -304,12 +304,18 @@ class _LateRuntime:
         return await self._now().resolve(key)
 
 
-class _LateThreadReads(ThreadReads):
-    """`cache.blocking` of such a cache: there is no loop before the operator is launched."""
+class _LateCache(Cache):
+    @property
+    def blocking(self) -> SyncCache:
+        return _LateSyncCache(self)
+
+
+class _LateSyncCache(SyncCache):
+    """The same for threads: there is no loop before the operator is launched."""
 
     def wait_synced(self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None) -> None:
         cast("_LateRuntime", self._runtime).wait_launched(timeout)
-        self._run("wait_synced", lambda: cast("Cache", self._cache).wait_synced(timeout, at_least=at_least))
+        super().wait_synced(timeout, at_least=at_least)
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         late = cast("_LateRuntime", self._runtime)

@@ -35,9 +35,13 @@ def check_call(
     """
 
     def decorate(fn: Callable[_P, _R]) -> Callable[_P, _R]:
+        options = _options_of(fn)
+
         @wraps(fn)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             try:
+                if options and not kwargs.keys() <= options:
+                    raise TypeError  # noqa: TRY301  # It is explained below.
                 return fn(*args, **kwargs)
             except TypeError:
                 # Only a call that failed is compared with the signature: a call that fits costs nothing.
@@ -65,11 +69,10 @@ def misfit(
     Parameters of the type Never take what does not fit. A function on a hot path has them in place of
     `check_call`, which takes longer.
     """
-    signature = inspect.signature(fn)
-    fitting = [each for each in signature.parameters.values() if each.annotation != "Never"]
-    signature = signature.replace(parameters=fitting)
-    taken = _taken(fn, fitting)
-    is_open = any(each.kind is each.VAR_KEYWORD for each in fitting) and not _options_of(fn, fitting)
+    signature = signature_of(fn)
+    fitting = signature.parameters.values()
+    taken = _taken(fitting)
+    is_open = any(each.kind is each.VAR_KEYWORD for each in fitting)
     unknown = {} if is_open else {name: each for name, each in kwargs.items() if name not in taken}
     for name in unknown:  # Python would name a missing argument first.
         reason = f"got an unexpected keyword argument {clipped(repr(name), 200)}"
@@ -118,19 +121,53 @@ def miscalled(what: str, *, remedy: str) -> TypeError:
     return TypeError(f"{what}. {remedy}")
 
 
-def _taken(fn: Callable[..., object], parameters: Iterable[inspect.Parameter]) -> dict[str, str]:
+class _Omitted:
+    """Stands for the default of an option, in a signature."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+def signature_of(fn: Callable[..., object]) -> inspect.Signature:
+    """Return the signature of a function, with each of its `**options: Unpack[...]`, and without parameters
+    of the type Never.
+    """
+    signature, parameters = inspect.signature(fn), list[inspect.Parameter]()
+    for each in signature.parameters.values():
+        if each.kind is each.VAR_KEYWORD and (options := _unpacked(fn, each)):
+            parameters += [
+                inspect.Parameter(name, each.KEYWORD_ONLY, default=_Omitted(), annotation=annotation)
+                for name, annotation in options.items()
+            ]
+        elif each.annotation != "Never":
+            parameters.append(each)
+    return signature.replace(parameters=parameters)
+
+
+def _unpacked(fn: Callable[..., object], parameter: inspect.Parameter) -> dict[str, str]:
+    """Return the annotations of the options that a parameter of the type `Unpack[...]` takes, by name."""
+    named = str(parameter.annotation).removeprefix("Unpack[").removesuffix("]")
+    taken = vars(inspect.getmodule(fn)).get(named)
+    return {
+        name: getattr(each, "__forward_arg__", each)
+        for name, each in getattr(taken, "__annotations__", {}).items()
+    }
+
+
+def _options_of(fn: Callable[..., object]) -> frozenset[str]:
+    """Return all keywords of a function that takes `**options: Unpack[...]`, which Python lets it take with
+    every name; no keywords of another function.
+    """
+    parameters = inspect.signature(fn).parameters.values()
+    if not any(each.kind is each.VAR_KEYWORD and _unpacked(fn, each) for each in parameters):
+        return frozenset()
+    return frozenset(signature_of(fn).parameters)
+
+
+def _taken(parameters: Iterable[inspect.Parameter]) -> dict[str, str]:
     """Return the arguments as they are written, by name."""
-    taken = {
+    return {
         each.name: f"{each.name}=" if each.kind is each.KEYWORD_ONLY else each.name
         for each in parameters
         if each.name != "self" and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     }
-    return taken | _options_of(fn, parameters)
-
-
-def _options_of(fn: Callable[..., object], parameters: Iterable[inspect.Parameter]) -> dict[str, str]:
-    """Return the options that a function takes as `**options: Unpack[...]`, as they are written."""
-    annotations = [each.annotation for each in parameters if each.kind is each.VAR_KEYWORD]
-    named = [str(each).removeprefix("Unpack[").removesuffix("]") for each in annotations]
-    taken = vars(inspect.getmodule(fn)).get(named[0]) if named else None
-    return {name: f"{name}=" for name in getattr(taken, "__annotations__", {})}

@@ -19,8 +19,7 @@ import kopf
 
 from kopf_selectcache._errors import for_thread, own_loop
 from kopf_selectcache.cache.access import as_current
-from kopf_selectcache.cache.blocking import ThreadReads
-from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.cache import Cache, SyncCache
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
@@ -86,7 +85,11 @@ class FakeCache(Cache):
         given, gone = with_own(objects, own, deleted=deleted)
         self.cluster = OfflineCluster()
         self.cluster.fill(given, settings.selectors, gone=gone)
-        super().__init__(cast("Runtime", _Runtime(settings, self.cluster, within)), thread_reads=_ThreadReads)
+        super().__init__(cast("Runtime", _Runtime(settings, self.cluster, within)))
+
+    @property
+    def blocking(self) -> SyncCache:
+        return _SyncCache(self)
 
     def as_current(self) -> AbstractContextManager[None]:
         """Have `selectcache.current()` return this cache, as in a handler.
@@ -243,7 +246,7 @@ def _at_once() -> Retries:
     return Retries(clock=lambda: sum(slept), sleep=sleep, chance=lambda: 0.5)
 
 
-class _ThreadReads(ThreadReads):
+class _SyncCache(SyncCache):
     """In a test there is no other thread whose loop could do the work."""
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:

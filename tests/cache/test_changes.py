@@ -127,7 +127,7 @@ def test_a_reader_that_is_too_slow_gets_the_present_state() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-0")], {"pods": "app=web"})
         access = cache._access
-        request = access.requests.several("changes", "pods")
+        request = access.requests.several("changes", "pods", {})
         seen = module.follow(access, request, initial=True, buffer=2)
         assert await following(seen, 1) == ["web-0 entered"]
         for number in range(1, 5):
@@ -156,7 +156,7 @@ def test_many_existing_objects_do_not_make_a_reader_too_slow() -> None:
     async def main() -> None:
         cache = FakeCache([pod(f"web-{number}") for number in range(5)], {"pods": "app=web"})
         access = cache._access
-        request = access.requests.several("changes", "pods")
+        request = access.requests.several("changes", "pods", {})
         seen = module.follow(access, request, initial=True, buffer=2)
         assert sorted(await following(seen, 5)) == [f"web-{number} entered" for number in range(5)]
         ended = asyncio.ensure_future(anext(seen))

@@ -201,7 +201,7 @@ def test_two_keys_of_one_unresolved_kind_are_rejected() -> None:
         ("pod/status", "", {}, UnknownKind),
         ("configmaps", "app in web", {}, DeclarationError),
         ("configmaps", "app=web", {"keep": "data"}, DeclarationError),
-        ("configmaps", "app=web", {"unknown": 1}, DeclarationError),
+        ("configmaps", "app=web", {"unknown": 1}, TypeError),
         ("configmaps", Cached("app=web"), {"drop": ["data"]}, DeclarationError),
         ("configmaps", "app=web", {"timeout": "1"}, DeclarationError),
         ("configmaps", "app=web", {"timeout": True}, DeclarationError),

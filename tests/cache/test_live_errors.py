@@ -245,7 +245,7 @@ def test_20_an_object_in_place_of_its_names_is_an_error_that_says_what_to_write(
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("patch_status", "Write: {}.patch(..., subresource='status')"),
+        ("patch_status", "Write: cache.live.patch(..., subresource='status')"),
         ("creat", "Did you mean create?"),
         ("nothing", "There are apply, create, delete, ensure, get, list, patch, replace, update"),
     ],
@@ -253,8 +253,8 @@ def test_20_an_object_in_place_of_its_names_is_an_error_that_says_what_to_write(
 def test_20_a_write_that_there_is_not_is_an_error_that_says_what_to_write(
     cache: FakeCache, name: str, remedy: str
 ) -> None:
-    for live, of in ((cache.live, "cache.live"), (cache.blocking.live, "cache.blocking.live")):
+    for live in (cache.live, cache.blocking.live):
         assert not hasattr(live, f"_{name}")
         with pytest.raises(AttributeError) as raised:
             getattr(live, name)
-        assert str(raised.value) == f"{of} has no {name!r}. {remedy.format(of)}"
+        assert str(raised.value) == f"cache.live has no {name!r}. {remedy}"

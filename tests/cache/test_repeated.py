@@ -90,17 +90,18 @@ def test_repeated_counts_and_paths_agree() -> None:
 
 
 def test_requests_by_texts_are_made_once() -> None:
-    requests = Requests()
-    first = requests.several("list", "pods", {"app": "web"}, namespace="shop")
-    assert requests.several("list", "pods", {"app": "web"}, namespace="shop") is first
+    requests, chosen = Requests(), {"label": {"app": "web"}, "namespace": "shop"}
+    first = requests.several("list", "pods", chosen)
+    assert requests.several("list", "pods", chosen) is first
+    assert requests.several("list", "pods", chosen | {"field": None, "limit": None}) is first
     for other in (
-        requests.several("held", "pods", {"app": "web"}, namespace="shop"),
-        requests.several("list", "jobs", {"app": "web"}, namespace="shop"),
-        requests.several("list", "pods", {"app": "db"}, namespace="shop"),
-        requests.several("list", "pods", {"app": "web"}),
-        requests.several("list", "pods", {"app": "web"}, namespace="shop", as_="view"),
-        requests.several("list", "pods", {"app": "web"}, namespace="shop", keys_only=True),
-        requests.several("list", "pods", {"app": "web"}, namespace="shop", limit=0),
+        requests.several("held", "pods", chosen),
+        requests.several("list", "jobs", chosen),
+        requests.several("list", "pods", chosen | {"label": {"app": "db"}}),
+        requests.several("list", "pods", {"label": {"app": "web"}}),
+        requests.several("list", "pods", chosen | {"as_": "view"}),
+        requests.several("list", "pods", chosen | {"keys_only": True}),
+        requests.several("list", "pods", chosen | {"limit": 0}),
     ):
         assert (other is first, repr(other) == repr(first)) == (False, False)
 
@@ -108,7 +109,7 @@ def test_requests_by_texts_are_made_once() -> None:
 @pytest.mark.parametrize("option", ["where", "index", "sort_by", "limit", "max_age", "timeout"])
 def test_each_option_makes_another_request(option: str) -> None:
     given: Any = {"where": {}, "index": {}, "sort_by": "kind", "limit": 0, "max_age": 0, "timeout": 0}
-    request = Requests().several("list", "pods", "app=web", **{option: given[option]})
+    request = Requests().several("list", "pods", {"label": "app=web", option: given[option]})
     assert getattr(request, option) == given[option]
     assert not request.is_plain
 

@@ -100,7 +100,7 @@ def test_reads_of_several(cache: FakeCache) -> None:
     for obj in cache.held("pods"):
         assert_type(obj, Obj)
     for keys in (cache.list("pods", keys_only=True), cache.held("pods", label="app=web", keys_only=True)):
-        assert_type(keys, list[tuple[str, str]])
+        assert_type(keys, list[Key])
     assert_type(cache.list("pods").keys(), list[Key])
     assert_type(cache.list("pods")[:2], Objects[Obj])
     assert_type(cache.get("pods", "a", "ns", as_=Wanted), Wanted)

@@ -6,15 +6,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-from types import SimpleNamespace
-from typing import Any, get_overloads
+from typing import Any
 
 import pytest
 
 from kopf_selectcache import Cache, Cached, Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
-from kopf_selectcache.cache._blocking_live import LIVE, BlockingLive
-from kopf_selectcache.cache.blocking import AWAITED, Blocking, Waits
-from kopf_selectcache.cache.live import Live
+from kopf_selectcache.cache.blocking import AWAITED, LIVE, Waits
+from kopf_selectcache.cache.cache import SyncCache
+from kopf_selectcache.cache.live import Live, SyncLive
 from kopf_selectcache.cache.waits import MOST_COUNTED, Seen
 from kopf_selectcache.core.store.store import Change, ChangeCause, Store
 from kopf_selectcache.testing import FakeCache
@@ -440,38 +439,40 @@ WAITING = [
 
 
 def test_what_is_awaited_is_there_for_threads_and_nothing_else() -> None:
-    faced = {name for name in vars(Blocking) if not name.startswith("_") and name != "live"}
+    faced = {name for name in vars(SyncCache) if not name.startswith("_") and name != "live"}
     assert set(WAITING) == faced == set(AWAITED) > {"audit", "fetch"}
-
-
-def named(face: type, name: str) -> Any:
-    """Return what `get_overloads` looks for: methods of a protocol have overloads and no implementation."""
-    return SimpleNamespace(__module__=face.__module__, __qualname__=f"{face.__name__}.{name}")
-
-
-@each_row("name", WAITING)
-def test_threads_write_the_same_arguments(name: str) -> None:
-    awaited, blocking = (
-        [
-            str(inspect.signature(inspect.unwrap(each))).replace("builtins.", "")
-            for each in (get_overloads(named(face, name)) or [getattr(face, name)])
-        ]
-        for face in (Cache, Blocking)
-    )
-    assert awaited == blocking
-
-
-@each_row("name", LIVE)
-def test_threads_write_the_same_arguments_of_live(name: str) -> None:
-    awaited, blocking = (
-        [
-            str(inspect.signature(inspect.unwrap(each))).replace("builtins.", "")
-            for each in (get_overloads(named(face, name)) or [inspect.unwrap(getattr(face, name))])
-        ]
-        for face in (Live, BlockingLive)
-    )
-    assert awaited == blocking
     assert set(LIVE) == {name for name in vars(Live) if not name.startswith("_")}
+    assert set(LIVE) == {name for name in vars(SyncLive) if not name.startswith("_")}
+
+
+@each_row("faces", [(Cache, SyncCache, name) for name in WAITING] + [(Live, SyncLive, name) for name in LIVE])
+def test_threads_write_the_same_arguments_and_no_await(faces: tuple[type, type, str]) -> None:
+    awaited, in_thread = (getattr(face, faces[2]) for face in faces[:2])
+    assert inspect.signature(awaited) == inspect.signature(in_thread)
+    assert "await " in awaited.__doc__
+    assert "await " not in in_thread.__doc__
+
+
+def test_signatures_have_each_option() -> None:
+    parameters = inspect.signature(Cache.fetch).parameters
+    assert list(parameters) == [
+        "self",
+        "kind",
+        "name",
+        "namespace",
+        "default",
+        "as_",
+        "max_age",
+        "at_least",
+        "whole",
+        "timeout",
+    ]
+    assert [str(parameters[name]) for name in ("default", "whole")] == [
+        "default: 'Any' = ...",
+        "whole: 'bool' = ...",
+    ]
+    for read in (Cache.get, Cache.list, Cache.held, Cache.count, Cache.hidden, Cache.explain, Live.list):
+        assert not {"options", "extra"} & set(inspect.signature(read).parameters)
 
 
 def test_reads_of_the_cache_need_no_loop() -> None:
@@ -571,12 +572,12 @@ def test_another_loop_of_another_thread_may_block_itself() -> None:
     run(main)
 
 
-@each_row("read", ["get", "exists", "list", "held", "owned", "count", "age", "scope", "explain"])
-def test_reads_that_do_not_wait_are_not_among_those_that_do_and_say_where_they_are(read: str) -> None:
-    blocking = Environment().cache().blocking
-    with pytest.raises(ReadError):
-        getattr(blocking, read)
-    assert not hasattr(blocking, read)
+def test_reads_that_do_not_wait_are_among_those_that_do() -> None:
+    async def main(environment: Environment) -> None:
+        environment.declare("app=web").hold(WEB)
+        assert environment.cache().blocking.list("pods", label="app=web") == [WEB]
+
+    run(main)
 
 
 def test_what_is_no_read_at_all_is_a_mistake_in_a_read_and_no_attribute() -> None:

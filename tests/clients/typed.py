@@ -14,7 +14,7 @@ import pykube
 from kubernetes.client import V1Deployment, V1Pod
 from lightkube.resources.core_v1 import Pod as LightPod
 
-from kopf_selectcache import BodyView, Cache, settings_of, with_cache
+from kopf_selectcache import Audit, BodyView, Cache, ChangePlan, Key, Objects, Why, settings_of, with_cache
 
 Obj = dict[str, Any]
 
@@ -57,22 +57,78 @@ def handle(cache: Cache, **_: Any) -> None:
     assert_type(cache.held("pods", as_=pykube.Pod), list[pykube.Pod])
     assert_type(cache.held("pods", as_=to_pod), list[LightPod])
     assert_type(cache.owned({"metadata": {"uid": "u"}}, V1Deployment), list[V1Deployment])
-    assert_type(cache.blocking.fetch(V1Pod, "a", "ns", whole=True), V1Pod)
-    assert_type(cache.blocking.fetch_list(pykube.Pod, limit=5), list[pykube.Pod])
-    assert_type(cache.blocking.wait_for(V1Pod, bool, timeout=5), V1Pod)
+    for keys in (cache.list(V1Pod, keys_only=True), cache.held("pods", keys_only=True)):
+        assert_type(keys, list[Key])
     if found.spec is not None:
         assert_type(found.spec.node_name, str | None)
 
 
+def in_threads(cache: Cache) -> None:
+    """Each verb that is awaited elsewhere: with a name, a class, and `as_=`."""
+    sync = cache.blocking
+    assert_type(sync.fetch("pods", "a", "ns"), Obj)
+    assert_type(sync.fetch("pods", "a", "ns", default=None), Obj | None)
+    assert_type(sync.fetch(V1Pod, "a", "ns", whole=True), V1Pod)
+    assert_type(sync.fetch(V1Pod, "a", "ns", default=5), V1Pod | int)
+    assert_type(sync.fetch("pods", "a", "ns", as_=V1Pod), V1Pod)
+    assert_type(sync.fetch("pods", "a", "ns", as_="view"), BodyView)
+    assert_type(sync.fetch_list("pods"), Objects[Obj])
+    assert_type(sync.fetch_list(pykube.Pod, limit=5), list[pykube.Pod])
+    assert_type(sync.fetch_list("pods", as_=to_pod), list[LightPod])
+    assert_type(sync.fetch_list(V1Pod, as_="view"), Objects[BodyView])
+    assert_type(sync.wait_for("pods", bool), Obj)
+    assert_type(sync.wait_for(V1Pod, bool, timeout=5), V1Pod)
+    assert_type(sync.wait_for("pods", bool, as_=V1Pod), V1Pod)
+    assert_type(sync.gone(V1Pod, "a", "ns"), bool)
+    assert_type(sync.why("pods", "a", "ns"), Why)
+    assert_type(sync.plan("pods", "app=web", keep=["spec"]), ChangePlan)
+    assert_type(sync.audit(V1Pod), Audit)
+    sync.wait_gone("pods", "a", "ns", timeout=5)
+    sync.wait_synced(5)
+    sync.declare(V1Pod, "app=web", drop=["status"])
+    sync.change(V1Pod, "app=db")
+    sync.add_index(V1Pod, node="spec.nodeName")
+    sync.remove(V1Pod)
+    live = sync.live
+    assert_type(live.get("pods", "a", "ns"), Obj)
+    assert_type(live.get(V1Pod, "a", "ns", default=None), V1Pod | None)
+    assert_type(live.get("pods", "a", "ns", as_=to_pod), LightPod)
+    assert_type(live.list(V1Pod, label="app=web"), list[V1Pod])
+    assert_type(live.list("pods", as_="view"), Objects[BodyView])
+    pod = live.create(V1Pod())
+    assert_type(pod, V1Pod)
+    assert_type(live.create({}), Obj)
+    assert_type(live.replace(pod, subresource="status"), V1Pod)
+    assert_type(live.apply(pod, force=True, as_="view"), BodyView)
+    assert_type(live.ensure(pod, adopt=True, as_=to_pod), LightPod)
+    assert_type(live.patch(V1Pod, "a", "ns", {}), V1Pod)
+    assert_type(live.patch("pods", "a", "ns", [], type="json"), Obj)
+    assert_type(live.update("pods", "a", "ns", lambda obj: obj), Obj)
+    assert_type(live.update(V1Pod, "a", "ns", print, as_="view"), BodyView)
+    live.delete(V1Pod, "a", "ns", propagation="orphan")
+
+
 async def wait(cache: Cache) -> None:
+    assert_type(await cache.fetch("pods", "a", "ns"), Obj)
+    assert_type(await cache.fetch("pods", "a", "ns", default=None), Obj | None)
     assert_type(await cache.fetch(V1Pod, "a", "ns"), V1Pod)
     assert_type(await cache.fetch(V1Pod, "a", "ns", default=None), V1Pod | None)
     assert_type(await cache.fetch_list(V1Pod, label="app=web"), list[V1Pod])
+    assert_type(await cache.fetch_list("pods", as_="view"), Objects[BodyView])
     assert_type(await cache.wait_for(Widget, bool, namespace="ns"), Widget)
     assert_type(await cache.wait_for("pods", bool, as_=V1Pod), V1Pod)
     assert_type(
         await cache.fetch(kubernetes_asyncio.client.V1Pod, "a", "ns"), kubernetes_asyncio.client.V1Pod
     )
+    live = cache.live
+    assert_type(await live.get(V1Pod, "a", "ns"), V1Pod)
+    assert_type(await live.list(V1Pod), list[V1Pod])
+    assert_type(await live.create(V1Pod()), V1Pod)
+    assert_type(await live.replace({}, as_=V1Pod), V1Pod)
+    assert_type(await live.apply({}), Obj)
+    assert_type(await live.ensure(V1Pod(), as_="view"), BodyView)
+    assert_type(await live.patch(V1Pod, "a", "ns", {}), V1Pod)
+    assert_type(await live.update(V1Pod, "a", "ns", print), V1Pod)
 
 
 def slip(cache: Cache) -> None:
@@ -80,6 +136,10 @@ def slip(cache: Cache) -> None:
     cache.get("pods", "a", "ns", as_=5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     cache.get(V1Pod(), "a", "ns")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     cache.list(V1Pod, labels="app=web")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    cache.held(V1Pod, labels="app=web")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    cache.count(V1Pod, labels="app=web")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    cache.blocking.fetch(V1Pod, "a", "ns", timout=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    cache.blocking.live.create(V1Pod(), force=True)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     print(cache.get(V1Pod, "a", "ns")["spec"])  # type: ignore[index]  # pyright: ignore[reportIndexIssue]
     print(cache.get(V1Pod, "a", "ns").nodename)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
     cache.get("pods", "a", "ns", as_="view")["spec"] = {}  # type: ignore[index]  # pyright: ignore[reportIndexIssue]

@@ -248,7 +248,6 @@ WAITS = {
     "fetch of an impossible name": awaited(lambda cache: cache.fetch("pods", "a/b", "ns")),
     "an awaited read in a sync handler": lambda: FakeCache().fetch("pods", "x", "ns"),
     "a blocking read on the loop": awaited(lambda cache: cache.blocking.fetch("pods", "x", "ns")),  # type: ignore[arg-type,return-value]
-    "a blocking read that does not wait": web(lambda cache: cache.blocking.get("pods")),  # type: ignore[attr-defined]
     "an unknown blocking read": web(lambda cache: cache.blocking.fetsch("pods")),  # type: ignore[attr-defined]
     "a timeout that is no number": awaited(lambda cache: cache.fetch("pods", "x", "ns", timeout=-1)),
     "a predicate that is none": awaited(lambda cache: cache.wait_for("pods", 5)),  # type: ignore[call-overload]

@@ -59,7 +59,7 @@ MISUSED: tuple[Mutant, ...] = (
     Mutant(
         "take an argument that a list does not have",
         "cache/reads.py",
-        "            raise misuse(Reads.list, self, kind, *extra, **unknown)\n",
+        "            raise misuse(getattr(Reads, verb), self, kind, *extra, **options)\n",
         "            pass\n",
         20,
         (UNKNOWN, MEANT, WAY),
@@ -105,10 +105,10 @@ MISUSED: tuple[Mutant, ...] = (
         (WAY,),
     ),
     Mutant(
-        "suggest no argument of a write",
-        "cache/server_writes.py",
-        'remedy=f"Did you mean {meant}=?" if meant else listed',
-        "remedy=listed",
+        "take every option of a method with options",
+        "selectors/signatures.py",
+        "if options and not kwargs.keys() <= options:",
+        "if False:",
         20,
         (WAY,),
     ),

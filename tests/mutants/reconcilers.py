@@ -72,7 +72,7 @@ RECONCILERS: tuple[Mutant, ...] = (
            (DEADLINE + "the_caches_end_at_the_deadline_of_a_stop",)),
     Mutant("start caches after the deadline of a stop", STOP, "return self.has_begun and bool(self._roots)", "return False and bool(self._roots)", 2,
            (DEADLINE + "no_caches_start_after_the_deadline_of_a_stop",)),
-    Mutant("let waits of a thread go on that has its cache from the settings", "cache/blocking.py", "(self._waits.limit(work) if method in WAITS else work)", "work", 2,
+    Mutant("let waits of a thread go on that has its cache from the settings", "cache/blocking.py", "(waits.limit(work) if method in WAITS else work)", "work", 2,
            (DEADLINE + "cancelling_the_task_of_an_operator_ends_the_waits_of_its_threads",
             DEADLINE + "a_stop_ends_the_waits_of_an_operator_that_its_first_read_has_started")),
     Mutant("keep Caches() running after the deadline of the operator's stop", "plugin/caches.py", "        runtime.ending.end(_ended)\n        if self._task", "        return\n        if self._task", 2,

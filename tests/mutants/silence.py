@@ -109,7 +109,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "name no write of a status",
-        "cache/_blocking_live.py",
+        "cache/_introspection.py",
         'if part in ("status", "scale") and verb in ("patch", "replace", "update"):',
         "if False:",
         20,

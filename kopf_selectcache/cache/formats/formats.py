@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, TypeAlias, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, TypeAlias, TypeVar, get_origin
 
 import msgspec
 
@@ -20,20 +20,30 @@ from ._structs import is_struct, paths, reader, wrong
 from .partial import made_of_part, object_of
 from .views import BodyView
 
-if TYPE_CHECKING:  # Defaults of type variables are newer than the Python that we run on.
-    from typing_extensions import TypeVar
+Named = TypeVar("Named")
+"""The class that names a kind."""
+Made = TypeVar("Made")
+"""The type of the objects with `as_=`."""
+Given = TypeVar("Given")
+"""The class of an object that a write is given."""
+Default = TypeVar("Default")
+"""The type of `default=`; Never without it, which is the type of RAISE."""
+As: TypeAlias = type[Made] | Callable[[Obj], Made]
+"""The values of `as_=`, except `'view'`."""
+AsView: TypeAlias = Literal["view"]
 
-    Named = TypeVar("Named")
-    """The class that names a kind."""
-    Made = TypeVar("Made")
-    """The type of the objects with `as_=`."""
-    Given = TypeVar("Given")
-    """The class of an object that a write is given."""
-    Default = TypeVar("Default", default=Never)
-    """The type of `default=`; Never without it."""
-    As: TypeAlias = type[Made] | Callable[[Obj], Made]
-    """The values of `as_=`, except `'view'`."""
-    AsView: TypeAlias = Literal["view"]
+
+class _Raise:
+    """The type of RAISE, as it is shown in signatures."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+RAISE: Never
+"""Stands for a `default=` that was not given."""
+if not TYPE_CHECKING:
+    RAISE = _Raise()
 
 _WANTED = "dict, 'view', bytes, a msgspec.Struct, a class of kubernetes or pykube, or a function of an object"
 
